@@ -164,7 +164,7 @@ async def one_run(served: Daemon, client: trio.Process) -> None:
     await client.stdin.send_all(b"\n")
     run_id = (await client.stdout.receive_some()).decode().strip()
     run = served.registry.runs.get(run_id)
-    while run is not None and not run.is_settled:
+    while run is not None and not run.is_ended:
         await run.wait_change()
 
 

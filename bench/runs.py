@@ -67,7 +67,7 @@ async def one_run(served: Daemon, text: str = TEXT) -> str:
     """Start a run and wait until its end is committed; its id."""
     started = await served.gateway.start_run(CALLER, StartRun(text=text))
     run = served.registry.runs.get(started.run_id)
-    while run is not None and not run.is_settled:
+    while run is not None and not run.is_ended:
         await run.wait_change()
     return started.run_id
 

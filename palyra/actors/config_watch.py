@@ -1,14 +1,10 @@
-"""The policy watch: looks whether the user policies have changed, and puts what changed in force.
+"""Watches of files: policies, and prices and budgets, reloaded while the daemon runs.
 
-Owns: nothing.  Talks to: the rules (port), the runs that ask somebody.
-Never: puts broken rules in force; the last good ones stay, and an incident says so.
-Restart: permanent; it looks again.
-
-The usage watch: puts changed prices and budgets of the configuration in force.
-
-Owns: nothing.  Talks to: the file (port), the desk that budgets are changed at.
-Never: puts a broken file in force; what held before stays, and an incident says so.
-Restart: permanent; it looks again.
+Each watch checks its files once a second, in a thread.  A changed file takes effect if it is valid;
+otherwise the last valid version stays in force and an incident is reported, which clears itself
+once the file is valid again.
+Talks to: the policy and usage sources (ports), runs with open questions, the usage service.
+Restart: permanent; the watch checks again.
 """
 
 from collections.abc import Callable
@@ -31,22 +27,22 @@ from palyra.errors import Overloaded, Unavailable
 from palyra.services.usage import UsageService
 
 log = structlog.get_logger("palyra.policy")
-LOOK_S = 1.0  # between looks at the files: a stat for each of at most 64
+POLL_S = 1.0  # between checks of the files: a stat for each of at most 64
 
 
 class Rules(Protocol):
-    """What the watch needs of the rules."""
+    """Policies as the watch uses them."""
 
     @property
     def version(self) -> str:
-        """Of the rules in force."""
+        """Version of the policies in force."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the user policies now."""
+        """Errors in the user policies now."""
 
     def refresh(self) -> None:
-        """Read the files again if they changed; blocks."""
+        """Reload the files if they changed.  Blocks."""
 
 
 async def policy_watch(
@@ -57,34 +53,34 @@ async def policy_watch(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Look every second, for ever.  Cancellation: whatever is in force stays in force."""
+    """Reload policies when their files change.  Cancellation: policies in force stay in force."""
     _notify_policy(rules.problems, alarms)
     task_status.started()
     while True:
         version, problems = rules.version, rules.problems
         await run_blocking(rules.refresh)
-        is_hidden = rules.problems and not alarms.is_reported(POLICIES)
-        if rules.problems != problems or is_hidden:
+        is_unreported = rules.problems and not alarms.is_reported(POLICIES)
+        if rules.problems != problems or is_unreported:
             _notify_policy(rules.problems, alarms)
         if rules.version != version:
-            log.info("other rules are in force", version=rules.version)
+            log.info("policies reloaded", version=rules.version)
             on_changed()
-        await trio.sleep(LOOK_S)
+        await trio.sleep(POLL_S)
 
 
 def _notify_policy(problems: tuple[str, ...], alarms: IncidentReporter) -> None:
     if problems:
         alarms.report(policies_broken(problems))
     else:
-        alarms.clear(POLICIES, "the user policies are in order again")
+        alarms.clear(POLICIES, "the user policies are valid again")
 
 
-def tell_runs(approvals: OpenApprovals, registry: ActorRegistry) -> None:
-    """Have every run that asks somebody look at its question again."""
+def notify_runs(approvals: OpenApprovals, registry: ActorRegistry) -> None:
+    """Have every run with an open question judge its call again under the new policies."""
     for run_id in approvals.runs:
         run = registry.runs.get(run_id)
         if run is not None:
-            with suppress(Overloaded):  # what it asks about under old rules cannot start anyway
+            with suppress(Overloaded):  # a call judged under old policies cannot start anyway
                 run.inbox.offer(RulesChanged())
 
 
@@ -95,8 +91,8 @@ def policy_watch_spec(
     registry: ActorRegistry,
     alarms: IncidentReporter,
 ) -> ChildSpec:
-    """The watch as a service."""
-    on_changed = partial(tell_runs, approvals, registry)
+    """Return the permanent child that runs the watch."""
+    on_changed = partial(notify_runs, approvals, registry)
     watch = partial(policy_watch, rules, run_blocking, on_changed, alarms)
     return ChildSpec("policy", watch, "permanent")
 
@@ -105,24 +101,24 @@ usage_log = structlog.get_logger("palyra.budgets")
 
 
 class UsageConfiguration(NamedTuple):
-    """What the file says."""
+    """Prices and budgets of the configuration."""
 
     prices: Prices
     budgets: tuple[BudgetRecord, ...]
 
 
 class UsageSource(Protocol):
-    """What the watch needs of the file."""
+    """The configuration file as the watch uses it."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with it now."""
+        """Errors in the file now."""
 
     def refresh(self) -> UsageConfiguration | None:
-        """What it says, unless just that is in force; blocks."""
+        """Return the configuration, None if it is in force already.  Blocks."""
 
     def confirm(self) -> None:
-        """What `refresh` said last is in force."""
+        """Note that the result of the last `refresh` is in force."""
 
 
 async def usage_watch(
@@ -133,48 +129,48 @@ async def usage_watch(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Look every second, for ever.  Cancellation: whatever is in force stays in force.
+    """Apply prices and budgets when the file changes, and retry what a full disk refused.
 
-    What cannot be put in force now, with a full disk, is tried again at each look.
+    Cancellation: prices and budgets in force stay in force.
     """
     task_status.started()
     is_late = False
     while True:
         before = source.problems
         found = await run_blocking(source.refresh)
-        is_hidden = source.problems and not alarms.is_reported(USAGE)
-        if source.problems != before or is_hidden:
+        is_unreported = source.problems and not alarms.is_reported(USAGE)
+        if source.problems != before or is_unreported:
             _notify_usage(source.problems, alarms)
         if found is not None:
-            is_late = not await _put_in_force(source, desk, found, is_late=is_late)
-        await trio.sleep(LOOK_S)
+            is_late = not await _apply(source, desk, found, is_late=is_late)
+        await trio.sleep(POLL_S)
 
 
 def _notify_usage(problems: tuple[str, ...], alarms: IncidentReporter) -> None:
     if problems:
         alarms.report(usage_broken(problems))
     else:
-        alarms.clear(USAGE, "the configuration is in order again")
+        alarms.clear(USAGE, "the configuration is valid again")
 
 
-async def _put_in_force(
+async def _apply(
     source: UsageSource, desk: UsageService, found: UsageConfiguration, *, is_late: bool
 ) -> bool:
-    """Whether that worked; what did not is said once."""
+    """Apply the configuration; return False if the journal refused it, and log that once."""
     try:
         await desk.reconfigure(found.prices, found.budgets)
     except Unavailable as error:
         if not is_late:
-            usage_log.critical("prices and budgets do not hold yet", problem=error.message)
+            usage_log.critical("prices and budgets could not be applied yet", problem=error.message)
         return False
     source.confirm()
-    usage_log.info("other prices and budgets are in force", budgets=len(found.budgets))
+    usage_log.info("prices and budgets reloaded", budgets=len(found.budgets))
     return True
 
 
 def usage_watch_spec(
     source: UsageSource, desk: UsageService, run_blocking: RunBlocking, alarms: IncidentReporter
 ) -> ChildSpec:
-    """The watch as a service."""
+    """Return the permanent child that runs the watch."""
     watch = partial(usage_watch, source, desk, run_blocking, alarms)
     return ChildSpec("usage", watch, "permanent")

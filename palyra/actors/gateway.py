@@ -49,10 +49,10 @@ from palyra.errors import (
     Unavailable,
 )
 
-ANSWER_S = 30.0  # a session or run that takes longer to take a message is in trouble
-RECOVERING_LOOK_S = 0.05
-WRITABLE_LOOK_S = 0.25  # between looks whether an end can be written at all
-MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs wait outside
+ANSWER_S = 30.0  # for a session or run to reply
+RECOVERING_POLL_S = 0.05
+WRITABLE_POLL_S = 0.25  # between checks that the journal takes writes
+MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs are refused
 
 Until = Literal["terminal", "attention"]
 
@@ -69,10 +69,11 @@ class Gateway:
     async def start_run(
         self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
     ) -> Started:
-        """The run that will answer the message, once the promise is committed.
+        """Start, queue or steer a run; return it once its acceptance is committed.
 
         Raises Overloaded, Draining, NotFound (session, channel), Unpaired, Conflict, IllegalState,
-        InvalidParams, Unavailable.  Cancellation: the run may have been accepted; an idempotency key tells.
+        InvalidParams, Unavailable.
+        Cancellation: the run may have been accepted; repeat with the idempotency key.
         """
         caller.require("runs:write")
         self._check_room()
@@ -93,12 +94,12 @@ class Gateway:
             raise Overloaded("the journal is behind", retry_after_ms=500)
 
     async def _wait_complete(self) -> None:
-        """Until open runs are with their sessions: a new message must not overtake them."""
+        """Wait until recovery is done, so that no new message overtakes an open run."""
         with trio.move_on_after(ANSWER_S):
-            while not self._services.registry.is_complete:  # noqa: ASYNC110 - recovery tells nobody
-                await trio.sleep(RECOVERING_LOOK_S)
+            while not self._services.registry.is_complete:  # noqa: ASYNC110 - recovery sends no notification
+                await trio.sleep(RECOVERING_POLL_S)
             return
-        raise Unavailable("the runs of before are still being found: try again in a moment")
+        raise Unavailable("open runs are still being recovered: try again in a moment")
 
     async def fork_run(
         self,
@@ -108,10 +109,10 @@ class Gateway:
         text: str | None,
         receipt: IdempotencyKey | None = None,
     ) -> Forked:
-        """A run in a session of its own that goes on from one of the caller's own runs.
+        """Fork one of the caller's own runs into a new session.
 
-        Raises what `start_run` does, NotFound also for somebody else's run whoever asks, and
-        InvalidParams for a place where nothing can go on.  Cancellation: as for `start_run`.
+        Raises the errors of `start_run`, NotFound for a run of another principal, and InvalidParams
+        for a seq that cannot be forked.  Cancellation: as for `start_run`.
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
@@ -121,11 +122,11 @@ class Gateway:
             lambda store: fork_command(store, run_id, at_seq, text)
         )
         started = await self.start_run(caller, command, receipt)
-        assert isinstance(started, Forked)  # noqa: S101 - the session answers a branch so
+        assert isinstance(started, Forked)  # noqa: S101 - the reply to a fork
         return started
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
-        """What a replay of the run's tape comes to; see `actors.run.replay`.  Raises NotFound."""
+        """Replay the run's tape; see `actors.run.replay`.  Raises NotFound."""
         caller.require("runs:read")
         await self._get_record(caller, run_id)
         return await self._replayer.replay(run_id, strict=strict)
@@ -133,7 +134,10 @@ class Gateway:
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
-        """The seq of `steer.received`, committed.  Raises NotFound, IllegalState."""
+        """Steer a run; return the committed seq of `steer.received`.
+
+        Raises NotFound, IllegalState.
+        """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         run = self._services.registry.runs.get(run_id)
@@ -145,9 +149,9 @@ class Gateway:
         return await steer(self._services, run, Steer(text=text, by=caller.principal), make)
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
-        """The run's terminal state, committed; a run that had ended already keeps its own.
+        """Cancel a run; return its committed terminal state.  A run that has ended keeps its state.
 
-        A stranded run is given up (`actors.session.recovery`).
+        A stranded run is aborted (`actors.session.recovery`).
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
@@ -165,15 +169,15 @@ class Gateway:
 
     async def _cancel(self, caller: Caller, record: RunRecord, cancel: Cancel) -> None:
         registry = self._services.registry
-        told: RunHandle | None = None
+        notified: RunHandle | None = None
         while (run := await self._find_open(caller, record.run_id)) is not None:
-            if run is not told:  # a lost run comes back as another handle
-                told = run
+            if run is not notified:  # a resumed run has another handle
+                notified = run
                 run.inbox.offer(cancel)
                 session = registry.sessions.get(record.session_id)
                 if session is not None:
                     session.inbox.offer(CancelQueued(record.run_id, cancel))
-            with trio.move_on_after(WRITABLE_LOOK_S):
+            with trio.move_on_after(WRITABLE_POLL_S):
                 await run.wait_change()
             if not self._services.journal.has_room:
                 raise Unavailable(
@@ -181,18 +185,21 @@ class Gateway:
                 )
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
-        """The run as committed.  Raises NotFound, also for somebody else's."""
+        """Return the committed run.  Raises NotFound, also for a run of another principal."""
         caller.require("runs:read")
         return self._view(await self._get_record(caller, run_id))
 
     async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
-        """What was said up to the end of that run, in its session too.  Raises NotFound."""
+        """Return the conversation up to the end of a run, its session's history included.
+
+        Raises NotFound.
+        """
         caller.require("runs:read")
         await self._get_record(caller, run_id)
         return await self._services.histories.conversation(run_id)
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
-        """Runs the caller sees, newest first."""
+        """Return the runs that the caller sees, newest first."""
         caller.require("runs:read")
         if caller.principal_filter is not None:
             wanted = msgspec.structs.replace(wanted, principal=caller.principal_filter)
@@ -202,7 +209,7 @@ class Gateway:
     async def wait_run(
         self, caller: Caller, run_id: str, *, until: Until, timeout_s: float
     ) -> tuple[RunView, bool]:
-        """The run once it ended (or needs a person), and whether the time ran out instead."""
+        """Wait until the run has ended (or needs a person); return it, and True if time ran out."""
         caller.require("runs:read")
         run = self._services.registry.runs.get(run_id)
         if run is None or not caller.sees(run.run.accepted.principal):
@@ -211,12 +218,12 @@ class Gateway:
                 return self._view(record), False
         with trio.move_on_after(timeout_s) as scope:
             await self._wait(caller, run_id, until)
-        if run is not None and run.is_settled:  # its last state is the committed one
+        if run is not None and run.is_ended:  # then its state in memory is the committed one
             return self._view(record_of(run.run)), False
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
-        """Until the run has ended, or waits for a person if that is enough."""
+        """Wait until the run has ended or, for `attention`, waits for a person."""
         approvals = self._services.approvals
         while (run := await self._find_open(caller, run_id)) is not None:
             if until == "attention" and approvals.has_open(run_id):
@@ -224,16 +231,16 @@ class Gateway:
             await run.wait_change()
 
     async def _find_open(self, caller: Caller, run_id: str) -> RunHandle | None:
-        """The run's handle, None once it has ended.
+        """Return the run's handle, None once it has ended.
 
-        An open run without a handle is between two lives (the daemon has just started): wait.
-        Raises IllegalState for one that is stranded.
+        An open run without a handle has not been recovered yet: wait.
+        Raises IllegalState for a stranded run.
         """
         registry = self._services.registry
         while True:
             run = registry.runs.get(run_id)
             if run is not None:
-                return None if run.is_settled else run
+                return None if run.is_ended else run
             if (await self._get_record(caller, run_id)).is_terminal:
                 return None
             if run_id in registry.stranded:
@@ -242,12 +249,12 @@ class Gateway:
                     "its tape can still be read, the next start tries again, and cancelling it "
                     "gives it up"
                 )
-            await trio.sleep(RECOVERING_LOOK_S)
+            await trio.sleep(RECOVERING_POLL_S)
 
     def _view(self, record: RunRecord) -> RunView:
         registry = self._services.registry
         run = registry.runs.get(record.run_id)
-        if run is None:  # not there yet, if the daemon has just started
+        if run is None:  # not recovered yet, if the daemon has just started
             is_recovering = record.state == "in_progress" and not registry.is_complete
         else:
             is_recovering = run.is_recovering
@@ -270,10 +277,10 @@ class Gateway:
         agent: str | None = None,
         session_id: str | None = None,
     ) -> Explanation:
-        """What would come of the call.  Raises InvalidParams for one that would be refused.
+        """Explain the verdict on a call without running it.  Raises InvalidParams for a refused call.
 
-        Who may start runs is told what a look at the files would find, as a run would be.
-        Cancellation: the look runs to its end.
+        For callers that may start runs the explanation includes a preflight, as in a run.
+        Cancellation: the preflight runs to its end in its thread.
         """
         caller.require("tools:read")
         services = self._services
@@ -290,13 +297,13 @@ class Gateway:
             session=session,
             now_ms=services.now_ms(),
         )
-        told, looked_at = explain()
-        if looked_at is not None and caller.may("runs:write"):
+        explanation, inspectable = explain()
+        if inspectable is not None and caller.may("runs:write"):
             try:
-                told, _ = explain(inspection=await inspect(services, looked_at))
+                explanation, _ = explain(inspection=await inspect(services, inspectable))
             except ToolFailure as refused:
                 raise InvalidParams(refused.message, field="arguments") from None
-        return told
+        return explanation
 
 
 def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyRecord:

@@ -44,11 +44,13 @@ def tree(options: Options) -> None:
 
 
 def draw(node: dict[str, Any], indent: str = "") -> list[str]:
-    """The tree as indented lines: name, state, restarts, mailbox."""
+    """The tree as indented lines: name, state, what a task waits for, restarts, mailbox."""
     mailbox = node.get("mailbox_depth")
     queue = f"  mailbox {mailbox}/{node.get('mailbox_capacity')}" if mailbox is not None else ""
     restarts = f"  restarts {node['restarts']}" if node.get("restarts") else ""
     crash = f"  last crash: {node['last_crash']}" if node.get("last_crash") else ""
-    first = f"{indent}{node['id']}  {node['state']}{restarts}{queue}{crash}"
+    age_ms = node.get("age_ms")
+    waits = f"  waits for {node['waits_for']}, {age_ms / 1000:.1f} s" if age_ms is not None else ""
+    first = f"{indent}{node['id']}  {node['state']}{waits}{restarts}{queue}{crash}"
     children = [line for child in node.get("children", ()) for line in draw(child, indent + "  ")]
     return [first, *children]

@@ -1,7 +1,7 @@
-"""Approvals as data: a record from its prompt, and whether an answer counts.
+"""Approvals as data: the record of a question, and the rules for its answers.
 
-First answer wins; an answer must carry the digest of exactly what was shown; after the deadline
-only the deadline's own denial counts.
+The first valid answer settles a question.  An answer must carry the digest of exactly what was
+shown; after the deadline only the daemon's own denial counts.
 """
 
 from typing import Literal
@@ -33,7 +33,7 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """The recorded outcome; `won` tells whether this answer made it."""
+    """The recorded outcome; `won` is True for the answer that made it."""
 
     decision: Literal["allow", "deny", "abort"]
     scope: ApprovalScope
@@ -54,7 +54,7 @@ DECISION_OF: dict[ApprovalState, Literal["allow", "deny", "abort"]] = {
 
 
 def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalRecord:
-    """The record of a question just asked."""
+    """Return the record of a new question."""
     return ApprovalRecord(
         approval_id=prompt.approval_id,
         run_id=run.run_id,
@@ -81,7 +81,7 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
 def resolved_record(
     pending: ApprovalRecord, answer: ApprovalResolved, at_ms: int
 ) -> ApprovalRecord:
-    """The record once the question is settled."""
+    """Return the record of a settled question."""
     return msgspec.structs.replace(
         pending,
         state=STATE_OF[answer.decision],
@@ -122,12 +122,12 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
 
 
 def used(approval: ApprovalRecord) -> ApprovalRecord:
-    """The record once one more call has started on it."""
+    """Return the record after one more call has started on it."""
     return msgspec.structs.replace(approval, uses=approval.uses + 1)
 
 
 def recorded_outcome(record: ApprovalRecord) -> Resolved:
-    """What a later answer is told.  Raises Unavailable while the question is being asked again."""
+    """Return the outcome for a later answer.  Raises Unavailable while the question is reopened."""
     decision = DECISION_OF.get(record.state)
     if decision is None:
         raise Unavailable(f"{record.approval_id} is being asked again: answer in a moment")
@@ -143,14 +143,14 @@ def recorded_outcome(record: ApprovalRecord) -> Resolved:
 
 
 def first_outcome(settled: ApprovalRecord, seq: int) -> Resolved:
-    """What everybody is told of the answer that counted; `seq` is that of `approval.resolved`."""
+    """Return the outcome of the valid answer; `seq` is that of `approval.resolved`."""
     return msgspec.structs.replace(recorded_outcome(settled), won=True, seq=seq)
 
 
 def grant_record(
     run: Run, asked: ApprovalRecord, answer: ApprovalResolved, at_ms: int
 ) -> GrantRecord | None:
-    """The grant an answer makes; None when it holds for this once."""
+    """Return the grant that an answer makes, None for scope `once`."""
     if answer.grant_id is None or answer.scope == "once" or answer.decision == "abort":
         return None
     scope: GrantScope = answer.scope

@@ -1,7 +1,8 @@
-"""Channels: which agent and session a message from outside belongs to, and who may send one.
+"""Channels: agent and session of a message from outside, and the pairing of its sender.
 
-A channel is one principal's: a bridge to a chat, a mailbox, a desk.  Its messages name the channel,
-the conversation and, where the channel wants pairing, the sender.  What is unknown is refused.
+A channel belongs to one principal: a bridge to a chat, a mailbox, a help desk.  Its messages name
+the channel, the conversation and, where the channel requires pairing, the sender.  Unknown channels
+and unpaired senders are refused.
 """
 
 import hmac
@@ -13,18 +14,18 @@ from palyra.core.session.commands import StartRun
 from palyra.core.text.canonical_json import digest_of
 from palyra.errors import IllegalState, InvalidParams
 
-CODE_TTL_MS = 600_000  # long enough to tell somebody, too short to guess
-CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without those that are taken for one another
+CODE_TTL_MS = 600_000  # long enough to pass the code on, too short to guess it
+CODE_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without letters and digits that look alike
 CODE_CHARS = 8  # 40 bits
 MAX_ATTEMPTS = 5
-MAX_PENDING = 20  # of one channel: a crowd of strangers fills no journal
+MAX_PENDING = 20  # of one channel, so that strangers cannot fill the journal
 MAX_CHANNELS = 512
 
 # --- where a message belongs ---------------------------------------------------------------------
 
 
 def check_place(command: StartRun) -> None:
-    """Raise InvalidParams for a message that says only in part where it comes from."""
+    """Raise InvalidParams for a message whose origin is incomplete."""
     if command.channel is None:
         for field in ("conversation_id", "sender"):
             if getattr(command, field) is not None:
@@ -39,7 +40,7 @@ def check_place(command: StartRun) -> None:
 
 
 def choose_agent(command: StartRun, channel: ChannelRecord) -> str:
-    """The channel's agent.  Raises InvalidParams when the message wants another."""
+    """Return the channel's agent.  Raises InvalidParams if the message names another."""
     if command.agent not in {None, channel.agent}:
         raise InvalidParams(
             f"the channel {channel.channel!r} is answered by {channel.agent!r}: leave agent out, "
@@ -79,20 +80,20 @@ def _place_text(session: SessionRecord) -> str:
 
 
 def digest_code(pairing_id: str, code: str) -> str:
-    """What is kept of a code, as typed: upper or lower case, with or without dashes."""
+    """Return the stored digest of a code, ignoring case and dashes."""
     plain = "".join(char for char in code.upper() if char.isalnum())
     return digest_of(["pairing", pairing_id, plain])
 
 
 def is_waiting(pairing: PairingRecord, now_ms: int) -> bool:
-    """Whether a code is out that could still be approved."""
+    """True if the pairing has a code that can still be approved."""
     return pairing.state == "pending" and now_ms < pairing.expires_ms
 
 
 def request_pairing(
     blank: PairingRecord, earlier: PairingRecord | None, *, code: str, now_ms: int
 ) -> PairingRecord:
-    """The sender's request with a fresh code, in the place of an earlier one."""
+    """Return the sender's request with a fresh code; it replaces an earlier request."""
     pairing_id = blank.pairing_id if earlier is None else earlier.pairing_id
     return msgspec.structs.replace(
         blank,
@@ -105,9 +106,10 @@ def request_pairing(
 
 
 def try_code(pairing: PairingRecord, code: str, *, by: str, now_ms: int) -> PairingRecord:
-    """The pairing after an operator's attempt: paired, or one attempt less; the last ends it.
+    """Return the pairing after an operator's attempt: paired, or with one attempt less.
 
-    Raises IllegalState when there is nothing to approve.  Compares in constant time.
+    The last wrong attempt ends the request.  Raises IllegalState if there is nothing to approve.
+    Compares in constant time.
     """
     if pairing.state != "pending":
         raise IllegalState(f"{pairing.pairing_id} is {pairing.state}")
@@ -128,7 +130,7 @@ def try_code(pairing: PairingRecord, code: str, *, by: str, now_ms: int) -> Pair
 
 
 def revoke_pairing(pairing: PairingRecord, *, by: str, now_ms: int) -> PairingRecord:
-    """The sender may speak no more; revoking twice changes nothing."""
+    """Revoke the pairing: its sender is refused.  Idempotent."""
     if pairing.state == "revoked":
         return pairing
     return msgspec.structs.replace(
@@ -137,7 +139,7 @@ def revoke_pairing(pairing: PairingRecord, *, by: str, now_ms: int) -> PairingRe
 
 
 class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is to answer a channel of that principal, or one conversation of it."""
+    """Set the agent of a principal's channel, or of one conversation in it."""
 
     principal: str
     channel: str
@@ -147,7 +149,7 @@ class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairingRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """A sender waits for an operator: the news of it, without the code."""
+    """Notification that a sender waits for pairing, without the code."""
 
     pairing_id: str
     principal: str

@@ -1,9 +1,9 @@
-"""The agents: who may answer, kept in the journal version by version.
+"""Agents: their definitions, kept in the journal version by version.
 
-Owns: nothing that a restart would miss; a version never changes, so what was read once is known.
-Talks to: the journal.  Written by: operators, through the gateway's methods.
-Never: takes an agent from a run.  A run keeps the version it was accepted with, also when the
-agent is changed or deleted, and over restarts.
+Owns: a bounded cache of versions, which never change, and of request prefixes; a restart loses
+nothing.  Talks to: the journal.  Written by: operators, through the API.
+A run keeps the version that it was accepted with, even if the agent is updated or deleted, and
+over restarts.
 """
 
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
 
-MAX_KNOWN = 256  # versions and prefixes in memory; beyond it all are read again
+MAX_KNOWN = 256  # cached versions and prefixes; a full cache is emptied
 
 
 class Agents:
-    """The registry, for clients, and for runs."""
+    """Agents, for clients and for runs."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Agents:
     # --- for runs
 
     async def get_present(self, name: str | None) -> AgentRecord:
-        """The agent as it is now; the default one for None.  Raises InvalidParams."""
+        """Return the present version of an agent, None: the default.  Raises InvalidParams."""
         if name in {None, DEFAULT_AGENT.name}:
             return DEFAULT_AGENT
         found = await self._find(name or "")
@@ -65,7 +65,7 @@ class Agents:
         return found
 
     async def find_version(self, name: str, version: int) -> AgentRecord | None:
-        """The agent as it was in that version, deleted or not."""
+        """Return the agent in a version, even if it is deleted."""
         if version == DEFAULT_AGENT.version:
             return DEFAULT_AGENT if name == DEFAULT_AGENT.name else None
         known = self._versions.get((name, version))
@@ -76,7 +76,7 @@ class Agents:
         return known
 
     def prefix(self, agent: AgentRecord) -> Prefix:
-        """The stable part of the agent's requests, with the tools it may call."""
+        """Return the stable part of the agent's model requests, with the tools it may call."""
         catalogue = self._toolbox.catalogue()
         key = (agent.name, agent.version, catalogue.hash)
         if key not in self._prefixes:
@@ -97,12 +97,12 @@ class Agents:
     # --- for clients
 
     async def list_all(self, caller: Caller) -> list[AgentRecord]:
-        """The default agent, then all others by name."""
+        """Return the default agent, then all others by name."""
         caller.require("agents:read")
         return [DEFAULT_AGENT, *await self._journal.read(lambda store: store.list_agents())]
 
     async def get(self, caller: Caller, name: str) -> AgentRecord:
-        """One agent.  Raises NotFound."""
+        """Return one agent.  Raises NotFound."""
         caller.require("agents:read")
         if name == DEFAULT_AGENT.name:
             return DEFAULT_AGENT
@@ -111,9 +111,9 @@ class Agents:
     async def create(
         self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
     ) -> AgentRecord:
-        """A new agent, committed.  Raises Conflict when the name is taken, TooLarge, InvalidParams.
+        """Create an agent, committed.  Raises Conflict for a name in use, TooLarge, InvalidParams.
 
-        A name that was deleted can be given again; its versions go on counting.
+        The name of a deleted agent can be used again; its version numbers continue.
         """
         caller.require("agents:write")
         before = await self._journal.find(lambda store: store.find_agent(name))
@@ -130,10 +130,10 @@ class Agents:
     async def update(
         self, caller: Caller, name: str, change: AgentChange, receipt: IdempotencyKey | None = None
     ) -> AgentRecord:
-        """The next version, committed; runs accepted from now on have it.
+        """Commit the next version of an agent, for runs accepted from then on.
 
-        Raises NotFound, IllegalState for the default agent, InvalidParams, and Conflict when
-        somebody else changed it meanwhile.
+        Raises NotFound, IllegalState for the default agent, InvalidParams, and Conflict after a
+        concurrent change.
         """
         caller.require("agents:write")
         before = await self._get_changeable(name)
@@ -142,13 +142,13 @@ class Agents:
     async def delete(
         self, caller: Caller, name: str, receipt: IdempotencyKey | None = None
     ) -> AgentRecord:
-        """The agent takes no more runs; those it has go on.  Raises as `update`."""
+        """Delete an agent: it takes no more runs; open runs continue.  Raises as `update`."""
         caller.require("agents:write")
         now_ms = self._now_ms()
         last = next_version(await self._get_changeable(name), AgentChange(), now_ms)
-        gone = msgspec.structs.replace(last, deleted_ms=now_ms)
-        await self._keep(gone, receipt)
-        return gone
+        deleted = msgspec.structs.replace(last, deleted_ms=now_ms)
+        await self._append(deleted, receipt)
+        return deleted
 
     async def _get(self, name: str) -> AgentRecord:
         found = await self._find(name)
@@ -167,12 +167,14 @@ class Agents:
             _, is_secret = self._redactor.redact_text(str(getattr(agent, field)))
             if is_secret:
                 raise InvalidParams(f"{field} holds a secret: leave it out", field=field)
-        await self._keep(agent, receipt)
+        await self._append(agent, receipt)
         return agent
 
-    async def _keep(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> None:
+    async def _append(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> None:
         records: list[Record] = [agent]
         if receipt is not None:
             records.append(receipt_for(receipt, agent, self._now_ms()))
-        with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
+        with trio.CancelScope(
+            shield=True
+        ):  # committed or refused, never unknown; bounded by the disk
             await self._journal.commit(Change(records=tuple(records)))

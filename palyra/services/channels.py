@@ -1,8 +1,9 @@
-"""The channels: who answers what comes in from outside, and which senders are let in.
+"""Channels: which agent answers a message from outside, and which senders are paired.
 
-Owns: nothing that a restart would miss; bindings and pairings are records of the journal.
-Talks to: the journal, the hub.  Written by: operators; a stranger's message writes a request for pairing.
-Never: starts anything for a sender that is not paired where the channel wants it, or keeps a code.
+Owns: nothing that a restart would lose; bindings and pairings are records of the journal.
+Talks to: the journal, the hub.  Written by: operators; a message of an unknown sender writes a
+request for pairing.
+Never: starts anything for an unpaired sender of a channel that requires pairing, or stores a code.
 """
 
 from collections.abc import Callable
@@ -36,12 +37,12 @@ from palyra.core.text.visible import pluralize
 from palyra.errors import Conflict, InvalidParams, NotFound, TooLarge, Unpaired
 from palyra.services.agents import Agents
 
-MOST_PAIRINGS = 500  # of one channel looked at for those that wait
+MOST_PAIRINGS = 500  # read of one channel to count pending ones
 
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The registry, for clients, and for messages on their way to a session."""
+    """Channels and pairings, for clients and for messages before they reach a session."""
 
     journal: Journal
     hub: Notifier
@@ -54,9 +55,9 @@ class Channels:
     # --- for messages
 
     async def route(self, caller: Caller, command: StartRun) -> StartRun:
-        """The message with the agent of its channel; as it is when it comes through none.
+        """Return the message with the agent of its channel; unchanged without a channel.
 
-        Raises NotFound for a channel nobody has set, Unpaired, InvalidParams.
+        Raises NotFound for an unknown channel, Unpaired, InvalidParams.
         """
         check_place(command)
         if command.channel is None:
@@ -77,7 +78,7 @@ class Channels:
         return msgspec.structs.replace(command, agent=agent)
 
     def _check_text(self, field: str, text: str | None) -> None:
-        """These are stored and shown as they are."""
+        """Refuse secrets: these texts are stored and shown in plain text."""
         if text is not None and self.redactor.redact_text(text)[1]:
             raise InvalidParams(f"{field} holds a secret: choose another", field=field)
 
@@ -105,7 +106,7 @@ class Channels:
         request = request_pairing(blank, known, code=code, now_ms=now_ms)
         try:
             await self.journal.commit(Change(records=(request,)))
-        except Conflict:  # another message of the sender came in between: its code is the one
+        except Conflict:  # a concurrent message of the sender made the code that counts
             raise _unpaired(request, None) from None
         self._tell(request)
         raise _unpaired(request, code)
@@ -137,17 +138,17 @@ class Channels:
     # --- for operators
 
     async def list_all(self, caller: Caller, principal: str | None) -> list[ChannelRecord]:
-        """By principal, channel and conversation."""
+        """Return channels by principal, channel and conversation."""
         caller.require("channels:read")
         return await self.journal.read(lambda store: store.list_channels(principal))
 
     async def set(
         self, caller: Caller, wanted: SetChannel, receipt: IdempotencyKey | None = None
     ) -> ChannelRecord:
-        """The channel, or one conversation of it, as wanted; committed.
+        """Set a channel, or one conversation of it, committed.
 
-        Raises InvalidParams (no such agent, a secret), TooLarge, and Conflict when somebody else
-        changed it meanwhile.  Sessions there are stay their agent's.
+        Raises InvalidParams (no such agent, a secret), TooLarge, and Conflict after a
+        concurrent change.  Existing sessions keep their agent.
         """
         caller.require("channels:write")
         for field in ("principal", "channel", "conversation_id"):
@@ -179,7 +180,7 @@ class Channels:
         conversation_id: str,
         receipt: IdempotencyKey | None = None,
     ) -> ChannelRecord:
-        """Nothing comes in there any more, unless the channel as a whole takes it."""
+        """Remove a binding; a conversation then falls back to its channel's binding."""
         caller.require("channels:write")
         found = await self._find(principal, channel, conversation_id)
         if found is None or found.deleted_ms is not None:
@@ -189,17 +190,17 @@ class Channels:
         return gone
 
     async def list_pairings(self, caller: Caller, wanted: PairingFilter) -> list[PairingRecord]:
-        """Newest first."""
+        """Return pairings, newest first."""
         caller.require("channels:read")
         return await self.journal.read(lambda store: store.list_pairings(wanted))
 
     async def approve(
         self, caller: Caller, pairing_id: str, code: str, receipt: IdempotencyKey | None = None
     ) -> PairingRecord:
-        """The sender is paired, committed.
+        """Pair a sender, committed.
 
         Raises InvalidParams for a wrong code, which is counted, NotFound, IllegalState, and
-        Conflict when somebody else tried meanwhile.
+        Conflict after a concurrent attempt.
         """
         caller.require("channels:write")
         found = await self._get_pairing(pairing_id)
@@ -216,7 +217,7 @@ class Channels:
     async def revoke(
         self, caller: Caller, pairing_id: str, receipt: IdempotencyKey | None = None
     ) -> PairingRecord:
-        """The sender is let in no more; what was started goes on."""
+        """Revoke a pairing: the sender is refused; open runs continue."""
         caller.require("channels:write")
         found = await self._get_pairing(pairing_id)
         revoked = revoke_pairing(found, by=caller.principal, now_ms=self.now_ms())
@@ -248,12 +249,14 @@ class Channels:
         records: list[Record] = [record]
         if receipt is not None:
             records.append(receipt_for(receipt, record, self.now_ms()))
-        with trio.CancelScope(shield=True):  # done or refused, never unknown; bounded by the disk
+        with trio.CancelScope(
+            shield=True
+        ):  # committed or refused, never unknown; bounded by the disk
             await self.journal.commit(Change(records=tuple(records)))
 
 
 def _find_binding(store: JournalStore, principal: str, command: StartRun) -> ChannelRecord | None:
-    """That of the conversation, else that of the channel."""
+    """Return the binding of the conversation, else that of the channel."""
     for conversation_id in (command.conversation_id or "", ""):
         found = store.find_channel(principal, command.channel or "", conversation_id)
         if found is not None and found.deleted_ms is None:
@@ -262,7 +265,7 @@ def _find_binding(store: JournalStore, principal: str, command: StartRun) -> Cha
 
 
 def _unpaired(pairing: PairingRecord, code: str | None) -> Unpaired:
-    """What the sender is to be told."""
+    """Return the error for an unpaired sender."""
     who = f"the sender {pairing.sender!r} is not paired with the channel {pairing.channel!r}"
     if code is None:
         return Unpaired(

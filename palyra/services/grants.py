@@ -1,8 +1,8 @@
-"""The grants that hold now: what people allowed or denied beyond one call.
+"""Grants in force: answers of people that cover more than one call.
 
-Owns: a copy of the live grant records, by what they are keyed by.  Talks to: the journal.
-Written by: the prompt whose answer made one (once that is committed), a session that is reset,
-whoever ends one.  Restart: read anew from the journal, before any run goes on.
+Owns: a copy of the live grant records, by principal, agent, tool and key.  Talks to: the journal.
+Written by: the question whose answer made a grant (once committed), a session reset, and `revoke`.
+Restart: loaded from the journal before any run is resumed.
 """
 
 from collections import defaultdict, deque
@@ -18,44 +18,44 @@ from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.errors import Conflict, NotFound, Overloaded
 
 RESET = "session.reset"
-MOST_EARLY = 256  # ends remembered for grants whose commit is on the disk and not told yet
+MOST_EARLY = 256  # ended grants remembered until `add` reports their commit
 _LOADED = 100_000  # far more than principals times MAX_LIVE of any real daemon
 _Key = tuple[str, str, str, str]  # principal, agent, tool, key
 
 
 class Grants:
-    """What `Gate` looks up; the journal has the same records."""
+    """Live grants for the gate; the journal has the same records."""
 
     def __init__(self, journal: Journal, now_ms: NowMs) -> None:
         self._journal = journal
         self._now_ms = now_ms
         self._live: dict[_Key, dict[str, GrantRecord]] = defaultdict(dict)
-        # Ended between their commit and the news of it, which may never come: the run may be lost.
+        # Ended after their commit and before `add`, which may never follow if the run crashes.
         self._ended_early: deque[str] = deque(maxlen=MOST_EARLY)
 
     def query(self, store: JournalStore) -> list[GrantRecord]:
-        """All that hold now, from the journal; blocks."""
+        """Return all live grants from the journal.  Blocks."""
         return store.list_grants(principal=None, live_at_ms=self._now_ms(), limit=_LOADED)
 
     def put(self, found: Iterable[GrantRecord]) -> None:
-        """These hold; forget what was known before."""
+        """Replace all known grants."""
         self._live.clear()
         for grant in found:
             self.add(grant)
 
     def find(self, principal: str, agent: str, tool: str, key: str) -> Sequence[GrantRecord]:
-        """Those of that key; the caller looks whether they still hold."""
+        """Return the grants of a key; the caller checks that they are live."""
         known = self._live.get((principal, agent, tool, key))
         return tuple(known.values()) if known else ()
 
     def holds(self, grant_id: str) -> bool:
-        """Whether the grant with that id has not ended."""
+        """True if the grant is live."""
         now_ms = self._now_ms()
         found = (known[grant_id] for known in self._live.values() if grant_id in known)
         return any(grant.is_live(now_ms) for grant in found)
 
     def check_room(self, principal: str) -> None:
-        """Raises Overloaded when the principal has as many as there may be."""
+        """Raise Overloaded if the principal has `MAX_LIVE` live grants."""
         now_ms = self._now_ms()
         live = sum(
             grant.principal == principal and grant.is_live(now_ms)
@@ -70,9 +70,9 @@ class Grants:
             )
 
     def add(self, grant: GrantRecord) -> bool:
-        """It is committed: from now on it holds, unless somebody has ended it already.
+        """Put a committed grant in force; return False if it was ended already.
 
-        Those that expired meanwhile are forgotten.
+        Expired grants of the same key are removed.
         """
         if grant.grant_id in self._ended_early:
             self._ended_early.remove(grant.grant_id)
@@ -85,7 +85,7 @@ class Grants:
         return True
 
     def end_session(self, session_id: str) -> tuple[GrantRecord, ...]:
-        """End those of a session; the records of that, to be committed with its reset."""
+        """End the grants of a session; return their records, to be committed with its reset."""
         ended = [
             grant
             for known in self._live.values()
@@ -103,10 +103,10 @@ class Grants:
             del self._live[_key(grant)]
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
 
-    # --- what clients ask
+    # --- for clients
 
     async def list_seen(self, caller: Caller, *, live_only: bool, limit: int) -> list[GrantRecord]:
-        """Grants the caller sees, newest first."""
+        """Return the grants that the caller sees, newest first."""
         caller.require("approvals:read")
         now_ms = self._now_ms() if live_only else None
         return await self._journal.read(
@@ -116,9 +116,9 @@ class Grants:
         )
 
     async def revoke(self, caller: Caller, grant_id: str) -> GrantRecord:
-        """End a grant, committed; one that has ended keeps its end.  Raises NotFound.
+        """End a grant, committed on return; an ended grant keeps its end.  Raises NotFound.
 
-        It holds no more from the moment this is called, even if the commit should fail.
+        The grant is out of force from the call on, even if the commit fails.
         """
         caller.require("approvals:write")
         found = await self._find_seen(caller, grant_id)
@@ -127,7 +127,7 @@ class Grants:
         ended = self._end(found, caller.principal)
         try:
             await self._journal.commit(Change(records=(ended,)))
-        except Conflict:  # somebody else's end was under way
+        except Conflict:  # ended by another request meanwhile
             return await self._find_seen(caller, grant_id)
         return ended
 

@@ -1,7 +1,7 @@
-"""Histories: what was said in a session before a run begins, read from the tapes.
+"""Conversation history: the earlier runs of a session, read from their tapes.
 
-Owns: a few ended runs in memory; an ended run never changes.  Talks to: the journal.
-Never: holds up the loop; tapes are read and folded in a reader's thread.
+Owns: a bounded cache of ended runs, which never change.  Talks to: the journal.
+Tapes are read and folded in a reader's thread, never on the event loop.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
 
 
 class ConversationHistory:
-    """The histories of runs."""
+    """Histories of runs, with a cache of ended ones."""
 
     def __init__(self, journal: Journal, budget_tokens: int) -> None:
         self._journal = journal
@@ -37,7 +37,7 @@ class ConversationHistory:
         self._known_tokens = 0
 
     async def find(self, run: Run) -> History:
-        """What a run that is about to begin comes after.
+        """Select the history of a run that is about to begin.
 
         Cancellation: nothing happened.
         """
@@ -51,7 +51,7 @@ class ConversationHistory:
         return found
 
     async def repeat(self, run_ids: tuple[str, ...]) -> History:
-        """The history of a run that began with these; one that cannot be read is left out.
+        """Return the history with these runs; runs whose tape cannot be read are skipped.
 
         Cancellation: nothing happened.
         """
@@ -65,7 +65,7 @@ class ConversationHistory:
         return found
 
     async def conversation(self, run_id: str) -> tuple[Message, ...]:
-        """What was said up to the end of that run; nothing when its tape cannot be followed.
+        """Return the conversation up to the end of a run; empty if its tape cannot be folded.
 
         Cancellation: nothing happened.
         """
@@ -87,7 +87,7 @@ class ConversationHistory:
 
 
 def _past(store: JournalStore, run: Run, known: Mapping[str, PastRun]) -> Iterator[PastRun]:
-    """The session's runs before this one, the last one to begin first; blocks."""
+    """Yield the session's runs before this one, latest start first.  Blocks."""
     for run_id in _ended(store, run.accepted.session_id):
         past = known.get(run_id)
         if past is None:
@@ -98,7 +98,7 @@ def _past(store: JournalStore, run: Run, known: Mapping[str, PastRun]) -> Iterat
 
 
 def _ended(store: JournalStore, session_id: str) -> list[str]:
-    """Runs of the session that began and ended, the last one to begin first."""
+    """Return ids of the session's ended runs, latest start first."""
     wanted = RunFilter(session_id=session_id, states=ENDED, limit=MAX_RUNS)
     began = [record for record in store.list_runs(wanted) if record.started_ms is not None]
     began.sort(key=lambda record: (record.started_ms or 0, record.run_id), reverse=True)
@@ -119,6 +119,6 @@ def _named(
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
         found = read_run(store, run_id)
-    except InvariantBroken:  # stranded: its tape cannot be followed
+    except InvariantBroken:  # stranded: its tape cannot be folded
         return None
     return None if found is None else found.run

@@ -1,4 +1,4 @@
-"""A run as its tape tells it: read and folded, with the questions that are still open."""
+"""Loading a run from its committed tape, with its open approvals."""
 
 import msgspec
 
@@ -12,18 +12,18 @@ PAGE_ROWS = 1_000
 
 
 class LoadedRun(msgspec.Struct, frozen=True):
-    """A run as its tape tells it."""
+    """A run folded from its tape."""
 
     run: Run
     prompts: tuple[ApprovalRecord, ...]  # the approvals that are still open
-    approved: tuple[ApprovalRecord, ...] = ()  # those that calls may still start on
-    last_ms: int = 0  # when its last event happened
+    approved: tuple[ApprovalRecord, ...] = ()  # settled ones that calls may still start on
+    last_ms: int = 0  # time of its last event
 
 
 def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
-    """Fold the committed tape of a run, None when it has none; blocks.
+    """Fold the committed tape of a run; return None if it has none.  Blocks.
 
-    Raises InvariantBroken for a tape that cannot be followed.
+    Raises InvariantBroken for a tape that cannot be folded.
     """
     rows = []
     after_seq: int | None = -1
@@ -46,7 +46,7 @@ _Approvals = tuple[ApprovalRecord, ...]
 
 
 def _read_approvals(store: JournalStore, run: Run) -> tuple[_Approvals, _Approvals]:
-    """The questions of the open turn that wait for an answer, and those that may be used."""
+    """Return the open turn's pending approvals, and those that calls may still start on."""
     if run.question is None and not any(call.approval_id for call in run.calls):
         return (), ()
     found = store.list_approvals(

@@ -66,7 +66,7 @@ class MoodyModel:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.crashed: set[str] = set()  # more would have the run left alone (`MAX_LOST`)
+        self.crashed: set[str] = set()  # more would have the run left alone (`MAX_CRASHES`)
 
     def most_output(self, request: ModelRequest) -> int:
         return request.sampling.max_output_tokens or 0

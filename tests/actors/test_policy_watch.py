@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from palyra.actors.config_watch import LOOK_S, policy_watch
+from palyra.actors.config_watch import POLL_S, policy_watch
 from palyra.core.incident.kinds import POLICIES
 from tests.actors.fake_alarms import FakeAlarms
 from tests.actors.run.office_kit import inline_blocking
@@ -46,7 +46,7 @@ async def watching() -> AsyncGenerator[tuple[FakeRules, list[str]]]:
 
 async def wait_look() -> None:
     """Until the watch has looked once more."""
-    await trio.sleep(LOOK_S * 1.5)
+    await trio.sleep(POLL_S * 1.5)
 
 
 async def test_a_change_is_told_once(autojump_clock: trio.abc.Clock) -> None:

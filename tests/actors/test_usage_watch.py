@@ -10,7 +10,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.config_watch import LOOK_S, UsageConfiguration, usage_watch
+from palyra.actors.config_watch import POLL_S, UsageConfiguration, usage_watch
 from palyra.core.incident.kinds import USAGE
 from palyra.core.journal.changes import Change
 from palyra.core.usage.prices import Price, Prices
@@ -57,7 +57,7 @@ async def watching(kit: Kit) -> AsyncGenerator[FakeFile]:
 
 async def wait_look() -> None:
     """Until the watch has looked once more."""
-    await trio.sleep(LOOK_S * 1.5)
+    await trio.sleep(POLL_S * 1.5)
 
 
 async def test_other_prices_and_budgets_hold_at_once(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from palyra.actors.config_watch import LOOK_S
+from palyra.actors.config_watch import POLL_S
 from palyra.client import Client
 from palyra.core.tape import events as ev
 from palyra.errors import InvalidParams
@@ -118,7 +118,7 @@ async def see_problem(client: Client, complaint: str) -> None:
     """Wait until the daemon complains so."""
     with trio.fail_after(WITHIN_S):
         while complaint not in "".join((await client.status()).problems):  # noqa: ASYNC110 - no news of it
-            await trio.sleep(LOOK_S / 4)
+            await trio.sleep(POLL_S / 4)
 
 
 async def test_a_broken_file_changes_nothing_and_is_said_everywhere(

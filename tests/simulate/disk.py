@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import outcome
 import trio
 
-from palyra.actors.config_watch import LOOK_S
+from palyra.actors.config_watch import POLL_S
 from palyra.core.journal.changes import Change, OpenReport
 from palyra.errors import ActorGone, PalyraError, Unavailable
 from tests.simulate.trace import Planted
@@ -106,6 +106,6 @@ async def work(life: "Life", fault: str, fn: Callable[..., T], *args: object) ->
         await trio.sleep(weather.draw_s(*SLOW_S))
     if life.sees_other_rules:
         life.sees_other_rules = False
-        await trio.sleep(2 * LOOK_S)
+        await trio.sleep(2 * POLL_S)
     life.require_power()
     return result.unwrap()

@@ -66,8 +66,9 @@ def execute_early() -> Plant:
     done = PendingCommit(Change())
     done.settle(None)
 
-    async def early(handle: Any, services: Any, call: Any, approved: Any, _ticket: Any) -> None:
-        await execute(handle, services, call, approved, done)
+    async def early(execution: Any) -> None:
+        execution.start = done
+        await execute(execution)
 
     return patch.object(run_actor, "execute_call", early)
 
@@ -145,13 +146,14 @@ def crash_now_and_then() -> Plant:
 
 def keep_old_verdicts() -> Plant:
     """What was allowed starts, whatever the rules say by now."""
-    obstacle = tool_call._obstacle
+    compare = tool_call.compare_with_gate
 
-    def careless(run: Any, call: Any, effect: Any, _version: str) -> str | None:
-        return obstacle(run, call, effect, run.find_call(call.call_id).policy_version)
+    def careless(execution: Any, _version: str) -> None:
+        recorded = execution.run.run.find_call(execution.call.call_id)
+        compare(execution, recorded.policy_version)
 
     fresh = patch.object(LiveEnvironment, "is_stale", lambda _self, _call: False)
-    return both(fresh, patch.object(tool_call, "_obstacle", careless))
+    return both(fresh, patch.object(tool_call, "compare_with_gate", careless))
 
 
 def grant_to_everybody() -> Plant:

@@ -1,10 +1,14 @@
 """A supervisor's view of one child: its spec, its current incarnation, its exits.
 
+A `Child` has a supervisor, which may restart it.  A `ChildTask` is the lighter kind: a task in the
+nursery of an actor, without mailbox or restart, which is listed below that actor in the tree.
+
 Owns: state and counters of one child.  Written by: the child's own task (`begin`, `started`,
 `end`) and its supervisor.  Never: restarts anything; the supervisors do.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -34,6 +38,8 @@ class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_message_age_ms: int | None = None
     last_crash: str | None = None
     last_crash_age_ms: int | None = None
+    age_ms: int | None = None  # of a task, since its parent started it
+    waits_for: str | None = None  # of a task: commit, model, tool, person, …
     children: tuple["ChildSnapshot", ...] = ()
 
 
@@ -219,6 +225,29 @@ class Child:
     def _notify(self) -> None:
         if self.on_change is not None:
             self.on_change()
+
+
+@dataclass(slots=True, kw_only=True)
+class ChildTask:
+    """A child that is one task of its parent's nursery: started and cancelled with it.
+
+    The parent keeps its tasks in a dictionary by id; a snapshot is made only when the tree is read.
+    """
+
+    id: str
+    started_ms: int  # by the clock that `snapshot` is given
+    waits_for: str = "commit"  # what the task awaits now, in one or two words
+
+    def snapshot(self, now_ms: int) -> ChildSnapshot:
+        """The task as a leaf of the tree."""
+        return ChildSnapshot(
+            id=self.id,
+            state="running",
+            incarnation=1,
+            restarts=0,
+            age_ms=max(0, now_ms - self.started_ms),
+            waits_for=self.waits_for,
+        )
 
 
 def _name_outcome(error: Exception | None, *, was_asked: bool) -> Outcome:

@@ -10,16 +10,27 @@ cannot be killed: a child that outlives its grace is logged and reported to `on_
 can exit on that report: only `os._exit` does not wait for such a task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import structlog
 import trio
 
-from palyra.actors.kernel.child import Child, ChildSnapshot, ChildSpec, Exit, ExitListener, State
+from palyra.actors.kernel.child import (
+    Child,
+    ChildSnapshot,
+    ChildSpec,
+    ChildTask,
+    Exit,
+    ExitListener,
+    State,
+)
 from palyra.core.supervision import Restart, RestartWindow, Strategy, charge_restart, plan_restart
 from palyra.errors import InvariantBroken, PalyraError, Unavailable
 
 log = structlog.get_logger("palyra.supervisor")
+
+TaskT = TypeVar("TaskT", bound=ChildTask)
 
 
 # A run leaves four nested nurseries, some turns each; a child that ends at all ends within these.
@@ -41,11 +52,37 @@ async def live(child: Child) -> Exit:
     try:
         with child.scope:
             await child.spec.start(task_status=child)
-    except* Exception as group:  # noqa: BLE001 - the one broad catch of the program
+    except* Exception as group:  # noqa: BLE001 - broad here and in `run_task` only
         error = _unwrap(group)
     finally:
         end = child.end(error)
     return end
+
+
+async def run_task(
+    siblings: dict[str, ChildTask],
+    task: TaskT,
+    work: Callable[[TaskT], Awaitable[None]],
+    on_crash: Callable[[TaskT, Exception], Awaitable[None]] | None = None,
+) -> None:
+    """Run one task of an actor, listed among its siblings: the boundary of a `ChildTask`.
+
+    An exception of `work` goes to `on_crash`, which makes an outcome of it.  Without `on_crash`, or
+    if that raises, it is the crash of the actor.  Cancellation: passed on to `work`.
+    """
+    error: Exception | None = None
+    siblings[task.id] = task
+    try:
+        await work(task)
+    except* Exception as group:  # the boundary of a task, as in `live`
+        if on_crash is None:
+            raise
+        error = _unwrap(group)
+    finally:
+        if siblings.get(task.id) is task:  # a successor may have started
+            del siblings[task.id]
+    if error is not None and on_crash is not None:
+        await on_crash(task, error)
 
 
 def _unwrap(error: Exception) -> Exception:

@@ -1,12 +1,18 @@
-"""The run actor: reads, decides, emits, appends, dispatches.
+"""The run actor: handles a message, decides, publishes, appends, dispatches.
 
-Owns: the state of one run and the tasks that work for it (turn, tool calls, prompts).
-Talks to: hub (wire), journal (tape); its session hears of its end through the supervisor.
-Never: awaits anything long in its loop, executes a tool, keeps what a restart would need.
-Restart: temporary; whether and how to resume is the session's decision, from the tape.
+Owns: the state of one run and its tasks (turn, tool calls, questions).
+Talks to: hub (wire), journal (tape).  The supervisor notifies the run's session of its end.
+Never: awaits anything long in its loop, executes a tool, or keeps state that a restart would need.
+Restart: temporary; the session decides whether to resume the run from its tape.
 
-Every step is wire -> tape -> act: rows go to the hub, then to the journal, and an effect that
-touches the world first waits for the ticket of the step it came from.
+Every step is wire -> tape -> act.  Its rows are published to the hub, then appended to the journal,
+and an effect that touches the world waits for the commit of the step it came from.  So a client may
+see an event that is never committed, but no effect happens without its event on the tape.
+
+Two nurseries hold the tasks.  `nursery` has the turn and the tool calls: the end of the run cancels
+them first, and its cancel scope has the run's deadline.  `watchers` has questions to people and
+tasks that await a commit: they live until the terminal event is committed, so that clients are
+notified of questions that the end aborts.
 """
 
 from collections.abc import Sequence
@@ -20,14 +26,21 @@ import trio
 
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.mailbox import Receiver
+from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.arguments import CallArguments
 from palyra.actors.run.environment import LiveEnvironment
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
-from palyra.actors.run.tool_call import execute_call, inspect_call
-from palyra.actors.run.turn import ask_model
+from palyra.actors.run.tool_call import (
+    CallInspection,
+    ToolExecution,
+    execute_call,
+    inspect_call,
+    report_crash,
+)
+from palyra.actors.run.turn import TurnTask, ask_model
 from palyra.core.agent import placeholder_agent
 from palyra.core.approval import Resolved, first_outcome
 from palyra.core.context.assembly import brief_prefix
@@ -74,10 +87,10 @@ async def run_actor(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Live until the run's terminal event is committed, or until told to stop.
+    """Serve one run until its terminal event is committed, or until a stop.
 
-    Cancellation, and an orderly stop: the tape keeps what was committed; the run is resumed from
-    there.
+    Cancellation, and an orderly stop: committed events stay on the tape, from which the run is
+    resumed.
     """
     task_status.started()
     try:
@@ -85,8 +98,12 @@ async def run_actor(
         with handle.inbox.receiver() as messages:
             await actor.live(messages, first)
     except* (Unavailable, ActorGone) as gone:
-        # Not a crash: without the journal a run can only wait; its session resumes it.
-        log.warning("a run lost its journal", run_id=handle.run_id, reason=str(innermost(gone)))
+        # Not a crash: without the journal a run can only wait, and its session resumes it.
+        log.warning(
+            "run suspended: the journal is unavailable",
+            run_id=handle.run_id,
+            reason=str(innermost(gone)),
+        )
     finally:
         services.budgets.leave(handle)
 
@@ -94,7 +111,7 @@ async def run_actor(
 async def _prepare(
     handle: RunHandle, services: RunServices, first: Begin | Resume | Cancel
 ) -> tuple["_RunActor", Begin | Resume | Cancel]:
-    """The actor with its agent and past, and what it hears first: perhaps why it cannot go on."""
+    """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
     actor = _RunActor(handle, services, agent, history)
@@ -105,7 +122,7 @@ async def _prepare(
 async def _find_agent(
     handle: RunHandle, services: RunServices
 ) -> tuple[AgentRecord, Cancel | None]:
-    """The agent in the version the run was accepted with; its end when it cannot go on."""
+    """Return the agent in the accepted version; with a placeholder, the Cancel for its absence."""
     accepted = handle.run.accepted
     name, version = accepted.agent, accepted.agent_version
     agent = await services.agents.find_version(name, version)
@@ -118,7 +135,7 @@ async def _find_agent(
 async def _find_history(
     handle: RunHandle, services: RunServices, first: Begin | Resume | Cancel
 ) -> tuple[History, Begin | Resume | Cancel]:
-    """What the model is shown of the session before; a run that begins notes it on its tape."""
+    """Return the session's history for the model; `Begin` carries its run ids to the tape."""
     is_first = handle.run.is_given or not handle.has_history
     if isinstance(first, Cancel) or (isinstance(first, Begin) and is_first):
         return NO_HISTORY, first
@@ -142,13 +159,13 @@ class _RunActor:
     agent: InitVar[AgentRecord]
     history: InitVar[History]
     env: LiveEnvironment = field(init=False)
-    nursery: trio.Nursery = field(init=False)  # turn and tools: what an ending stops first
-    desk: trio.Nursery = field(init=False)  # prompts and watched commits: they live to the end
+    nursery: trio.Nursery = field(init=False)
+    watchers: trio.Nursery = field(init=False)
     ticket: PendingCommit = field(init=False)  # of the latest append
     operands: CallArguments = field(init=False)
-    aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # not told yet
-    late: list[Message] = field(default_factory=list)  # came in one batch with the cancel
-    wall_left_s: float | None = None  # while the clock stands still for a person
+    aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # to notify of
+    late: list[Message] = field(default_factory=list)  # behind a cancel in the same batch
+    paused_left_s: float | None = None  # of the deadline, while a person is asked
 
     def __post_init__(self, agent: AgentRecord, history: History) -> None:
         run, services = self.handle.run, self.services
@@ -158,7 +175,7 @@ class _RunActor:
         self.env = LiveEnvironment(services, prefix, history, self.operands)
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
-        """The end instead, when the model is not there any more and none may take over."""
+        """Return Cancel instead of `first` if the model is gone and no route replaces it."""
         run = self.handle.run
         if isinstance(first, Cancel) or self.services.router.is_there(run.model):
             return first
@@ -168,57 +185,62 @@ class _RunActor:
         return Cancel(reason=reason, by=DAEMON)
 
     async def live(self, messages: Receiver[Message], first: Begin | Resume | Cancel) -> None:
-        """From the first input to the end, or to the stop; no child is left on return."""
-        async with trio.open_nursery() as self.desk:
+        """Work until the end or a stop.  On return no task of the run is left."""
+        async with trio.open_nursery() as self.watchers:
             ending = await self.work(messages, first)
             if ending is not None:
                 await self.end(ending, messages)
             if self.handle.run.is_terminal:
                 await self.settle()
-            self.desk.cancel_scope.cancel(f"{self.handle.run_id} has ended")
-        if self.handle.is_settled:
+            self.watchers.cancel_scope.cancel(f"{self.handle.run_id} has ended")
+        if self.handle.is_ended:
             self.handle.wake()
 
     async def work(
         self, messages: Receiver[Message], first: Begin | Resume | Cancel
     ) -> Cancel | Expire | None:
-        """Step until the run is terminal or must be ended; turn and tools have ended on return."""
-        ending: Cancel | Expire | None = Expire(wall_ms=self.wall_ms)  # unless listening ends first
+        """Step until the run is terminal, or must be ended: then return the reason.
+
+        Turn and tool calls have ended on return.
+        """
+        ending: Cancel | Expire | None = Expire(wall_ms=self.wall_ms)  # unless the loop ends first
         async with trio.open_nursery() as self.nursery:
-            spent_ms = self.handle.run.spent_ms(with_people=self.counts_people)  # in earlier lives
-            self.wall.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
+            spent_ms = self.handle.run.spent_ms(
+                with_people=self.counts_people
+            )  # under earlier actors
+            self.deadline_scope.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
             self.step_over(first)
             if isinstance(first, Resume):
-                self.step(RulesChanged())  # they may have, while nobody was there to hear of it
-            self.handle.is_recovering = False
+                self.step(RulesChanged())  # possible while the run had no actor
+            self.handle.advance("first_step")
             ending = await self.listen(messages)
             self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
         return ending
 
     @property
-    def wall(self) -> trio.CancelScope:
-        """The wall clock: at its deadline listening and every child are cancelled together."""
+    def deadline_scope(self) -> trio.CancelScope:
+        """Scope of the run's wall-clock limit; it cancels the loop, the turn and the tools together."""
         return self.nursery.cancel_scope
 
     async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
-        """Hear messages until the run is terminal or stopped (None), or somebody ends it."""
+        """Handle messages until the run is terminal or stopped (None), or a Cancel ends it."""
         ending: Cancel | Expire | None = None
         with suppress(trio.EndOfChannel):
             while ending is None and not self.handle.run.is_terminal:
-                ending = self._hear_all(await messages.drain())
+                ending = self._handle_batch(await messages.drain())
         return ending
 
-    def _hear_all(self, batch: list[Message]) -> Cancel | None:
-        """Hear messages in order, up to one that ends the run."""
+    def _handle_batch(self, batch: list[Message]) -> Cancel | None:
+        """Handle messages in order, up to a Cancel, which is returned."""
         for index, message in enumerate(batch):
             if isinstance(message, Cancel):
                 self.late = batch[index + 1 :]
                 return message
-            self.hear(message)
+            self.handle_message(message)
         return None
 
     async def end(self, ending: Cancel | Expire, messages: Receiver[Message]) -> None:
-        """Record the outcomes that still arrived, then the end."""
+        """Record the call outcomes that arrived before the end, then the end itself."""
         queued = [await messages.receive() for _ in range(self.handle.inbox.depth)]
         for late in [*self.late, *queued]:
             if isinstance(late, CallEnded):
@@ -227,91 +249,86 @@ class _RunActor:
                 late.reply.fail(IllegalState(f"{self.handle.run_id} is ending"))
         self.step_over(ending)
 
-    def step_over(self, heard: Begin | Resume | Cancel | Expire) -> None:
-        """One step; a model call that it finds under way is stopped, and charged."""
-        if not isinstance(heard, Begin):
+    def step_over(self, first: Begin | Resume | Cancel | Expire) -> None:
+        """Take one step, charging the model request that it abandons."""
+        if not isinstance(first, Begin):
             abandoned = self.services.budgets.abandon(self.handle)
-            heard = msgspec.structs.replace(heard, abandoned=abandoned)
-        self.step(heard)
+            first = msgspec.structs.replace(first, abandoned=abandoned)
+        self.step(first)
 
     async def settle(self) -> None:
-        """Wait until the end is durable, then tell whoever was asked for nothing."""
+        """Wait for the terminal event to commit, then notify clients of aborted questions."""
         await self.ticket.wait()
-        self.handle.is_settled = True
-        self.tell_aborted(self.aborted)
+        self.handle.advance("end_committed")
+        self.notify_aborted(self.aborted)
 
-    async def take_back(
+    async def withdraw(
         self, aborted: list[tuple[ApprovalRecord, Resolved]], ticket: PendingCommit
     ) -> None:
-        """Ask no more, once that is durable, while the run goes on."""
+        """Close questions of a run that continues, once their withdrawal is committed."""
         await ticket.wait()
         for prompt, _ in aborted:
             self.services.approvals.close(prompt.approval_id)
-        self.tell_aborted(aborted)
+        self.notify_aborted(aborted)
 
-    def tell_aborted(self, aborted: list[tuple[ApprovalRecord, Resolved]]) -> None:
-        """Tell whoever was asked that nobody is asked any more."""
+    def notify_aborted(self, aborted: list[tuple[ApprovalRecord, Resolved]]) -> None:
+        """Notify clients that these questions are closed without an answer."""
         for prompt, outcome in aborted:
             notify_resolved(self.services.hub, prompt, outcome)
 
     # --- one step
 
-    def hear(self, message: Message) -> None:
-        """One message, one step."""
+    def handle_message(self, message: Message) -> None:
+        """Take one step for one message; refuse an input that the state does not allow any more."""
         if not isinstance(message, RunMessage):
             if isinstance(message, TurnFinished):
                 self.operands.keep(message.result.calls)
             self.step(message)
-        elif message.reply.is_abandoned:
-            pass  # it may be asked again, under the same key
-        elif self._takes(message.input):
-            self._step_for(message)
+            return
+        if message.reply.is_abandoned:
+            return  # its sender may repeat it, under the same idempotency key
+        run, received = self.handle.run, message.input
+        if isinstance(received, ApprovalAnswered):
+            is_possible = run.find_question(received.approval_id) is not None
         else:
-            run = self.handle.run
+            is_possible = not run.is_terminal
+        if not is_possible:
             message.reply.fail(IllegalState(f"{run.run_id} is {run.state} and takes this no more"))
-
-    def _step_for(self, asked: RunMessage) -> None:
-        """A step somebody waits for; what is too large for the tape is their mistake."""
+            return
         try:
-            self.step(asked.input, asked)
-        except TooLarge as refused:
-            asked.reply.fail(refused)
+            self.step(received, message)
+        except TooLarge as refused:  # the sender's mistake, not the run's
+            message.reply.fail(refused)
 
-    def _takes(self, heard: Input) -> bool:
-        """Whether the state still allows an input that came from outside."""
-        if isinstance(heard, ApprovalAnswered):
-            return self.handle.run.find_question(heard.approval_id) is not None
-        return not self.handle.run.is_terminal
-
-    def step(self, heard: Input, asked: RunMessage | None = None) -> None:
-        """Decide, emit, append, dispatch."""
-        step = decide(self.handle.run, heard, self.env)
+    def step(self, received: Input, asked: RunMessage | None = None) -> None:
+        """Decide, publish and append, dispatch."""
+        step = decide(self.handle.run, received, self.env)
         self.emit(step, asked)
         for effect in step.effects:
-            self.dispatch(effect)
+            self.dispatch(effect, step.now_ms)
 
     def emit(self, step: Transition, asked: RunMessage | None = None) -> None:
-        """Wire, then tape."""
+        """Publish the rows of the step, then append them with their records."""
         if not step.drafts:
             return
         rows = tape_rows(step)
-        seq = rows[0].seq  # of what was heard; what follows from it is committed with it
+        seq = rows[0].seq  # of the input's own event; the others follow from it and commit with it
         records = self.records(step, rows)
         if asked is not None and asked.receipt is not None:
             records.append(asked.receipt(seq))
         self.handle.run = step.run
         self.services.hub.publish(rows)
         self.ticket = self.services.journal.append(Change(rows=rows, records=tuple(records)))
-        self.stop_or_go_wall()
-        if self.aborted and not step.run.is_terminal:  # other rules took questions back
-            self.desk.start_soon(self.take_back, self.aborted, self.ticket)
+        self.pause_or_resume_deadline()
+        if self.aborted and not step.run.is_terminal:  # a changed policy withdrew questions
+            self.watchers.start_soon(self.withdraw, self.aborted, self.ticket)
             self.aborted = []
         if asked is not None:
             asked.reply.put(AcceptedInput(seq, self.ticket))
-            self.desk.start_soon(self.ticket.wait)  # a failed append ends this life
+            self.watchers.start_soon(self.ticket.wait)  # a failed append ends this actor
 
     def records(self, step: Transition, rows: Sequence[TapeRow]) -> list[Record]:
-        """What is committed with these events; questions that end are kept, to be told of."""
+        """Return the records to commit with these events; remember aborted questions."""
         records: list[Record] = [record(step.run)]
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
         records += [self.services.incidents.report(each.alarm) for each in reports]
@@ -324,62 +341,90 @@ class _RunActor:
                     self.services.budgets.settle(self.handle, found)
         return records
 
-    def dispatch(self, effect: Effect) -> None:
-        """Start what the step asked for; each child reports by message."""
+    def dispatch(self, effect: Effect, now_ms: int) -> None:
+        """Start the task for an effect; the task reports by message."""
         handle, services = self.handle, self.services
         match effect:
             case CallModel():
-                model = services.models[effect.request.model]
-                charge = self.ticket if handle.is_recovering else None
-                handle.reservation = Reservation(effect.request.model, handle.run.input_tokens)
-                validate = self.operands.validate_ahead
-                self.nursery.start_soon(
-                    ask_model, handle, services, model, effect, charge, validate
+                model = effect.request.model
+                handle.reservation = Reservation(model, handle.run.input_tokens)
+                turn = TurnTask(
+                    id="turn",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    model=services.models[model],
+                    effect=effect,
+                    reservation=handle.reservation,
+                    charge=self.ticket if handle.is_recovering else None,
+                    validate=self.operands.validate_ahead,
                 )
+                self.nursery.start_soon(run_task, handle.tasks, turn, ask_model)
             case AskPerson():
-                prompt = self.handle.prompts[effect.approval_id]
+                prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
                 question = services.approvals.open(prompt, epoch, self.ticket, judge)
-                self.desk.start_soon(ask_person, handle, services, question)
+                ask = partial(ask_person, handle, services)
+                self.watchers.start_soon(run_task, handle.tasks, question, ask)
             case Inspect():
-                call, note = self.tool_call(effect.call_id), self.operands.note
-                self.nursery.start_soon(inspect_call, handle, services, call, note)
+                inspection = CallInspection(
+                    id=f"tool:{effect.call_id}",
+                    started_ms=now_ms,
+                    waits_for="preflight",
+                    run=handle,
+                    services=services,
+                    call=self.tool_call(effect.call_id),
+                    note=self.operands.note,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, inspection, inspect_call, report_crash
+                )
             case Execute():
-                call = self.tool_call(effect.call_id)
-                self.nursery.start_soon(execute_call, handle, services, call, effect, self.ticket)
+                execution = ToolExecution(
+                    id=f"tool:{effect.call_id}",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    call=self.tool_call(effect.call_id),
+                    effect=effect,
+                    start=self.ticket,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, execution, execute_call, report_crash
+                )
             case ReportIncident():
                 pass  # recorded with the step's events
             case Yield():
                 self.nursery.start_soon(handle.report, GoOn())
 
     def tool_call(self, call_id: str) -> ToolCall:
-        """What will run: the operands as gated or, after a restart, as the tape has them."""
+        """Return the call with the arguments as gated or, after a restart, as on the tape."""
         run = self.handle.run
         recorded = run.find_call(call_id)
         if recorded is None:
             raise InvariantBroken(f"{call_id} is not a call of the current turn")
         return self.operands.tool_call(run, recorded)
 
-    # --- the wall clock
+    # --- the deadline
 
     @property
     def wall_ms(self) -> int:
-        """How long the run may take: who starts it may shorten what the operator allows."""
+        """Milliseconds the run may take: its own budget, at most the operator's limit."""
         most_ms = self.services.limits.wall_ms
         return min(self.handle.run.accepted.budget.wall_ms or most_ms, most_ms)
 
     @property
     def counts_people(self) -> bool:
-        """Whether the time of people counts."""
+        """True if time spent waiting for people counts towards the deadline."""
         return self.services.limits.wall_counts_approvals
 
-    def stop_or_go_wall(self) -> None:
-        """The clock stands still while a person is asked, unless their time counts."""
+    def pause_or_resume_deadline(self) -> None:
+        """Pause the deadline while a person is asked, unless `counts_people`."""
         if self.counts_people:
             return
-        if self.handle.prompts and self.wall_left_s is None:
-            self.wall_left_s = self.wall.deadline - trio.current_time()
-            self.wall.deadline = float("inf")
-        elif not self.handle.prompts and self.wall_left_s is not None:
-            self.wall.deadline = trio.current_time() + self.wall_left_s
-            self.wall_left_s = None
+        if self.handle.prompts and self.paused_left_s is None:
+            self.paused_left_s = self.deadline_scope.deadline - trio.current_time()
+            self.deadline_scope.deadline = float("inf")
+        elif not self.handle.prompts and self.paused_left_s is not None:
+            self.deadline_scope.deadline = trio.current_time() + self.paused_left_s
+            self.paused_left_s = None

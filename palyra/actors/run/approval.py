@@ -1,3 +1,12 @@
+"""The task of one open question: asks people and takes the first valid answer.
+
+Talks to: every approver's inbox (hub), its run.  The registry of open questions is
+`open_approvals`; the rules of answers are `core.approval`.
+Never: executes anything, or trusts an answer for who gives it (the caller is the token's).
+Restart: none; it is a child of its run.  After a crash of the run it asks again with the same id,
+digest and deadline, because the question is on the tape.
+"""
+
 import msgspec
 import trio
 
@@ -14,28 +23,33 @@ from palyra.core.run.approvals import DEADLINE
 from palyra.core.run.inputs import ApprovalAnswered
 from palyra.errors import Forbidden, IllegalState, NotFound, PalyraError
 
-SETTLE_TIMEOUT_S = 30.0  # an answer waits this long for its commit before it counts as not taken
+SETTLE_TIMEOUT_S = 30.0  # for the run to take an answer; after that the answer has failed
 
 
 async def ask_person(run: RunHandle, services: RunServices, question: Question) -> None:
-    """Ask, wait until the deadline, tell the run, tell everybody who answered.
+    """Notify clients of the question, wait for an answer or the deadline, and settle it.
 
-    The prompt is open at once: it is on the wire, and an answer to it waits for the commit.
-    Cancellation: the prompt closes; the run has recorded what became of it.
+    An answer may arrive before the question is committed, because clients have seen its event; it
+    waits in the mailbox.
+    Cancellation: the question closes; the run has recorded its outcome.
     """
     prompt = question.prompt
     with services.approvals.closing(question) as mailbox, mailbox.receiver() as answers:
         if prompt.approval_id not in run.prompts:
-            return  # taken back before it was put
+            return  # withdrawn before it was asked
         await question.ticket.wait()
         services.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
         )
         run.wake()
         first: Message | None = None
-        left_ms = max(0, prompt.expires_ms - services.now_ms())  # it may have run out while down
+        question.waits_for = "person"
+        left_ms = max(
+            0, prompt.expires_ms - services.now_ms()
+        )  # the deadline may have passed while the daemon was down
         with trio.move_on_after(left_ms / 1000):
             first = await _first_valid(answers, run, services, question)
+        question.waits_for = "commit"
         outcome = await _settle(run, services, prompt, first)
         for _ in range(mailbox.depth):
             late = await answers.receive()
@@ -46,7 +60,7 @@ async def ask_person(run: RunHandle, services: RunServices, question: Question) 
 async def _first_valid(
     answers: Receiver[Message], run: RunHandle, services: RunServices, question: Question
 ) -> Message:
-    """The first answer that counts; the others hear why they do not."""
+    """Return the first valid answer; fail the others with the reason."""
     while True:
         answer = await answers.receive()
         if isinstance(answer, Granted):
@@ -64,7 +78,7 @@ async def _first_valid(
 def _check(
     answer: ApprovalAnswer, run: RunHandle, services: RunServices, question: Question
 ) -> None:
-    """Raise unless the answer may settle the question: who gives it, what it says, the rules."""
+    """Raise unless caller, content and policy allow the answer to settle the question."""
     prompt, caller = question.prompt, answer.caller
     caller.require("approvals:write")
     if not caller.sees(prompt.principal):
@@ -72,7 +86,7 @@ def _check(
     check_answer(prompt, answer.command, services.now_ms())
     decision = question.judge(run.run, caller, answer.command)
     if decision is not None and decision.answer != "allow":
-        raise Forbidden(f"{caller.principal} may not answer so: {decision.reason}")
+        raise Forbidden(f"{caller.principal} may not answer this: {decision.reason}")
     if answer.command.scope != "once":
         services.grants.check_room(prompt.principal)
 
@@ -80,34 +94,36 @@ def _check(
 async def _settle(
     run: RunHandle, services: RunServices, prompt: ApprovalRecord, first: Message | None
 ) -> Resolved:
-    """Have the run record the outcome; answer the winner once it is committed.
+    """Have the run record the outcome, and reply to the winner once that is committed.
 
-    A grant that the answer makes holds from then on, also for what is asked already.
+    From then on a grant that the answer makes is in force, also for questions that are open.
     """
-    heard, now_ms = _handle(prompt, first), services.now_ms()
+    answer, now_ms = _to_input(prompt, first), services.now_ms()
 
     def outcome(seq: int) -> Resolved:
         return Resolved(
-            decision=heard.decision,
-            scope=heard.scope,
-            by=heard.by,
+            decision=answer.decision,
+            scope=answer.scope,
+            by=answer.by,
             resolved_ms=now_ms,
             won=True,
             run_id=prompt.run_id,
             seq=seq,
-            grant_id=None if heard.scope == "once" else grant_id_of(prompt.approval_id),
+            grant_id=None if answer.scope == "once" else grant_id_of(prompt.approval_id),
         )
 
     key = first.receipt if isinstance(first, ApprovalAnswer) else None
     try:
-        taken = await run.take(
-            heard,
+        taken = await run.send(
+            answer,
             receipt=None if key is None else lambda seq: receipt_for(key, outcome(seq), now_ms),
             timeout_s=SETTLE_TIMEOUT_S,
         )
-        with trio.CancelScope(shield=True):  # an answer may end the run; its giver hears of it
+        with trio.CancelScope(
+            shield=True
+        ):  # an answer may end the run, and its sender still gets the outcome
             await taken.ticket.wait()
-    except IllegalState:  # the run is ending: its end, once committed, closes this prompt
+    except IllegalState:  # the run is ending: its committed end closes this question
         await trio.sleep_forever()
     seq = taken.seq
     grant = run.granted.pop(prompt.approval_id, None)
@@ -119,8 +135,8 @@ async def _settle(
     return outcome(seq)
 
 
-def _handle(prompt: ApprovalRecord, first: Message | None) -> ApprovalAnswered:
-    """What the run is told: the answer, or that nobody gave one."""
+def _to_input(prompt: ApprovalRecord, first: Message | None) -> ApprovalAnswered:
+    """Return the run's input for an answer, or for the deadline (None)."""
     match first:
         case None:
             return ApprovalAnswered(
@@ -150,7 +166,7 @@ def _handle(prompt: ApprovalRecord, first: Message | None) -> ApprovalAnswered:
 
 
 def notify_resolved(hub: Notifier, prompt: ApprovalRecord, outcome: Resolved) -> None:
-    """Tell every inbox what became of the prompt; call once that is committed."""
+    """Notify clients of the outcome of a question, which must be committed."""
     hub.notify(
         "approval.resolved",
         {"approval_id": prompt.approval_id, **msgspec.to_builtins(outcome)},

@@ -1,19 +1,17 @@
-"""The approval actor: puts one prompt before people and takes the first valid answer.
+"""Registry of open questions to people: where answers, grants and withdrawals find their task.
 
-Owns: one open prompt.  Talks to: the inbox of every approver (hub), its run.
-Never: executes anything, or takes an answer's word for who gives it (the caller is the token's).
-Restart: none of its own; it is a child of its run.  After a crash the run asks again with the
-same id, digest and deadline, because the prompt is on the tape.
+Owns: the questions that are open, by approval id.  The task of each is `approval.ask_person`.
 """
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import msgspec
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
 from palyra.actors.kernel.mailbox import Mailbox
 from palyra.actors.kernel.reply import Reply
 from palyra.core.access import Caller
@@ -27,7 +25,7 @@ from palyra.errors import Overloaded
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
-    """Somebody's answer; the caller was made from the server's token record."""
+    """A person's answer; `caller` comes from the server's token record."""
 
     command: ResolveApproval
     caller: Caller
@@ -36,7 +34,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """An answer to another question, which holds for this one too."""
+    """A grant made by the answer to another question, which may cover this one."""
 
     grant: GrantRecord
 
@@ -45,69 +43,82 @@ Message = ApprovalAnswer | Granted
 JudgeAnswer = Callable[[Run, Caller, ResolveApproval], PolicyDecision | None]
 
 
-class Question(NamedTuple):
-    """An open prompt."""
+@dataclass(slots=True, kw_only=True)
+class Question(ChildTask):
+    """An open prompt, and the task that waits for its answer."""
 
     prompt: ApprovalRecord
-    epoch: int | None  # of the session, for the run that asks
-    ticket: PendingCommit  # of its commit
-    judge: JudgeAnswer  # what the rules say of answers to it
+    epoch: int | None  # of the run's session
+    ticket: PendingCommit  # of `approval.requested`
+    judge: JudgeAnswer  # the policy's verdict on an answer
     mailbox: Mailbox[Message]
-    scope: trio.CancelScope  # of the task that asks
+    scope: trio.CancelScope  # of the task
 
 
 class OpenApprovals:
-    """The open prompts of the daemon, by id: where an answer is handed in."""
+    """The open questions of the daemon, by approval id."""
 
     def __init__(self) -> None:
         self._open: dict[str, Question] = {}
 
     def find(self, approval_id: str) -> Mailbox[Message] | None:
-        """The prompt's mailbox while it is open."""
+        """Return the mailbox of an open question."""
         entry = self._open.get(approval_id)
         return entry.mailbox if entry is not None else None
 
     def has_open(self, run_id: str) -> bool:
-        """Whether the run waits for a person right now, on a committed prompt."""
+        """True if the run has an open question that is committed."""
         return any(
             entry.prompt.run_id == run_id and entry.ticket.is_committed
             for entry in self._open.values()
         )
 
     def count(self, principal: str) -> int:
-        """How many prompts of that principal are open."""
+        """Count the open questions of a principal."""
         return sum(entry.prompt.principal == principal for entry in self._open.values())
 
     @property
     def runs(self) -> set[str]:
-        """The runs that ask somebody."""
+        """Ids of the runs with an open question."""
         return {entry.prompt.run_id for entry in self._open.values()}
 
     def notify_grant(self, grant: GrantRecord, now_ms: int) -> None:
-        """A new grant answers what is asked already, where it holds."""
+        """Offer a new grant to every open question that it covers."""
         for entry in list(self._open.values()):
             if holds_for(grant, entry.prompt, entry.epoch, now_ms):
-                with suppress(Overloaded):  # then enough people answer it themselves
+                with suppress(Overloaded):  # a full mailbox has answers of people
                     entry.mailbox.offer(Granted(grant))
 
     def close(self, approval_id: str) -> None:
-        """Ask no more; whoever answers now hears what is recorded."""
+        """Close a question; later answers get the recorded outcome."""
         entry = self._open.get(approval_id)
         if entry is not None:
-            entry.scope.cancel(f"{approval_id} is asked no more")
+            entry.scope.cancel(f"{approval_id} was withdrawn")
 
     def open(
         self, prompt: ApprovalRecord, epoch: int | None, ticket: PendingCommit, judge: JudgeAnswer
     ) -> Question:
-        """From now on it counts, and can be answered; `ask_person` closes it."""
+        """Register a question, which counts and can be answered from now on.
+
+        The task that asks must run in `closing`, which removes it.
+        """
         mailbox: Mailbox[Message] = Mailbox(prompt.approval_id, 64)
-        question = Question(prompt, epoch, ticket, judge, mailbox, trio.CancelScope())
+        question = Question(
+            id=f"approval:{prompt.approval_id}",
+            started_ms=prompt.requested_ms,
+            prompt=prompt,
+            epoch=epoch,
+            ticket=ticket,
+            judge=judge,
+            mailbox=mailbox,
+            scope=trio.CancelScope(),
+        )
         self._open[prompt.approval_id] = question
         return question
 
     @contextmanager
     def closing(self, question: Question) -> Generator[Mailbox[Message]]:
-        """The prompt is open inside the block; late answers get ActorGone after it."""
+        """Keep the question open inside the block; after it, answers get ActorGone."""
         with question.scope:
             try:
                 yield question.mailbox

@@ -1,7 +1,7 @@
-"""The records that follow from a run's events, committed with them: questions, grants, the ledger.
+"""Records that follow from a run's events and commit with them: approvals, grants, usage.
 
-Owns: nothing; it is the part of the run actor (`actors.run`) that keeps the handle's open questions
-and those that calls may still start on.
+Called by the run actor for each row of a step; keeps the open questions of its handle, and the
+approvals that calls may still start on, in line with the events.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from palyra.core.usage.ledger import usage_record
 
 
 def records_for_event(handle: RunHandle, step: Transition, row: TapeRow) -> list[Record]:
-    """What is recorded beside this event."""
+    """Return the records that one event adds to its commit."""
     rule = _RULES.get(row.kind)
     return [] if rule is None else rule(handle, step, ev.decode_event(row.kind, row.data))
 
@@ -29,7 +29,7 @@ def _asked(handle: RunHandle, step: Transition, prompt: ev.ApprovalRequested) ->
 
 
 def _answered(handle: RunHandle, step: Transition, answer: ev.ApprovalResolved) -> list[Record]:
-    """The answered question, and the grant that its answer makes."""
+    """Settle the question; add the grant that its answer makes."""
     asked = handle.prompts.pop(answer.approval_id)
     settled = resolved_record(asked, answer, step.now_ms)
     if settled.state == "allowed":
@@ -42,7 +42,7 @@ def _answered(handle: RunHandle, step: Transition, answer: ev.ApprovalResolved) 
 
 
 def _started(handle: RunHandle, _step: Transition, started: ev.ToolStarted) -> list[Record]:
-    """The use of an approval, committed with the start that uses it."""
+    """Count the use of an approval, committed with the start that uses it."""
     approval = handle.approved.pop(started.approval_id or "", None)
     if approval is None:
         return []
@@ -53,7 +53,7 @@ def _started(handle: RunHandle, _step: Transition, started: ev.ToolStarted) -> l
 
 
 def _spent(handle: RunHandle, step: Transition, event: ev.Event) -> list[Record]:
-    """The line of the ledger for a model call that ends here."""
+    """Return the usage record of a model request that ends with this event."""
     line = usage_record(handle.run, event, step.now_ms)
     return [] if line is None else [line]
 

@@ -1,4 +1,4 @@
-"""What every run and session of the daemon works with, wired once by `daemon.py`."""
+"""Services that runs and sessions share, wired once by `daemon.py`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,24 +21,24 @@ from palyra.services.model_router import ModelRouter
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
-    """The services a run may call on; none of them belongs to a run."""
+    """Services of a run.  None of them belongs to one run."""
 
     journal: JournalHandle
     hub: Notifier
-    toolbox: ToolRunner
-    artifacts: Artifacts
-    gate: Gate
-    models: Mapping[str, LanguageModel]
-    router: ModelRouter
-    agents: Agents
-    channels: Channels
-    approvals: OpenApprovals
-    grants: Grants
-    budgets: Budgets
-    incidents: Incidents
-    histories: ConversationHistory
+    toolbox: ToolRunner  # inspects and executes calls
+    artifacts: Artifacts  # stores whole outputs and pictures
+    gate: Gate  # validates calls and asks the policy
+    models: Mapping[str, LanguageModel]  # by name
+    router: ModelRouter  # plans and changes the model of a run
+    agents: Agents  # their versions, and the stable part of requests
+    channels: Channels  # which agent and session a message of a channel belongs to
+    approvals: OpenApprovals  # questions that wait for an answer
+    grants: Grants  # answers that cover later calls
+    budgets: Budgets  # reservations and refusals
+    incidents: Incidents  # where findings are reported
+    histories: ConversationHistory  # earlier runs of a session
     redactor: Redactor
-    fence_key: bytes  # of the nonces round what tools returned
+    fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits
     run_blocking: RunBlocking
     now_ms: NowMs
@@ -54,10 +54,10 @@ class RunServices:
 
 
 async def look_for_secrets(services: RunServices, written: bytes) -> None:
-    """Look through JSON that a step is about to write: in a thread, unless it is short.
+    """Search JSON for secrets before a step writes it; in a thread unless it is short.
 
-    The redactor remembers what it found, so the step, which holds up everybody, asks it for nothing
-    new.  Cancellation: not heard while it is in a thread.
+    The redactor caches the result, so the step itself, which blocks the event loop, finds it there.
+    Cancellation: waits for the thread.
     """
     if len(written) >= REMEMBERED_BYTES:
         await services.run_blocking(services.redactor.redact_bytes, written)

@@ -1,16 +1,18 @@
-"""The turn task: asks the model once and reports what came back.
+"""The turn task: asks the model once and reports the answer, or the failure, to its run.
 
-Owns: nothing.  Talks to: the model adapter, the hub (volatile deltas), its run (one message).
-Never: retries; that is the run's decision.
+Talks to: the model adapter, the hub (volatile deltas), its run (one message).
+Never: retries; the run decides that.
 Restart: none; it is a child of its run and ends with it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import trio
 
 from palyra.actors.hub.delta_stream import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.core.model.messages import Delta, ModelFailure, ProposedCall
@@ -19,62 +21,70 @@ from palyra.core.ports import LanguageModel, RunBlocking
 from palyra.core.run.inputs import BudgetRefused, CallModel, TurnFailedInput, TurnFinished
 from palyra.core.run.turns import turn_completed
 from palyra.core.tape.events import encode_event
+from palyra.services.budgets import Reservation
 from palyra.services.images import show_pictures
 
-ValidateAhead = Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
+
+@dataclass(slots=True, kw_only=True)
+class TurnTask(ChildTask):
+    """One request to the model and its answer."""
+
+    run: RunHandle
+    services: RunServices
+    model: LanguageModel
+    effect: CallModel
+    reservation: Reservation
+    # The commit that a resumed run waits for before it calls the model: a request that crashes the
+    # process must leave a trace of the attempt on the tape.
+    charge: PendingCommit | None
+    # Validates the proposed calls ahead of the run's own step, in a thread if they are long.
+    validate: Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
 
-async def ask_model(  # noqa: PLR0917 - a task: a nursery hands on positions only
-    run: RunHandle,
-    services: RunServices,
-    model: LanguageModel,
-    effect: CallModel,
-    charge: PendingCommit | None,
-    validate_ahead: ValidateAhead,
-) -> None:
-    """Stream one turn; the run hears TurnFinished, TurnBroke, or BudgetRefused without a call.
+async def ask_model(task: TurnTask) -> None:
+    """Stream one turn and report TurnFinished, TurnFailedInput, or BudgetRefused without a request.
 
-    `charge` is what a resumed run pays with: a call that takes the process down must not be free.
-    `validate_ahead` validates the calls of the turn before the run decides on them.
     Cancellation: the request is abandoned and nothing is reported.
     """
-    if charge is not None:
-        await charge.wait()
-    if effect.delay_ms:
-        await trio.sleep(effect.delay_ms / 1000)
-    request, budgets, meter = effect.request, services.budgets, run.reservation
-    assert meter is not None  # noqa: S101 - dispatched with it
-    turn, attempt = request.turn, request.attempt
-    exceeded = await budgets.admit(run, meter, request, model.most_output(request))
+    run, services, model, request = task.run, task.services, task.model, task.effect.request
+    budgets, reservation, turn = services.budgets, task.reservation, request.turn
+    if task.charge is not None:
+        await task.charge.wait()
+    if task.effect.delay_ms:
+        task.waits_for = "retry delay"
+        await trio.sleep(task.effect.delay_ms / 1000)
+    task.waits_for = "budget"
+    exceeded = await budgets.admit(run, reservation, request, model.most_output(request))
     if exceeded is not None:
         room = services.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
-        asked = services.new_id("apr") if room else ""
-        await run.report(BudgetRefused(exceeded=exceeded, approval_id=asked))
+        approval_id = services.new_id("apr") if room else ""
+        await run.report(BudgetRefused(exceeded=exceeded, approval_id=approval_id))
         return
+    task.waits_for = "model"
     stream = ProgressStream(run.run, services.hub, services.redactor, f"turn:{turn}")
 
-    def take(delta: Delta) -> None:
-        meter.chars += len(delta.text)
+    def on_delta(delta: Delta) -> None:
+        reservation.chars += len(delta.text)
         stream.take(delta.kind, delta.text)
 
-    heard: TurnFinished | TurnFailedInput
+    outcome: TurnFinished | TurnFailedInput
     try:
         shown = await show_pictures(services.artifacts, services.run_blocking, request)
-        result = budgets.finish(meter, await model.stream(shown, take))
-        await validate_ahead(result.calls, services.run_blocking)
+        result = budgets.finish(reservation, await model.stream(shown, on_delta))
+        await task.validate(result.calls, services.run_blocking)
         await look_for_secrets(services, encode_event(turn_completed(turn, result)))
-        heard = TurnFinished(turn=turn, attempt=attempt, result=result)
+        outcome = TurnFinished(turn=turn, attempt=request.attempt, result=result)
     except ModelFailure as failure:
-        meter.is_sent = failure.was_asked
-        heard = TurnFailedInput(
+        reservation.is_sent = failure.was_asked
+        outcome = TurnFailedInput(
             turn=turn,
-            attempt=attempt,
+            attempt=request.attempt,
             failure_class=failure.failure_class,
             detail=failure.message,
             had_output=stream.order > 0,
             retry_after_ms=failure.retry_after_ms,
-            charge=budgets.break_off(meter, had_output=stream.order > 0),
+            charge=budgets.break_off(reservation, had_output=stream.order > 0),
             was_asked=failure.was_asked,
         )
     stream.close()
-    await run.report(heard)
+    await run.report(outcome)

@@ -1,11 +1,11 @@
-"""The session actor: one conversation, one foreground run at a time, a queue of the rest.
+"""The session actor: one conversation, one foreground run at a time, and a queue of the rest.
 
 Owns: which run of the session is active and which wait.  Talks to: its runs, journal, hub.
-Never: looks into a run; that is the run's own business.  It writes to the tape of a run only while
-that run waits and has no actor.
-Restart: transient, with what its handle remembers; it ends when it has nothing to do and is made
-again by the next message.  What it needs after a restart of the daemon is on the tapes and, where
-order and settings are concerned, in the session's record (`core.queue.plan_adoption`).
+Never: decides anything inside a run.  It writes to the tape of a run only while that run waits and
+has no actor.
+Restart: transient, with the state in its handle.  The actor ends when it is idle, and the next
+message starts another one.  After a restart of the daemon the state is rebuilt from the tapes and,
+for order and settings, from the session's record (`core.session.queue.plan_adoption`).
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ async def session_actor(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve one session until it has nothing to do.
+    """Serve one session until it is idle.
 
     Cancellation: nothing is lost; its runs are on their tapes.
     """
@@ -68,8 +68,8 @@ async def session_actor(
     with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
         while not actor.is_idle:
             for message in await actor.receive(messages):
-                actor.hear(message)
-            actor.runs.start_next()  # a window may have closed
+                actor.handle_message(message)
+            actor.runs.start_next()  # the collection window may have closed
             actor.note_queue()
             await actor.settle()
     services.registry.remove_session(handle)
@@ -82,18 +82,18 @@ class _SessionActor:
     handle: SessionHandle
     services: SessionServices
     runs: SessionRuns
-    has_heard: bool = False
+    has_handled: bool = False
     latest: PendingCommit | None = None  # of the record
 
     @property
     def is_idle(self) -> bool:
-        """Whether the actor may end: nothing under way, nothing queued, nothing unheard."""
+        """True if the actor may end: no run, no queue, no unread message."""
         handle = self.handle
         is_busy = handle.active is not None or bool(handle.waiting) or bool(handle.beside)
-        return self.has_heard and not is_busy and handle.inbox.depth == 0
+        return self.has_handled and not is_busy and handle.inbox.depth == 0
 
     async def receive(self, messages: Receiver[Message]) -> list[Message]:
-        """What came in; nothing when a collected run may start first."""
+        """Return queued messages, or none if the window of a collecting run closes first."""
         if not self.runs.is_held:
             return await messages.drain()
         with trio.move_on_at(self.handle.holds_until_s):
@@ -101,14 +101,17 @@ class _SessionActor:
         return []
 
     async def settle(self) -> None:
-        """Before the end: until the record is written, or whoever looks for its key makes another."""
+        """Before exiting, wait for the session record to commit.
+
+        Otherwise a lookup by key would find no record and create a duplicate session.
+        """
         if self.is_idle and self.latest is not None and not self.latest.is_settled:
             with suppress(PalyraError):
                 await self.latest.wait()
 
-    def hear(self, message: Message) -> None:
-        """One message; never waits.  Who comes next is settled before the next one is heard."""
-        self.has_heard = True
+    def handle_message(self, message: Message) -> None:
+        """Handle one message without waiting; the next run is started before the next message."""
+        self.has_handled = True
         if (
             isinstance(message, AdoptRuns | CancelQueued | RunFinished)
             or not message.reply.is_abandoned
@@ -117,36 +120,36 @@ class _SessionActor:
         self.runs.start_next()
 
     def _perform(self, message: Message) -> None:
-        """Do what the message asks for."""
+        """Dispatch on the kind of message."""
         match message:
             case SubmitMessage():
                 self._submit(message)
             case AdoptRuns():
                 self.runs.adopt(message.runs)
             case CancelQueued():
-                self._withdraw(message)
+                self._cancel_queued(message)
             case SteerQueued():
-                self._tell(message)
+                self._steer_queued(message)
             case RunFinished():
-                self.runs.ended(message.run_id)
+                self.runs.handle_end(message.run_id)
             case UpdateRecord():
-                self._amend(message)
+                self._update_record(message)
             case UpdateQueue():
-                self._rearrange(message)
+                self._update_queue(message)
             case _:
                 assert_never(message)
 
     # --- a new message
 
     def _submit(self, message: SubmitMessage) -> None:
-        """Start, queue, merge, divert, interrupt or refuse, as the queue mode says."""
+        """Start, queue, merge, steer, interrupt or refuse, depending on the queue mode."""
         try:
             message.reply.put(self._place(message))
         except PalyraError as refused:
             message.reply.fail(refused)
 
     def _place(self, message: SubmitMessage) -> Submitted | SteerInstead:
-        """Find the message its place.  Raises what the client is told; then nothing changed."""
+        """Place the message.  Raises the client's error, with nothing changed."""
         handle, services = self.handle, self.services
         accepted = make_acceptance(
             message.command, message.caller, handle.record, services.default_model
@@ -155,10 +158,10 @@ class _SessionActor:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
         if accepted.origin in BESIDE:
             return self._create(message, accepted, "started")
-        self.runs.forget_void()
+        self.runs.drop_unaccepted()
         text, collector = _received(message), self._find_collector(message, accepted)
         can_merge = text is not None and collector is not None
-        place = find_place(accepted.queue_mode, self._standing(can_merge=can_merge))
+        place = find_place(accepted.queue_mode, self._queue_state(can_merge=can_merge))
         if place == "steer" and handle.active is not None:
             return SteerInstead(handle.active)
         if place == "merge" and collector is not None and text is not None:
@@ -168,14 +171,14 @@ class _SessionActor:
         return self._create(message, accepted, "started" if place == "start" else "queued")
 
     def _find_collector(self, message: SubmitMessage, accepted: ev.RunAccepted) -> RunHandle | None:
-        """The run at the end of the queue, if it takes the message."""
+        """Return the run at the end of the queue if it collects the message."""
         tail = self.handle.waiting[-1] if self.handle.waiting else None
-        if tail is None or tail.is_ahead:
+        if tail is None or tail.find_refused_append():
             return None
         return tail if queue_rules.takes(tail.run, accepted, message.command.text) else None
 
-    def _standing(self, *, can_merge: bool) -> QueueState:
-        """How things are, for the rules."""
+    def _queue_state(self, *, can_merge: bool) -> QueueState:
+        """Return the state of the queue for `find_place`."""
         handle, services = self.handle, self.services
         return QueueState(
             session_id=handle.session_id,
@@ -195,7 +198,7 @@ class _SessionActor:
         *,
         is_urgent: bool = False,
     ) -> Submitted:
-        """Put a new run on tape and in its place.  Raises TooLarge."""
+        """Append the acceptance of a new run and put the run in its place.  Raises TooLarge."""
         handle = self.handle
         branch = message.command.branch
         step = accept(
@@ -216,33 +219,33 @@ class _SessionActor:
             handle.beside[run.run_id] = run
         else:
             handle.active = run
-        begun = self._append(message, run, step, disposition, position)
-        run.acceptance_commit = begun.ticket
+        submitted = self._append(message, run, step, disposition, position)
+        run.acceptance_commit = submitted.ticket
         if disposition == "started":
             self.runs.begin(run)
-        return begun
+        return submitted
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
-        """Put the message on the tape of the run that collects.  Raises TooLarge."""
+        """Append the message to the tape of the collecting run.  Raises TooLarge."""
         step = record_event(run.run, text, self.services)
         run.run = step.run
         return self._append(message, run, step, "merged", len(self.handle.waiting))
 
     def _interrupt(self, message: SubmitMessage, accepted: ev.RunAccepted) -> Submitted:
-        """End what is active and every earlier interrupt; go first.  Raises TooLarge."""
+        """Put the run first and cancel the active run and earlier interrupts.  Raises TooLarge."""
         handle = self.handle
         active = handle.active
         earlier = [run for run in handle.waiting if is_interrupt(run.run)]
         if active is None and not earlier and not handle.is_paused:
             return self._create(message, accepted, "started")
         disposition: Disposition = "interrupted" if active is not None or earlier else "queued"
-        begun = self._create(message, accepted, disposition, is_urgent=True)
+        submitted = self._create(message, accepted, disposition, is_urgent=True)
         cancel = Cancel(reason=queue_rules.INTERRUPTED, by=message.caller.principal)
         for run in earlier:
             self.runs.drop(run, cancel)
         if active is not None:
             self.runs.end(active, cancel)
-        return begun
+        return submitted
 
     def _append(
         self,
@@ -252,7 +255,7 @@ class _SessionActor:
         disposition: Disposition,
         position: int | None,
     ) -> Submitted:
-        """Commit the step of a run without an actor, with the receipt of the message."""
+        """Append a step of a run without an actor, with the message's idempotency record."""
         started = Started(
             run_id=run.run_id,
             session_id=self.handle.session_id,
@@ -270,14 +273,14 @@ class _SessionActor:
         run.last_commit = self._write(self._listed(step.now_ms), step, records)
         return Submitted(started, run.last_commit)
 
-    def _tell(self, message: SteerQueued) -> None:
-        """A word to a waiting run, which its model will see with the first turn."""
+    def _steer_queued(self, message: SteerQueued) -> None:
+        """Append a steering message to a waiting run; its model sees it in the first turn."""
         run = next((r for r in self.handle.waiting if r.run_id == message.run_id), None)
-        if run is None or run.is_ahead:
+        if run is None or run.find_refused_append():
             message.reply.put(None)
             return
         try:
-            step = record_event(run.run, message.word.event, self.services)
+            step = record_event(run.run, message.message.event, self.services)
         except PalyraError as refused:
             message.reply.fail(refused)
             return
@@ -290,8 +293,8 @@ class _SessionActor:
 
     # --- the record
 
-    def _amend(self, message: UpdateRecord) -> None:
-        """Change the session's record; a new epoch ends what the old one has open."""
+    def _update_record(self, message: UpdateRecord) -> None:
+        """Change the session's record; a new epoch cancels the runs and ends the grants of the old."""
         handle = self.handle
         after = message.change(handle.record)
         ended: list[Record] = []
@@ -299,19 +302,22 @@ class _SessionActor:
             self.runs.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended = [*self.services.grants.end_session(after.session_id)]
             after = msgspec.structs.replace(after, waiting=self._waiting_ids())
-        ticket = self._write(after, records=ended, is_news=True)
+        ticket = self._write(after, records=ended, notifies=True)
         message.reply.put((after, ticket))
 
-    def _withdraw(self, message: CancelQueued) -> None:
-        """Cancel a run if it waits; one under way has been told, and its next life begins so."""
+    def _cancel_queued(self, message: CancelQueued) -> None:
+        """Cancel a waiting run; for an active one, note the Cancel for its next actor.
+
+        The active run has the Cancel in its mailbox already, but its actor may end first.
+        """
         run = self.services.registry.runs.get(message.run_id)
         if run is not None and run in self.handle.waiting:
             self.runs.drop(run, message.cancel)
         elif run is not None and run.ending is None:
             run.ending = message.cancel
 
-    def _rearrange(self, message: UpdateQueue) -> None:
-        """Change the queue as asked, all of it or nothing."""
+    def _update_queue(self, message: UpdateQueue) -> None:
+        """Change the queue: all parts of the change, or none."""
         handle, change = self.handle, message.change
         runs = {run.run_id: run for run in handle.waiting}
         try:
@@ -332,18 +338,18 @@ class _SessionActor:
         message.reply.put(self._write(after))
 
     def _listed(self, now_ms: int) -> SessionRecord:
-        """The record with what waits now."""
+        """Return the record with the present queue."""
         return msgspec.structs.replace(
             self.handle.record, updated_ms=now_ms, waiting=self._waiting_ids()
         )
 
     def _waiting_ids(self) -> tuple[str, ...]:
-        """What waits, with what the last life of the daemon left and nobody adopted yet."""
+        """Ids of waiting runs, after those of the last daemon that are not adopted yet."""
         left = () if self.services.registry.is_complete else self.handle.left
         return (*left, *(run.run_id for run in self.handle.waiting))
 
     def note_queue(self) -> None:
-        """Have the record say what waits, when that has changed."""
+        """Update the record if the queue has changed."""
         if self._waiting_ids() != self.handle.record.waiting:
             self._write(self._listed(self.services.now_ms()))
 
@@ -353,18 +359,18 @@ class _SessionActor:
         step: Transition | None = None,
         records: list[Record] | None = None,
         *,
-        is_news: bool = False,
+        notifies: bool = False,
     ) -> PendingCommit:
-        """Wire, then tape: the record and what belongs to it; clients hear of a changed queue."""
+        """Publish and append rows and records; notify clients if the queue has changed."""
         handle, services = self.handle, self.services
-        is_news = is_news or _queue_of(after) != _queue_of(handle.record)
+        notifies = notifies or _queue_of(after) != _queue_of(handle.record)
         handle.record = after
         rows = tape_rows(step) if step is not None else ()
         if rows:
             services.hub.publish(rows)
         ticket = services.journal.append(Change(rows=rows, records=(after, *(records or ()))))
         self.latest = ticket
-        if is_news:
+        if notifies:
             services.hub.notify(
                 "session.updated", after, principal=after.principal, scope="sessions:read"
             )
@@ -372,7 +378,7 @@ class _SessionActor:
 
 
 def _received(message: SubmitMessage) -> ev.MessageReceived | None:
-    """The message as the tape has it; a fork without a text goes on without one."""
+    """Return the message for the tape; None for a fork without a text."""
     command = message.command
     if command.branch is not None and not (command.text or command.attachments):
         return None
@@ -385,7 +391,7 @@ def _received(message: SubmitMessage) -> ev.MessageReceived | None:
 
 
 def _forked(started: Started, branch: InheritedConversation) -> Forked:
-    """The answer to whoever asked for a fork."""
+    """Return the reply for a fork."""
     return Forked(
         **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
     )

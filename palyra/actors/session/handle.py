@@ -1,7 +1,7 @@
-"""A session's handle and what its actor hears: what everybody else may know of `actors.session`.
+"""The handle of a session, and the messages of its actor.
 
-Owned by: the directory.  It outlives incarnations of the actor, so it keeps which run is active
-and which wait; only the actor writes that.
+Owned by: the actor registry.  It outlives incarnations of the actor, so it holds which run is
+active and which wait; only the actor writes that.
 """
 
 from collections import deque
@@ -21,20 +21,20 @@ from palyra.core.session.commands import ChangeQueue, Queue, Started, StartRun
 from palyra.core.session.queue import count_messages
 from palyra.services.run_loader import LoadedRun
 
-INBOX_CAPACITY = 4_096  # ends of its own runs must always find room beside clients' messages
+INBOX_CAPACITY = 4_096  # ends of its own runs must find room, however many messages clients send
 
 # --- messages ------------------------------------------------------------------------------------
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """An accepted message and the ticket of its commit."""
+    """An accepted message and its pending commit."""
 
     started: Started
     ticket: PendingCommit
 
 
 class SteerInstead(msgspec.Struct, frozen=True):
-    """A message that is a word to the active run: it has to be asked, and may say no."""
+    """The message steers the active run, which must accept it and may refuse."""
 
     run: RunHandle
 
@@ -62,16 +62,16 @@ class CancelQueued(msgspec.Struct, frozen=True):
 
 
 class SteerQueued(msgspec.Struct, frozen=True):
-    """A word to a run that may still be waiting; the answer is None when it does not."""
+    """Steer a run that may still be waiting; the reply is None if it does not wait."""
 
     run_id: str
-    word: Steer
+    message: Steer
     reply: Reply[AcceptedInput | None]
     receipt: Callable[[int], IdempotencyRecord] | None = None
 
 
 class RunFinished(msgspec.Struct, frozen=True):
-    """A run's actor is gone: settled, or lost."""
+    """The actor of a run has ended, with the run or before it."""
 
     run_id: str
 
@@ -114,21 +114,23 @@ class SessionHandle:
     def __init__(self, record: SessionRecord, *, has_past: bool = True) -> None:
         self.inbox: Mailbox[Message] = Mailbox(record.session_id, INBOX_CAPACITY)
         self.record = record
-        self.has_past = has_past  # there may be runs in it already
-        self.left = record.waiting  # by the last life, to be adopted
-        self.active: RunHandle | None = None  # the foreground run under way
+        self.has_past = has_past  # False: known to have no earlier run
+        self.left = record.waiting  # waiting runs of the last daemon, to be adopted
+        self.active: RunHandle | None = None  # the foreground run
         self.waiting: deque[RunHandle] = deque()  # without an actor
-        self.beside: dict[str, RunHandle] = {}  # under way, and not in the way of others
+        self.beside: dict[
+            str, RunHandle
+        ] = {}  # detached runs and dropped ones; they do not block the queue
         self.holds_until_s = 0.0  # a collected run waits for further messages, on trio's clock
 
     @property
     def session_id(self) -> str:
-        """Which session."""
+        """The id of the session."""
         return self.record.session_id
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing leaves the queue."""
+        """True if no run leaves the queue."""
         return self.record.paused_ms is not None
 
     @property
@@ -138,7 +140,7 @@ class SessionHandle:
         return [*active, *self.beside.values()]
 
     def show_queue(self, cap: int) -> Queue:
-        """The queue as it stands, possibly ahead of what is committed."""
+        """Return the queue, possibly ahead of the committed one."""
         return Queue(
             session_id=self.session_id,
             mode=self.record.queue_mode,
@@ -152,7 +154,7 @@ class SessionHandle:
     async def submit(
         self, command: StartRun, caller: Caller, receipt: IdempotencyKey | None, *, timeout_s: float
     ) -> Submitted | SteerInstead:
-        """Hand in a message.  Raises Rejected, Overloaded, ActorGone (ask the next incarnation).
+        """Send a message to the session.  Raises Rejected, Overloaded, ActorGone (ask the next incarnation).
 
         Cancellation: the message may have been accepted; an idempotency key tells.
         """
@@ -160,27 +162,29 @@ class SessionHandle:
             lambda reply: SubmitMessage(command, caller, reply, receipt), timeout_s=timeout_s
         )
 
-    async def tell(
+    async def steer(
         self,
         run_id: str,
-        word: Steer,
+        message: Steer,
         receipt: Callable[[int], IdempotencyRecord] | None,
         *,
         timeout_s: float,
     ) -> AcceptedInput | None:
-        """A word to a waiting run, on its way to the tape; None when the run does not wait."""
+        """Steer a waiting run; return where it was appended, None if the run does not wait."""
         return await self.inbox.ask(
-            lambda reply: SteerQueued(run_id, word, reply, receipt), timeout_s=timeout_s
+            lambda reply: SteerQueued(run_id, message, reply, receipt), timeout_s=timeout_s
         )
 
-    async def amend(
+    async def update_record(
         self, change: Callable[[SessionRecord], SessionRecord], *, timeout_s: float
     ) -> tuple[SessionRecord, PendingCommit]:
-        """Change the record; the new one and the ticket of its commit."""
+        """Change the record; return the new one and its pending commit."""
         return await self.inbox.ask(lambda reply: UpdateRecord(change, reply), timeout_s=timeout_s)
 
-    async def rearrange(self, change: ChangeQueue, by: str, *, timeout_s: float) -> PendingCommit:
-        """Change the queue; the ticket of its commit.  Raises Conflict: then nothing changed."""
+    async def update_queue(
+        self, change: ChangeQueue, by: str, *, timeout_s: float
+    ) -> PendingCommit:
+        """Change the queue; return the pending commit.  Raises Conflict, with nothing changed."""
         return await self.inbox.ask(
             lambda reply: UpdateQueue(change, by, reply), timeout_s=timeout_s
         )

@@ -1,13 +1,12 @@
-"""Recovery at start: every run that was open when the daemon ended goes on.
+"""Recovery at start: hand every open run to its session, and abandon runs that cannot be recovered.
 
-Owns: nothing.  Talks to: the journal, then the session of each open run.
-Never: decides how a run goes on; that is `core.run`, from the tape.
-Restart: transient; it ends when every open run is with its session.
+Talks to: the journal, then the session of each open run.
+Never: decides how a run resumes; `core.run` does, from the tape.
+Restart: transient; recovery ends when every open run has a session.
 
-Giving up a stranded run: its end is written behind a tape that nobody can follow.
-
-Nothing is decided, because nothing is known: a call that was under way keeps no outcome, and the
-reason says so.  Questions that were still open are settled with it.
+A run is stranded if its tape cannot be folded.  Its tape stays as it is, and a client may abandon
+the run: `run.cancelled` is appended to a tape that cannot be replayed.  A call that was executing
+gets no outcome, because none is known, and the reason says so.  Open questions are settled with it.
 """
 
 from collections import defaultdict
@@ -27,11 +26,11 @@ from palyra.core.tape.events import RunCancelled, encode_event
 from palyra.errors import InvariantBroken
 from palyra.services.run_loader import LoadedRun, read_run
 
-RUNS_A_LOOK = 16  # read and folded in one call of a thread; their steps follow while it reads on
+RUNS_A_READ = 16  # read and folded in one thread call; their first steps run during the next
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The open runs of one session, oldest first, and those that nobody can follow."""
+    """The open runs of one session, oldest first, and its stranded ones."""
 
     session: SessionRecord | None
     runs: tuple[LoadedRun, ...]
@@ -45,9 +44,9 @@ async def recovery(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Hand every open run to its session, oldest session first; grants and budgets hold by then.
+    """Hand every open run to its session, oldest session first, once grants and budgets are loaded.
 
-    A tape that nobody can follow is left as it is, and its run is noted as stranded.
+    A run whose tape cannot be folded is recorded as stranded.
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
@@ -57,7 +56,7 @@ async def recovery(
     )
     grants.put(granted)
     budgets.put(spendings)
-    for sessions in _in_looks(_by_session(open_runs)):
+    for sessions in _in_batches(_by_session(open_runs)):
         for found in await services.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
             if found.session is not None:
                 adopt(found.session, found.runs)
@@ -70,23 +69,23 @@ async def recovery(
 
 
 def _by_session(open_runs: Iterable[RunRecord]) -> list[list[RunRecord]]:
-    """The runs of each session, oldest first, and so the sessions."""
+    """Group the runs by session; sessions and runs oldest first."""
     by_session: dict[str, list[RunRecord]] = defaultdict(list)
     for record in sorted(open_runs, key=lambda record: (record.created_ms, record.run_id)):
         by_session[record.session_id].append(record)
     return list(by_session.values())
 
 
-def _in_looks(sessions: list[list[RunRecord]]) -> Iterator[list[list[RunRecord]]]:
-    """Whole sessions, together about as many runs as one look may take."""
-    look: list[list[RunRecord]] = []
+def _in_batches(sessions: list[list[RunRecord]]) -> Iterator[list[list[RunRecord]]]:
+    """Yield whole sessions in batches of about `RUNS_A_READ` runs."""
+    batch: list[list[RunRecord]] = []
     for records in sessions:
-        look.append(records)
-        if sum(map(len, look)) >= RUNS_A_LOOK:
-            yield look
-            look = []
-    if look:
-        yield look
+        batch.append(records)
+        if sum(map(len, batch)) >= RUNS_A_READ:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _read_all(store: JournalStore, sessions: list[list[RunRecord]]) -> list[_Found]:
@@ -94,7 +93,7 @@ def _read_all(store: JournalStore, sessions: list[list[RunRecord]]) -> list[_Fou
 
 
 def _read(store: JournalStore, records: list[RunRecord]) -> _Found:
-    """One session with its open runs."""
+    """Read one session with its open runs."""
     session = store.find_session(records[0].session_id)
     runs: list[LoadedRun] = []
     stranded: list[tuple[str, str]] = []
@@ -107,7 +106,7 @@ def _read(store: JournalStore, records: list[RunRecord]) -> _Found:
 
 
 def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | None) -> LoadedRun:
-    """The run from its tape.  Raises InvariantBroken when it has none, or no session."""
+    """Load a run from its tape.  Raises InvariantBroken if tape or session is missing."""
     if session is None:
         raise InvariantBroken(f"its session {record.session_id} is not there")
     found = read_run(store, record.run_id)
@@ -116,16 +115,16 @@ def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | Non
     return found
 
 
-MOST_QUESTIONS = 1_000  # of one run; there is one at a time
+MOST_QUESTIONS = 1_000  # read for one run, which has at most one open question
 
 
 async def abandon_run(services: SessionServices, record: RunRecord, cancel: Cancel) -> None:
-    """End the run as cancelled, committed on return.
+    """Abort a stranded run: append `run.cancelled`, committed on return.
 
-    Raises Unavailable, and the run stays stranded.  Cancellation: it may be ended or not.
+    Raises Unavailable, and the run stays stranded.  Cancellation: the run may have ended.
     """
     stranded = services.registry.stranded
-    why = stranded.pop(record.run_id)  # a second caller waits for the end instead
+    why = stranded.pop(record.run_id)  # so that a second caller waits for the end instead
     has_ended = False
     try:
         asked = await services.journal.read(
@@ -148,7 +147,7 @@ def _ending(
     why: str,
     asked: list[ApprovalRecord],
 ) -> Change:
-    """The last event, the record that follows from it, and the questions settled by it."""
+    """Return the terminal event with the run's record and its settled questions."""
     now_ms = services.now_ms()
     reason = f"{cancel.reason} (given up: {why}; calls under way have no known outcome)"
     data, is_redacted = services.redact(encode_event(RunCancelled(reason=reason, by=cancel.by)))

@@ -1,13 +1,12 @@
-"""The directory: which sessions and runs have an actor right now.
+"""Registry of live actors (runs and sessions), and the supervisor that holds them.
 
-Plain dictionaries touched by one trio thread between checkpoints; entries are made and removed by
-the actors they stand for, so a look-up followed by an `offer` without a checkpoint is safe.
+The registry is plain dictionaries, read and written on the event loop.  Entries are added and
+removed by the actors they stand for, so a lookup followed by an `offer` without a checkpoint in
+between reaches the actor.
 
-The work branch: one dynamic supervisor whose children are all sessions and runs.
-
-Owns: nothing of theirs.  A run's end is told to its session, whatever the end was; the session
-decides what follows.
-Restart: permanent.  Everything below it begins anew from the tapes, so the directory is emptied.
+`work` is one dynamic supervisor with all sessions and runs as children.  The end of a run, whatever
+its reason, is sent to the run's session, which decides what follows.
+Restart: permanent.  Its children are then rebuilt from the tapes, so the registry is emptied.
 """
 
 from contextlib import contextmanager, suppress
@@ -35,13 +34,15 @@ class ActorRegistry:
         self.runs: dict[str, RunHandle] = {}
         self.sessions: dict[str, SessionHandle] = {}
         self.keys: dict[tuple[str, str], SessionHandle] = {}
-        self.stranded: dict[str, str] = {}  # open runs that cannot go on in this life, and why
-        self.is_complete = False  # recovery has been through: every open run is in `runs` or there
+        self.stranded: dict[
+            str, str
+        ] = {}  # open runs that this daemon cannot resume, with the reason
+        self.is_complete = False  # recovery is done: every open run is in `runs` or `stranded`
         self.conversations: dict[Place, SessionHandle] = {}
         self._watches: list[list[SessionHandle]] = []
 
     def clear(self) -> None:
-        """Nothing has an actor: the supervisor of sessions and runs begins anew."""
+        """Forget everything, because the supervisor of sessions and runs restarts."""
         self.runs.clear()
         self.sessions.clear()
         self.keys.clear()
@@ -50,7 +51,7 @@ class ActorRegistry:
         self.conversations.clear()
 
     def add_session(self, handle: SessionHandle) -> None:
-        """The session can be found from now on."""
+        """Register a session under its id, key and place."""
         self.sessions[handle.session_id] = handle
         if handle.record.key is not None:
             self.keys[handle.record.principal, handle.record.key] = handle
@@ -58,13 +59,16 @@ class ActorRegistry:
             self.conversations[handle.record.place] = handle
 
     def find_conversation(self, place: Place) -> SessionHandle | None:
-        """The live session of that place; one that was archived meanwhile is it no more."""
+        """Return the live session of a place; an archived one no longer belongs to it."""
         handle = self.conversations.get(place)
         return handle if handle is not None and handle.record.place == place else None
 
     @contextmanager
     def noting_ended(self) -> "Generator[list[SessionHandle]]":
-        """The sessions whose actor ends inside the block: a look at the journal may be older."""
+        """Collect the sessions whose actor ends inside the block.
+
+        A record read from the journal inside the block may be older than their last commit.
+        """
         ended: list[SessionHandle] = []
         self._watches.append(ended)
         try:
@@ -73,7 +77,7 @@ class ActorRegistry:
             self._watches = [watch for watch in self._watches if watch is not ended]
 
     def remove_session(self, handle: SessionHandle) -> None:
-        """The session has no actor any more; all it decided is committed, or refused."""
+        """Unregister a session whose actor has ended; its appends are committed or refused."""
         for ended in self._watches:
             ended.append(handle)
         self.sessions.pop(handle.session_id, None)
@@ -84,29 +88,29 @@ class ActorRegistry:
             del self.conversations[unarchived.place]
 
 
-GRACE_S = 30.0  # ten thousand runs need some seconds to leave, each within its own grace
+GRACE_S = 30.0  # ten thousand runs need some seconds to stop, each within its own grace
 
 
 def build_work(registry: ActorRegistry, max_children: int) -> DynamicSupervisor:
-    """The supervisor of sessions and runs."""
+    """Build the supervisor of sessions and runs."""
     return DynamicSupervisor(
         "work", max_children=max_children, on_exit=partial(report_ended, registry)
     )
 
 
 def report_ended(registry: ActorRegistry, end: Exit) -> None:
-    """Tell a run's session that the run's actor is gone."""
+    """Send RunFinished to the session of a run whose actor has ended."""
     run = registry.runs.get(end.id.removeprefix("run:"))
     if run is None or end.outcome == "stuck":
         return
     session = registry.sessions.get(run.run.accepted.session_id)
     if session is not None:
-        with suppress(ActorGone, Overloaded):  # it is being stopped itself
+        with suppress(ActorGone, Overloaded):  # the session is being stopped itself
             session.inbox.offer(RunFinished(run.run_id))
 
 
 def child_spec(work: DynamicSupervisor, registry: ActorRegistry) -> ChildSpec:
-    """Permanent; ready when children may start."""
+    """Return the permanent child, ready when sessions and runs may start."""
 
     async def start(*, task_status: trio.TaskStatus[None]) -> None:
         registry.clear()

@@ -1,9 +1,9 @@
-"""The runs of one session: whose turn it is, what a run hears first, what follows its end.
+"""The runs of one session: start the next one, resume lost ones, adopt those of the last daemon.
 
-Owns: nothing; it is the half of the session actor (`actors.session`) that starts and ends the
-actors of runs, and keeps what it knows in the session's handle.
-
-Resuming a run from its tape, after a restart of the daemon or of the run's actor alone.
+The part of the session actor that starts and ends the actors of runs; its state is the session's
+handle.  A run's actor is started with its first input: Begin for a run that is only accepted,
+Resume for one that had begun, Cancel if its end is decided already.  A run whose memory may be
+ahead of its tape is first loaded from the tape (`resume_run`).
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.actor import run_actor
-from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.handle import RunHandle, RunLifecycle
 from palyra.actors.session.handle import SessionHandle
 from palyra.actors.session.services import SessionServices
 from palyra.core.incident.kinds import run_stranded
@@ -29,22 +29,22 @@ from palyra.errors import ActorGone, Overloaded, Unavailable
 from palyra.services.run_loader import LoadedRun, read_run
 
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
-MAX_LOST = 4  # lost actors of one run in one life of the daemon before it is left alone
+MAX_CRASHES = 4  # of the actors of one run in one life of the daemon; one more strands it
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRuns:
-    """Touched by the session's own task only."""
+    """Starts and ends the actors of runs; used by the session's own task only."""
 
     handle: SessionHandle
     services: SessionServices
     work: DynamicSupervisor
 
-    # --- turns
+    # --- the queue
 
     @property
     def is_held(self) -> bool:
-        """Whether all that waits is a run that collects, and its window is open."""
+        """True if the only waiting run collects messages and its window is open."""
         handle = self.handle
         if handle.active is not None or handle.is_paused or len(handle.waiting) != 1:
             return False
@@ -53,29 +53,28 @@ class SessionRuns:
         return is_collecting and trio.current_time() < handle.holds_until_s
 
     def start_next(self) -> None:
-        """Give the next waiting run its turn when none is active."""
+        """Start the next waiting run if none is active."""
         handle = self.handle
         if handle.active is not None or handle.is_paused or not handle.waiting:
             return
-        self.forget_void()
+        self.drop_unaccepted()
         if handle.waiting and not self.is_held:
             handle.active = handle.waiting.popleft()
             self.begin(handle.active)
 
-    def forget_void(self) -> None:
-        """Drop waiting runs whose acceptance failed: whoever sent the message was told."""
-        handle = self.handle
-        for run in [run for run in handle.waiting if run.is_refused]:
-            handle.waiting.remove(run)
+    def drop_unaccepted(self) -> None:
+        """Drop waiting runs whose acceptance was refused; their senders got the commit's error."""
+        waiting = self.handle.waiting
+        for run in [run for run in waiting if run.find_refused_acceptance()]:
+            waiting.remove(run)
             del self.services.registry.runs[run.run_id]
-            run.is_void = True
             run.wake()
 
-    # --- lives
+    # --- actors of runs
 
     def begin(self, run: RunHandle) -> None:
-        """Start the run's actor, from the tape if memory is ahead of it."""
-        if run.is_ahead:
+        """Start the run's actor, from the tape if memory is ahead of the tape."""
+        if run.find_refused_append():
             self._start(run, partial(resume_run, run, self.services))
         else:
             first = first_input(run, self.services)
@@ -83,49 +82,51 @@ class SessionRuns:
 
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
         run.refusals = self.services.journal.refusals
-        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox)
-        with suppress(ActorGone):  # the branch stops, and its session with it: the tape waits
+        run.advance("actor_started")
+        tree = partial(run.snapshot, self.services.now_ms)
+        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox, tree)
+        with suppress(ActorGone):  # `work` is stopping, this session too; the tape stays
             self.work.spawn_child(spec)
 
     def drop(self, run: RunHandle, cancel: Cancel) -> None:
-        """End a waiting run by giving it a life just long enough to say so."""
+        """Cancel a waiting run: its actor is started with the Cancel as its first input."""
         self.handle.waiting.remove(run)
         self.handle.beside[run.run_id] = run
         run.ending = cancel
         self.begin(run)
 
     def end(self, run: RunHandle, cancel: Cancel) -> None:
-        """End a run under way.  Should it have no time to hear, its next life begins with this."""
+        """Send Cancel to an active run.  Should its actor end first, the next one begins with it."""
         if run.ending is not None:
             return
         run.ending = cancel
         try:
             run.inbox.offer(cancel)
         except ActorGone:
-            pass  # it is between two lives
+            pass  # it has no actor at the moment
         except Overloaded:
             self.work.cancel_child(f"run:{run.run_id}", cancel.reason)
 
     def end_foreground(self, cancel: Cancel) -> None:
-        """End the active run and all that wait."""
+        """Cancel the active run and all waiting ones."""
         if self.handle.active is not None:
             self.end(self.handle.active, cancel)
         for run in list(self.handle.waiting):
             self.drop(run, cancel)
 
-    def ended(self, run_id: str) -> None:
-        """A run's actor is gone: make room for the next run, or resume this one."""
+    def handle_end(self, run_id: str) -> None:
+        """Handle the end of a run's actor: forget a run that is over, resume or strand another."""
         registry, handle = self.services.registry, self.handle
         run = registry.runs.get(run_id)
         if run is None:
             return
         run.wake()
-        is_over = run.is_settled or run.is_void
-        is_put_off = run.refusals < self.services.journal.refusals
-        if not is_over and (is_put_off or run.crash_count < MAX_LOST):
-            self._resume(run, is_put_off=is_put_off)
-            return
-        if not is_over:
+        if not run.is_over:
+            is_refused = run.refusals < self.services.journal.refusals
+            run.advance("append_refused" if is_refused else "actor_crashed")
+            if is_refused or run.crash_count < MAX_CRASHES:
+                self._resume(run)
+                return
             why = registry.stranded[run_id] = f"its actor was lost {run.crash_count + 1} times"
             self.services.incidents.report(run_stranded(run_id, why))
         del registry.runs[run_id]
@@ -133,13 +134,11 @@ class SessionRuns:
         if handle.active is run:
             handle.active = None
 
-    def _resume(self, lost: RunHandle, *, is_put_off: bool) -> None:
-        """Another incarnation, from the tape, once the journal takes writes again."""
+    def _resume(self, lost: RunHandle) -> None:
+        """Start another actor, from the tape, once the journal takes writes again."""
         registry, handle = self.services.registry, self.handle
-        times = lost.crash_count if is_put_off else lost.crash_count + 1
-        run = RunHandle(
-            lost.run, crash_count=times, waits_for_journal=is_put_off, is_recovering=True
-        )
+        crash_count = lost.crash_count + (lost.lifecycle == "lost")
+        run = RunHandle(lost.run, lifecycle=lost.lifecycle, crash_count=crash_count)
         run.ending = lost.ending
         registry.runs[run.run_id] = run
         if handle.active is lost:
@@ -153,7 +152,7 @@ class SessionRuns:
     def adopt(self, recovered: tuple[LoadedRun, ...]) -> None:
         """Take over the session's open runs, oldest first, after a restart of the daemon.
 
-        A message that was quicker than this keeps the place it has.
+        Runs of messages that arrived before keep their places.
         """
         registry, handle = self.services.registry, self.handle
         found = [each for each in recovered if each.run.run_id not in registry.runs]
@@ -165,13 +164,13 @@ class SessionRuns:
         for run_id in plan.beside:
             handle.beside[run_id] = runs[run_id]
             self.begin(runs[run_id])
-        self._line_up(
+        self._enqueue(
             [runs[run_id] for run_id in plan.waiting],
             runs[plan.first] if plan.first is not None else None,
         )
-        self._hold_on(found)
+        self._restore_window(found)
 
-    def _line_up(self, waiting: list[RunHandle], first: RunHandle | None) -> None:
+    def _enqueue(self, waiting: list[RunHandle], first: RunHandle | None) -> None:
         handle = self.handle
         if first is not None and handle.active is not None:
             waiting = [first, *waiting]
@@ -184,8 +183,8 @@ class SessionRuns:
             if run.ending is not None:
                 self.drop(run, run.ending)
 
-    def _hold_on(self, found: list[LoadedRun]) -> None:
-        """What is left of the window of a run that collects."""
+    def _restore_window(self, found: list[LoadedRun]) -> None:
+        """Restore the rest of the window of a collecting run."""
         debounce_ms = self.services.debounce_ms
         ends_ms = max((each.last_ms for each in found), default=0) + debounce_ms
         left_ms = min(max(ends_ms - self.services.now_ms(), 0), debounce_ms)
@@ -194,16 +193,17 @@ class SessionRuns:
 
 
 def _adopted(found: LoadedRun) -> RunHandle:
-    handle = RunHandle(found.run, found.prompts, is_recovering=found.run.state != "accepted")
+    lifecycle: RunLifecycle = "queued" if found.run.state == "accepted" else "lost"
+    handle = RunHandle(found.run, found.prompts, lifecycle=lifecycle)
     handle.approved = {asked.approval_id: asked for asked in found.approved}
     return handle
 
 
-RETRY_S = 0.25  # between looks whether the journal takes writes again
+RETRY_S = 0.25  # between attempts to find the journal writable again
 
 
 async def find_run(journal: JournalHandle, run_id: str) -> LoadedRun | None:
-    """See `read_run`, in a reader's thread."""
+    """Load a run from its tape, in a reader's thread.  See `read_run`."""
     return await journal.read(lambda store: read_run(store, run_id))
 
 
@@ -213,42 +213,42 @@ async def resume_run(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """A lost run's next incarnation: what the tape says, not what its last life believed.
+    """Restart a run from its committed tape, discarding its state in memory.
 
-    Waits until what that life appended is written or refused, and the journal takes writes again.
-    Cancellation: as for the run itself.
+    Wait first until its last appends are settled and the journal takes writes again.
+    Cancellation: as for `run_actor`.
     """
     await trio.sleep(RETRY_S * handle.crash_count)
-    while not await _is_through(services.journal):  # noqa: ASYNC110 - the journal tells nobody
+    while not await _is_settled_and_writable(services.journal):  # noqa: ASYNC110 - the journal sends no notification
         await trio.sleep(RETRY_S)
     recovered = await find_run(services.journal, handle.run_id)
     if recovered is None:
         task_status.started()
-        handle.is_void = True
+        handle.advance("acceptance_refused")
         return
     handle.run = recovered.run
     handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
     handle.approved = {asked.approval_id: asked for asked in recovered.approved}
-    if recovered.run.is_terminal:  # committed after all, and nobody was there to hear of it
+    if recovered.run.is_terminal:  # its end was committed without an actor
         task_status.started()
-        handle.is_settled = True
+        handle.advance("end_committed")
         return
     await run_actor(handle, services, first_input(handle, services), task_status=task_status)
 
 
-async def _is_through(journal: JournalHandle) -> bool:
-    """Whether everything appended so far is settled and the journal takes writes."""
+async def _is_settled_and_writable(journal: JournalHandle) -> bool:
+    """True if everything appended so far is settled and the journal takes writes."""
     try:
         await journal.commit(Change())
     except Unavailable:
         return False
-    return journal.has_room  # what is nothing fits on a full disk
+    return journal.has_room  # an empty change commits even on a full disk
 
 
 def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume | Cancel:
-    """What a run without an actor hears first: its end may be decided, or it may have begun."""
+    """Return the first input of a run's next actor."""
     if handle.ending is not None:
         return handle.ending
     if handle.run.state == "accepted":
         return Begin(instance_id=services.instance_id)
-    return Resume(is_put_off=handle.waits_for_journal)
+    return Resume(is_put_off=handle.lifecycle == "suspended")

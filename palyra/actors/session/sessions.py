@@ -1,4 +1,9 @@
-"""Finding, making and changing sessions: the part of the gateway that knows of session actors."""
+"""Sessions, with an actor or without: find, create and change them.
+
+A session has an actor only while it has something to do.  A lookup therefore asks the registry of
+live actors and then the journal, and must not create a second session for a key that an ending
+actor is still writing (`_look_up`).
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,14 +29,14 @@ SESSION_GRACE_S = 2.0
 
 
 class Sessions:
-    """The sessions of the daemon, with an actor or without."""
+    """The sessions of the daemon."""
 
     def __init__(self, services: SessionServices, work: DynamicSupervisor) -> None:
         self._services = services
         self._work = work  # the parent of all sessions and runs
 
     async def reach(self, caller: Caller, command: StartRun) -> SessionHandle:
-        """The message's session, its actor started if need be; a new one when none is named.
+        """Return the message's session, with an actor; a new session when none is named.
 
         Raises NotFound for an unknown or foreign id, InvalidParams for one of another
         conversation, Overloaded.
@@ -51,7 +56,7 @@ class Sessions:
         return await self._reach_key(caller, key)
 
     def _check_key(self, key: str) -> None:
-        """A key is stored and shown as it is."""
+        """Refuse a key that holds a secret: keys are stored and shown in plain text."""
         _, is_secret = self._services.redactor.redact_text(key)
         if is_secret:
             raise InvalidParams("the key holds a secret: choose another name", field="session_key")
@@ -64,7 +69,7 @@ class Sessions:
             lambda store: store.find_session_by_key(caller.principal, key),
             lambda record: (record.principal, record.key) == (caller.principal, key),
         )
-        # Somebody else may have made it while we looked: whoever is in the directory wins.
+        # Another request may have created it during the lookup: the registry wins.
         live = self._services.registry.keys.get((caller.principal, key))
         record = found or self._new_record(caller, key)
         return live or self._live(record, has_past=found is not None)
@@ -96,9 +101,9 @@ class Sessions:
         query: Callable[[JournalStore], SessionRecord | None],
         is_wanted: Callable[[SessionRecord], bool],
     ) -> SessionRecord | None:
-        """The record as the last actor of the session left it.
+        """Return the record that the session's last actor committed.
 
-        One that ended while we looked may have written after the look: then look again.
+        Repeat the query if an actor of that session ended meanwhile: it may have written later.
         """
         while True:
             with self._services.registry.noting_ended() as ended:
@@ -166,31 +171,31 @@ class Sessions:
     async def resolve(
         self, caller: Caller, *, key: str | None, session_id: str | None
     ) -> SessionRecord:
-        """The caller's session of that id or key; a key that is new makes one, committed."""
+        """Return the caller's session of that id or key; create one for a new key, committed."""
         caller.require("sessions:write")
         if (key is None) == (session_id is None):
             raise InvalidParams("give exactly one of key and session_id", field="key")
         if session_id is not None:
             return await self._get_own(caller, session_id)
         self._check_key(key or "")
-        return await self._amend(await self._reach_key(caller, key or ""), lambda record: record)
+        return await self._update(await self._reach_key(caller, key or ""), lambda record: record)
 
     async def get(self, caller: Caller, session_id: str) -> SessionRecord:
-        """One session.  Raises NotFound, also for somebody else's."""
+        """Return one session.  Raises NotFound, also for a session of another principal."""
         caller.require("sessions:read")
         return await self._get_seen(caller, session_id)
 
     async def list_seen(
         self, caller: Caller, *, before: str | None, limit: int
     ) -> list[SessionRecord]:
-        """Sessions the caller sees, newest first."""
+        """Return the sessions that the caller sees, newest first."""
         caller.require("sessions:read")
         return await self._services.journal.read(
             lambda store: store.list_sessions(caller.principal_filter, before=before, limit=limit)
         )
 
     async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
-        """The session takes no more messages; what is under way goes on."""
+        """Archive the session: it takes no more messages; its open runs continue."""
         now_ms = self._services.now_ms()
         return await self._change(
             caller,
@@ -201,7 +206,7 @@ class Sessions:
         )
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
-        """A new epoch: what was said and granted before no longer counts."""
+        """Start a new epoch, which drops the session's history and grants."""
         now_ms = self._services.now_ms()
         return await self._change(
             caller,
@@ -218,25 +223,27 @@ class Sessions:
         change: Callable[[SessionRecord], SessionRecord],
     ) -> SessionRecord:
         caller.require("sessions:write")
-        return await self._amend(self._live(await self._get_own(caller, session_id)), change)
+        return await self._update(self._live(await self._get_own(caller, session_id)), change)
 
-    async def _amend(
+    async def _update(
         self, handle: SessionHandle, change: Callable[[SessionRecord], SessionRecord]
     ) -> SessionRecord:
         try:
-            record, ticket = await handle.amend(change, timeout_s=ANSWER_S)
-        except ActorGone:  # it ended between look-up and message: the next one takes it
-            record, ticket = await self._live(handle.record).amend(change, timeout_s=ANSWER_S)
+            record, ticket = await handle.update_record(change, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended after the lookup: the next incarnation takes the message
+            record, ticket = await self._live(handle.record).update_record(
+                change, timeout_s=ANSWER_S
+            )
         await ticket.wait()
         return record
 
     # --- queues
 
     async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
-        """The queue after the change, once that is committed and what was dropped has ended.
+        """Change the queue; return it once that is committed and dropped runs have ended.
 
         Raises NotFound, Conflict (a run that does not wait; then nothing changed), TooSlow, and
-        Forbidden for a change by whoever may only look.
+        Forbidden for a change by a caller with read access only.
         """
         caller.require("sessions:read" if change.is_look else "sessions:write")
         if change.is_look:
@@ -245,20 +252,20 @@ class Sessions:
             return handle.show_queue(self._services.queue_cap)
         handle = self._live(await self._get_own(caller, session_id))
         try:
-            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
-        except ActorGone:  # it ended between look-up and message: the next one takes it
+            ticket = await handle.update_queue(change, caller.principal, timeout_s=ANSWER_S)
+        except ActorGone:  # it ended after the lookup: the next incarnation takes the message
             handle = self._live(handle.record)
-            ticket = await handle.rearrange(change, caller.principal, timeout_s=ANSWER_S)
+            ticket = await handle.update_queue(change, caller.principal, timeout_s=ANSWER_S)
         await ticket.wait()
         await self._wait_ends(change.drop)
         return handle.show_queue(self._services.queue_cap)
 
     async def _wait_ends(self, run_ids: tuple[str, ...]) -> None:
-        """Until these runs have settled.  Raises TooSlow."""
+        """Wait until these runs have ended.  Raises TooSlow."""
         runs = self._services.registry.runs
         with trio.move_on_after(ANSWER_S) as scope:
             for run_id in run_ids:
-                while (run := runs.get(run_id)) is not None and not run.is_settled:
+                while (run := runs.get(run_id)) is not None and not run.is_ended:
                     await run.wait_change()
         if scope.cancelled_caught:
-            raise TooSlow(f"what was dropped did not end within {ANSWER_S:g} s")
+            raise TooSlow(f"dropped runs did not end within {ANSWER_S:g} s")

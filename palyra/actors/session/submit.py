@@ -1,13 +1,12 @@
-"""Handing a message to its session and, when it is a word to the active run, to that run.
+"""Submitting a message: choose agent and model, find the session, start, queue or steer a run.
 
-A word that the active run no longer takes waits its turn instead: nothing is lost, and because a
-run says no only when nothing of the word is on its tape, nothing is there twice.
+The session places the message.  A message that steers goes on to the active run; if that refuses
+it, because it is ending or crashed, the message is queued as a followup.  A run refuses only when
+nothing of the message is on its tape, so no message is lost and none is recorded twice.
 
-Choosing at the door: the agent a message is for, in its present version, and the run's own model.
-
-Forks: from a committed tape to the command that starts the run which goes on from it.
-
-Owns: nothing.  Talks to: the artifacts, in threads.  Never: hands on what was not inherited.
+A fork is submitted in the same way, as the first message of a new session, with the conversation it
+inherits from a committed tape.  Artifacts that the inherited calls name are shared with the new
+session; artifacts of later calls are not.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,21 +44,21 @@ async def submit(
     command: StartRun,
     receipt: IdempotencyKey | None,
 ) -> Started:
-    """Where the message went, once it is committed there.
+    """Submit a message; return where it went, once it is committed there.
 
-    Raises what a session refuses with, TooSlow, and what `Ticket.wait` raises.
-    Cancellation: the message may have been accepted; an idempotency key tells.
+    Raises the session's errors, TooSlow, and those of `PendingCommit.wait`.
+    Cancellation: the message may have been accepted; repeat it with its idempotency key.
     """
     await look_for_secrets(services, msgspec.json.encode(command.text))
     placed = await _place(services, sessions, caller, command, receipt)
     if isinstance(placed, SteerInstead):
         try:
             placed = await _steer(services, placed.run, caller, command, receipt)
-        except (IllegalState, ActorGone):  # it is ending, or crashed before it took the word
-            # By the name it came with: a session whose first commit failed has no record.
-            waits = msgspec.structs.replace(command, queue_mode="followup")
-            placed = await _place(services, sessions, caller, waits, receipt)
-    assert isinstance(placed, Submitted)  # noqa: S101 - a followup is no word to anybody
+        except (IllegalState, ActorGone):  # it is ending, or its actor ended first
+            # Under the name it came with: a session whose first commit failed has no record.
+            followup = msgspec.structs.replace(command, queue_mode="followup")
+            placed = await _place(services, sessions, caller, followup, receipt)
+    assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
     await _settle(placed.ticket)
     return placed.started
 
@@ -71,7 +70,7 @@ async def _place(
     command: StartRun,
     receipt: IdempotencyKey | None,
 ) -> Submitted | SteerInstead:
-    """Hand the message to its session; a session that just ended is made again."""
+    """Send the message to its session; repeat with a new actor if the session just ended."""
     while True:
         session = await sessions.reach(caller, command)
         try:
@@ -96,7 +95,7 @@ async def _steer(
     command: StartRun,
     receipt: IdempotencyKey | None,
 ) -> Submitted:
-    """The word on the tape of the active run.  Raises IllegalState, ActorGone: it is not there."""
+    """Append the message to the active run's tape.  Raises IllegalState, ActorGone: not appended."""
 
     def steered(seq: int) -> Started:
         return Started(
@@ -116,46 +115,46 @@ async def _steer(
         command,
         services.now_ms(),
     )
-    word = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
+    message = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
     make = partial(keep, receipt) if receipt is not None else None
-    taken = await run.take(word, receipt=make, timeout_s=ANSWER_S)
+    taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
     return Submitted(steered(taken.seq), taken.ticket)
 
 
 async def steer(
     services: SessionServices,
     run: RunHandle,
-    word: Steer,
+    message: Steer,
     receipt: Callable[[int], IdempotencyRecord] | None,
 ) -> int:
-    """The committed seq of a word to an open run, waiting or under way.
+    """Steer an open run, waiting or active; return the committed seq of the message.
 
-    Raises what `RunHandle.take` and `Ticket.wait` raise.
-    Cancellation: the word may still take effect.
+    Raises the errors of `RunHandle.send` and `PendingCommit.wait`.
+    Cancellation: the message may still take effect.
     """
     session = services.registry.sessions.get(run.run.accepted.session_id)
     if session is not None and run in session.waiting:
-        taken = await session.tell(run.run_id, word, receipt, timeout_s=ANSWER_S)
+        taken = await session.steer(run.run_id, message, receipt, timeout_s=ANSWER_S)
         if taken is not None:
             await _settle(taken.ticket)
             return taken.seq
-    taken = await run.take(word, receipt=receipt, timeout_s=ANSWER_S)
+    taken = await run.send(message, receipt=receipt, timeout_s=ANSWER_S)
     await _settle(taken.ticket)
     return taken.seq
 
 
 async def _settle(ticket: PendingCommit) -> None:
-    """As `Ticket.wait`, but done or refused, never unknown: a cancel waits for the disk, too."""
+    """Wait for the commit, even when cancelled: the result is committed or refused, never unknown."""
     with trio.CancelScope(shield=True):
         await ticket.wait()
 
 
 async def choose(services: SessionServices, command: StartRun) -> StartRun:
-    """The command with the agent as it is now, and the model the run is to have.
+    """Return the command with the agent's present version and the run's model.
 
-    Raises InvalidParams for a model that is not there, and for one that is known to lack what the
-    run needs when nothing else may stand in for it: one that the client named, and for pictures
-    any, unless routes are enforced.
+    Raises InvalidParams for an unknown model, and for one that is known to lack a capability of
+    the run if no other may replace it: a model that the client named and, for pictures, any model
+    unless routes are enforced.
     """
     agent = await services.agents.get_present(command.agent)
     model = command.model or agent.model or services.default_model
@@ -179,7 +178,7 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
 
 
 def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
-    """How the run comes by its model."""
+    """Return how the run came by its model."""
     if command.model is not None:
         return "pinned"
     return "default" if agent.model is None else "preferred"
@@ -202,9 +201,9 @@ PAGE_ROWS = 1_000
 
 
 def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None) -> StartRun:
-    """The fork as a message to a new session; agent, model and limits are those of the run.
+    """Return the message that forks a run; agent, model and limits are those of the run.
 
-    Reads the tape up to `at_seq`, so it belongs in a thread.  Raises InvalidParams.
+    Blocks: reads the tape up to `at_seq`.  Raises InvalidParams.
     """
     point = find_point(_read_rows(store, run_id, at_seq), at_seq)
     chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
@@ -223,7 +222,7 @@ def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None
 
 
 def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
-    """Those of the point, and of the runs that its run goes on from, each up to its own place."""
+    """Yield the artifacts up to the point, and those of the runs it inherited from."""
     while point is not None:
         yield from point.artifacts
         run_id, at_seq = point.inherited or ("", -1)
@@ -233,10 +232,10 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
 async def share_artifacts(
     services: SessionServices, session_id: str, branch: InheritedConversation | None
 ) -> None:
-    """The whole outputs of what is inherited are the new session's as well, durably.
+    """Store the artifacts of an inherited conversation for the new session as well.
 
-    One that is not kept any more, or finds no room, is left out: the conversation has its excerpt.
-    Cancellation: not heard.
+    A missing artifact, or one the store refuses, is skipped: the conversation has its excerpt.
+    Cancellation: waits for the thread.
     """
     if branch is not None and branch.artifacts:
         await services.run_blocking(_share, services.artifacts, session_id, branch)
@@ -250,7 +249,7 @@ def _share(artifacts: Artifacts, session_id: str, branch: InheritedConversation)
                 artifact, data = found
                 artifacts.put(msgspec.structs.replace(artifact, session_id=session_id), data)
         except Unavailable as error:
-            log.warning("an output was not inherited", artifact=name, error=error.message)
+            log.warning("artifact was not inherited", artifact=name, error=error.message)
 
 
 def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:

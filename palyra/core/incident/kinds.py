@@ -81,6 +81,17 @@ def outcome_unknown(run_id: str, call_id: str, tool: str) -> IncidentReport:
     )
 
 
+def tool_crashed(tool: str, run_id: str, call_id: str, error: str) -> IncidentReport:
+    """A tool raised an exception that is not a failure it announces: a bug of the tool."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key=f"tool_crashed:{tool}",
+        severity="error",
+        summary=f"{tool} crashed: the call has failed, the run goes on",
+        evidence={"run_id": run_id, "call_id": call_id, "tool": tool, "error": error},
+    )
+
+
 def recovery_exhausted(run_id: str, recoveries: int) -> IncidentReport:
     """A run was resumed repeatedly without progress and has failed."""
     return IncidentReport(

@@ -1,4 +1,4 @@
-"""What clients ask the daemon to do, and its answers, whatever the transport."""
+"""Commands of clients and the daemon's replies, whatever the transport."""
 
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     sender: str | None = None
     model: str | None = None
-    model_choice: ModelChoice | None = None  # None: decided where the agent is known
+    model_choice: ModelChoice | None = None  # None: decided once the agent is known
     queue_mode: QueueMode | None = None  # None: the session's
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
@@ -34,15 +34,15 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[dict[str, Any], ...] = ()
     origin: str = "interactive"
     branch: InheritedConversation | None = (
-        None  # a conversation to go on from; then the text may be empty
+        None  # the conversation to continue; then the text may be empty
     )
-    run_id: str | None = None  # a fresh id of the daemon's own making; None: the session makes one
+    run_id: str | None = None  # a fresh id made by the daemon; None: the session makes one
     brief: RequestOptions | None = None
-    results: tuple[ToolMessage, ...] = ()  # of calls handed over before; the text may be empty
+    results: tuple[ToolMessage, ...] = ()  # of client-side tool calls; the text may be empty
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The message is durable and belongs to this run."""
+    """The message is committed and belongs to this run."""
 
     run_id: str
     session_id: str
@@ -52,40 +52,40 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Forked(Started, frozen=True, kw_only=True, omit_defaults=True):
-    """A run that goes on from another one."""
+    """A run that continues the conversation of another one."""
 
     parent_run_id: str
-    at_seq: int  # the last event of the other run that counts: where its conversation was whole
+    at_seq: int  # last event of the other run that is inherited
 
 
 class ChangeQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of a session's queue, all of it or nothing; None and () change nothing."""
+    """A change of a session's queue, applied as a whole; None and () change nothing."""
 
     mode: QueueMode | None = None
     paused: bool | None = None
-    drop: tuple[str, ...] = ()  # waiting runs that are to end unstarted
+    drop: tuple[str, ...] = ()  # waiting runs to cancel
     order: tuple[str, ...] = ()  # waiting runs that come first, in this order
 
     @property
     def is_look(self) -> bool:
-        """Whether it asks for nothing but a look."""
+        """True if the command only reads the queue."""
         return self == ChangeQueue()
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session's queue as it stands."""
+    """The queue of a session."""
 
     session_id: str
     mode: QueueMode
     paused: bool
     waiting: list[str]  # run ids, next one first
-    messages: int  # in those runs: a collected one has several
+    messages: int  # in those runs; a collecting run has several
     cap: int  # messages that may wait
-    active: str | None = None  # the foreground run under way
+    active: str | None = None  # the foreground run
 
 
 class Steered(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the word stands on the tape."""
+    """The place of a steering message on the tape."""
 
     seq: int
 

@@ -1,8 +1,8 @@
-"""Continuing: does a conversation that a client tells go on from what a session holds already?
+"""Continuation: does a client's message list continue the conversation that a session stores?
 
-A client without a memory of ours sends everything again with each request.  Where what it sends
-is what the session holds, only what is new counts: nothing is there twice, and the session's own
-record, with the results of tools that no client sees, is the better one.
+A client without server-side memory sends the whole conversation with each request.  If that equals
+the stored one, only the new messages are appended: nothing is recorded twice, and the stored record
+stays authoritative, which also has the results of tools that no client sees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,18 +13,21 @@ BREAK = "\n\n"  # between the texts of two turns, as clients see them
 
 
 def continues_conversation(
-    held: Sequence[Message], told: Sequence[Message], results: Sequence[ToolMessage] = ()
+    stored: Sequence[Message], sent: Sequence[Message], results: Sequence[ToolMessage] = ()
 ) -> bool:
-    """Whether `told` is all of `held` as a client sees it, and the results are of its last calls."""
-    if list(_seen(held)) != list(_seen(told)):
+    """True if the client's messages equal the stored ones, and every result answers an open call.
+
+    Both conversations are compared in the client view.
+    """
+    if list(_client_view(stored)) != list(_client_view(sent)):
         return False
-    return {result.call_id for result in results} <= set(open_calls(held))
+    return {result.call_id for result in results} <= set(open_calls(stored))
 
 
-def open_calls(held: Sequence[Message]) -> dict[str, str]:
-    """Tools by the ids of calls that have no result yet: of the last words of the model."""
+def open_calls(stored: Sequence[Message]) -> dict[str, str]:
+    """Return the tools of the last turn's calls without a result, by call id."""
     answered: set[str] = set()
-    for message in reversed(held):
+    for message in reversed(stored):
         if isinstance(message, ToolMessage):
             answered.add(message.call_id)
         elif isinstance(message, AssistantMessage):
@@ -34,8 +37,8 @@ def open_calls(held: Sequence[Message]) -> dict[str, str]:
     return {}
 
 
-def _seen(messages: Sequence[Message]) -> Iterator[tuple[bool, str]]:
-    """Words of people, and of the model as one text between them, however many turns it took."""
+def _client_view(messages: Sequence[Message]) -> Iterator[tuple[bool, str]]:
+    """Yield (is_user, text); consecutive turns of the model are one text."""
     texts: list[str] = []
     for message in messages:
         if isinstance(message, AssistantMessage) and message.text:

@@ -1,11 +1,9 @@
-"""Forking: the conversation of a run up to a point, for another run to go on from.
+"""Forks: the conversation of a run up to a point, which another run continues.
 
-A point is good when the conversation is whole there: every call that the model made has its
-result.  The branch carries the messages themselves, so that the new run's tape can be folded
-without the old one, and says which event they reach to, so that it can be proved against it.  The
-whole outputs of its calls go along: exactly those that the tape names up to that event.
-
-A branch: the conversation that a forked run goes on from, and where it comes from.
+A fork point is an event where the conversation is whole: every call of the model has its result.
+The new run's tape carries the inherited messages themselves, so that it can be folded without the
+old tape, and names the event they reach to, so that it can be verified against the old tape.  The
+artifacts that the old tape names up to that event are inherited too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,9 +22,9 @@ CHUNK_BYTES = MAX_PAYLOAD_BYTES * 3 // 4  # of messages in one event, unless one
 
 
 class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to go on from, and where it comes from."""
+    """A conversation to continue, and its origin."""
 
-    run_id: str  # "": from the caller, who says that it was said
+    run_id: str  # "": the conversation was sent by the caller
     at_seq: int
     link: str  # of that event in the journal's chain, hex
     messages: tuple[Message, ...]
@@ -35,11 +33,11 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_given(self) -> bool:
-        """Whether it is the caller's word and no tape's."""
+        """True if the conversation was sent by the caller, not read from a tape."""
         return not self.run_id
 
     def events(self) -> Iterator[ConversationInherited]:
-        """The branch as the new tape holds it, in as many events as its size takes."""
+        """Yield the events for the new tape, as many as the size of the messages needs."""
         for messages in _chunks(self.messages):
             yield ConversationInherited(
                 run_id=self.run_id, at_seq=self.at_seq, link=self.link, messages=messages
@@ -47,12 +45,12 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def given(messages: tuple[Message, ...]) -> InheritedConversation:
-    """A conversation as the caller tells it."""
+    """Return a conversation that the caller sent."""
     return InheritedConversation(run_id="", at_seq=-1, link="", messages=messages)
 
 
 def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
-    """The messages in order, cut into pieces that an event can hold."""
+    """Yield the messages in order, in chunks that fit one event."""
     chunk: list[Message] = []
     size = 0
     for message in messages:
@@ -66,18 +64,18 @@ def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
 
 
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The last event at or before the wanted one where the conversation is whole."""
+    """The last event at or before the requested one where the conversation is whole."""
 
     seq: int
     run: Run  # as it was then
     artifacts: tuple[str, ...] = ()  # of the calls of this run up to there
-    inherited: tuple[str, int] | None = None  # the run and seq that this one goes on from
+    inherited: tuple[str, int] | None = None  # the run and seq that this run continues
 
 
 def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
-    """Where a fork at `at_seq` begins.
+    """Find the fork point for `at_seq`.
 
-    Raises InvalidParams when nothing was said by then, or the tape does not reach that far.
+    Raises InvalidParams if the conversation is empty there, or the tape is shorter.
     """
     run: Run | None = None
     point: ForkPoint | None = None
@@ -101,7 +99,9 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
             f"at_seq = {at_seq}: the committed tape ends with seq {head_seq}", field="at_seq"
         )
     if point is None:
-        raise InvalidParams(f"at_seq = {at_seq}: nothing was said by then", field="at_seq")
+        raise InvalidParams(
+            f"at_seq = {at_seq}: the conversation is empty at that event", field="at_seq"
+        )
     return point
 
 
@@ -116,16 +116,16 @@ def _apply(run: Run | None, row: TapeRow, event: ev.Event) -> Run:
 def make_branch(
     point: ForkPoint, link: bytes, text: str | None, artifacts: tuple[str, ...] = ()
 ) -> InheritedConversation:
-    """What the new run inherits; `artifacts` are those of the point and of what it inherited.
+    """Return what the new run inherits; `artifacts` are those up to the point, inherited included.
 
-    Without a text the model simply goes on, so its own answer must not be the last word: raises
-    InvalidParams when it is.
+    Without a text the model continues by itself, so the conversation must not end with its answer:
+    raises InvalidParams if it does.
     """
     messages = transcript_with_results(point.run)
     if text is None and isinstance(messages[-1], AssistantMessage):
         raise InvalidParams(
-            f"the conversation up to seq {point.seq} ends with an answer: give a text to go on "
-            "with, or an earlier at_seq to have it answered anew",
+            f"the conversation up to seq {point.seq} ends with an answer: give a text to "
+            "continue with, or an earlier at_seq to have it answered again",
             field="text",
         )
     return InheritedConversation(

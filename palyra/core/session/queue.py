@@ -1,14 +1,12 @@
-"""A session's queue, decided: where a message goes, what waits in which order, what a restart finds.
+"""The queue of a session: where a message goes, in which order runs start, what a restart resumes.
 
 Pure; the session actor performs what is decided here.  Rules:
 
-- One foreground run of a session is active.  Runs of the origins in `BESIDE` do not count.
-- What waits starts in its order, except that an interrupt goes first.  Of several interrupts only
-  the last one runs: whatever the timing, each ends what it found.
-- A message is collected into the run at the end of the queue, and only there: none overtakes.
+- One foreground run of a session is active.  Runs of detached origins (`BESIDE`) do not count.
+- Waiting runs start in their order, except that an interrupt goes first.  Of several interrupts
+  only the last one runs: each cancels the active run and the interrupts before it.
+- A message is merged only into a collecting run at the end of the queue, so none overtakes.
 - The cap counts messages, not runs.  An interrupt needs no place: at most one waits at any time.
-
-The promise: what a message becomes on the first line of its run's tape.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +25,9 @@ from palyra.core.tape.events import RunAccepted
 from palyra.core.text.visible import pluralize
 from palyra.errors import Conflict, Overloaded
 
-BESIDE = frozenset({"background", "delegated"})  # origins of runs that wait for nobody
+BESIDE = frozenset({"background", "delegated"})  # origins of detached runs, which never wait
 MAX_COLLECTED = 20  # messages of one run, however large the cap is
-MAX_COLLECTED_BYTES = 262_144  # of their text: a model is to read it all
+MAX_COLLECTED_BYTES = 262_144  # of their text, which is one model input
 RETRY_AFTER_MS = 1_000  # a hint: runs take seconds
 
 Place = Literal["start", "wait", "merge", "steer", "interrupt"]
@@ -38,55 +36,55 @@ Place = Literal["start", "wait", "merge", "steer", "interrupt"]
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session stands as a message arrives."""
+    """State of a session as a message arrives."""
 
     session_id: str
-    active: str | None  # the foreground run under way
+    active: str | None  # the foreground run
     is_paused: bool
     waiting: int  # messages
     cap: int
     can_merge: bool  # the run at the end of the queue takes this message
-    is_debounced: bool  # a collected run lets a moment pass before it starts
+    is_debounced: bool  # a collecting run waits for its window before it starts
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether a message could start at once without overtaking another."""
+        """True if a message could start at once without overtaking another."""
         return self.active is None and self.waiting == 0 and not self.is_paused
 
 
-def find_place(mode: QueueMode, standing: QueueState) -> Place:
-    """Where the message goes.  Raises Conflict for `reject`, Overloaded over the cap."""
+def find_place(mode: QueueMode, state: QueueState) -> Place:
+    """Decide where the message goes.  Raises Conflict for `reject`, Overloaded over the cap."""
     if mode == "interrupt":
         return "interrupt"
-    if mode == "steer" and standing.active is not None:
+    if mode == "steer" and state.active is not None:
         return "steer"
-    if standing.is_at_rest and not (mode == "collect" and standing.is_debounced):
+    if state.is_at_rest and not (mode == "collect" and state.is_debounced):
         return "start"
     if mode == "reject":
-        raise Conflict(f"{standing.session_id} is busy: {_why(standing)}")
-    if standing.waiting >= standing.cap:
+        raise Conflict(f"{state.session_id} is busy: {_why(state)}")
+    if state.waiting >= state.cap:
         raise Overloaded(
-            f"{standing.session_id} has {pluralize(standing.waiting, 'message')} waiting, the cap "
+            f"{state.session_id} has {pluralize(state.waiting, 'message')} waiting, the cap "
             "(runs.queue_cap)",
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return "merge" if mode == "collect" and standing.can_merge else "wait"
+    return "merge" if mode == "collect" and state.can_merge else "wait"
 
 
-def _why(standing: QueueState) -> str:
-    if standing.active is not None:
-        return f"{standing.active} is active"
+def _why(state: QueueState) -> str:
+    if state.active is not None:
+        return f"{state.active} is active"
     return (
         "its queue is paused"
-        if standing.is_paused
-        else f"{pluralize(standing.waiting, 'message')} waiting"
+        if state.is_paused
+        else f"{pluralize(state.waiting, 'message')} waiting"
     )
 
 
 def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:
-    """Whether a run that collects takes one more message: the same promise, within its bounds.
+    """True if a collecting run takes one more message: same acceptance, within its bounds.
 
-    The promise includes the role of who sent it: no message gains authority by being merged.
+    The acceptance includes the sender's role, so no message gains authority by being merged.
     """
     if run.state != "accepted" or accepted.queue_mode != "collect" or run.accepted != accepted:
         return False
@@ -96,17 +94,17 @@ def takes(run: Run, accepted: ev.RunAccepted, text: str) -> bool:
 
 
 def count_messages(runs: Sequence[Run]) -> int:
-    """Messages that wait in these runs; one that has begun before counts as one."""
+    """Count the messages in waiting runs; a run that has begun before counts as one."""
     return sum(run.messages if run.state == "accepted" else 1 for run in runs)
 
 
-# --- somebody rearranges -------------------------------------------------------------------------
+# --- a client changes the queue ------------------------------------------------------------------
 
 
 def rearrange(waiting: Sequence[str], change: ChangeQueue) -> list[str]:
-    """The queue without what is dropped, the ordered runs first.
+    """Return the queue without dropped runs, the ordered runs first.
 
-    Raises Conflict naming a run that does not wait: it has just started, or never did.
+    Raises Conflict for a run that does not wait, because it has started or is unknown.
     """
     named = (*change.drop, *change.order)
     for run_id in named:
@@ -122,26 +120,26 @@ def rearrange(waiting: Sequence[str], change: ChangeQueue) -> list[str]:
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a session's open runs after a restart."""
+    """Decision on a session's open runs after a restart."""
 
-    beside: tuple[str, ...]  # go on at once, each for itself
-    first: str | None  # had its turn: goes on before all others, paused or not
+    beside: tuple[str, ...]  # detached runs, resumed at once
+    first: str | None  # was active: resumed before all others, even if paused
     waiting: tuple[str, ...]
-    doomed: Mapping[str, str]  # run -> why: its end was ordered and did not get to the tape
+    doomed: Mapping[str, str]  # run -> reason: cancelled before, but not on its tape yet
 
 
 def plan_adoption(session: SessionRecord, runs: Sequence[Run]) -> Adoption:
-    """From the session's record and its open runs in the order of their acceptance.
+    """Decide from the session's record and its open runs, in the order of their acceptance.
 
-    An accepted run that the record does not list as waiting had its turn, though it did not get
-    as far as `run.started`.
+    An accepted run that the record does not list as waiting was active, although its tape has no
+    `run.started`.
     """
     places = {run_id: place for place, run_id in enumerate(session.waiting)}
     queue = sorted(
         (run for run in runs if run.accepted.origin not in BESIDE),
         key=lambda run: (run.state == "accepted", places.get(run.run_id, -1)),
     )
-    first = queue[0] if queue and _had_its_turn(queue[0], places) else None
+    first = queue[0] if queue and _was_active(queue[0], places) else None
     doomed = {**_interrupted(queue, first), **_reset(session, queue)}
     return Adoption(
         beside=tuple(run.run_id for run in runs if run.accepted.origin in BESIDE),
@@ -151,12 +149,12 @@ def plan_adoption(session: SessionRecord, runs: Sequence[Run]) -> Adoption:
     )
 
 
-def _had_its_turn(run: Run, places: Mapping[str, int]) -> bool:
+def _was_active(run: Run, places: Mapping[str, int]) -> bool:
     return run.state != "accepted" or run.run_id not in places
 
 
 def _interrupted(queue: Sequence[Run], first: Run | None) -> dict[str, str]:
-    """The runs that a waiting interrupt was to end: the active one and every earlier interrupt."""
+    """Return the runs that a waiting interrupt cancels: the active one and earlier interrupts."""
     interrupts = sorted(
         (run for run in queue if is_interrupt(run)), key=lambda run: (run.created_ms, run.run_id)
     )
@@ -175,7 +173,7 @@ def _reset(session: SessionRecord, queue: Sequence[Run]) -> dict[str, str]:
 
 
 def is_interrupt(run: Run) -> bool:
-    """Whether the run is an interrupt that has not begun."""
+    """True if the run is an interrupt that has not begun."""
     return run.state == "accepted" and run.accepted.queue_mode == "interrupt"
 
 
@@ -188,7 +186,7 @@ RESET = "the session was reset"
 def make_acceptance(
     command: StartRun, caller: Caller, session: SessionRecord, default_model: str
 ) -> RunAccepted:
-    """What the daemon accepts, from the command, who gave it and where it goes."""
+    """Return the first event of a new run's tape, from command, caller and session."""
     return RunAccepted(
         principal=caller.principal,
         role=caller.role,

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.journal.write_retry import PROBE_S
-from palyra.actors.session.runs import MAX_LOST
+from palyra.actors.session.runs import MAX_CRASHES
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.tape.events import RunRecovered, TurnCompleted
@@ -14,7 +14,9 @@ from palyra.errors import Unavailable
 from tests.actors.run.office_kit import OPERATOR, InlineTicket, Kit, running
 from tests.store.memory.journal import MemoryJournal
 
-ROUNDS = 2 * MAX_LOST  # more lives than a run that crashes has, and than one that gets no further
+ROUNDS = (
+    2 * MAX_CRASHES
+)  # more lives than a run that crashes has, and than one that gets no further
 
 
 class NearlyFull:

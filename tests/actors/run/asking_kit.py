@@ -4,7 +4,7 @@ from typing import Any
 
 import trio
 
-from palyra.actors.config_watch import tell_runs
+from palyra.actors.config_watch import notify_runs
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord
@@ -72,7 +72,7 @@ class AskingKit(Kit):
         assert isinstance(self.policy, SwitchPolicy)
         self.policy.version = version
         self.policy.answers = answers
-        tell_runs(self.approvals, self.registry)
+        notify_runs(self.approvals, self.registry)
 
 
 def keyed(arguments: Any) -> CallFacts:

@@ -148,7 +148,7 @@ async def test_what_the_system_lets_nobody_look_at_is_not_asked_about(
         asking(kit).world = PermissionError(13, "Permission denied", "/proc/1/exe")
         run_id = await ask(kit, tool="ask_look")
         reason = kit.events(run_id, "tool.rejected")[0].reason
-        assert reason == "what ask_look would meet could not be looked at: permission denied"
+        assert reason == "the preflight of ask_look failed: permission denied"
         assert await kit.end(run_id) == "done"
 
 
@@ -163,7 +163,10 @@ async def test_a_look_that_does_not_end_is_given_up(
     monkeypatch.setattr(Toolbox, "inspect", forever)
     async with running(store) as kit:
         run_id = await ask(kit, tool="ask_look")
-        assert "could not be looked at within 10 s" in kit.events(run_id, "tool.rejected")[0].reason
+        assert (
+            "the preflight of ask_look took longer than 10 s"
+            in kit.events(run_id, "tool.rejected")[0].reason
+        )
 
 
 async def test_what_is_denied_is_not_even_looked_at(

@@ -226,7 +226,7 @@ async def test_a_word_that_no_run_takes_waits_under_the_name_it_came_with(
         kit.model.turns = [call(("hang", {}))]
         await send(kit, "work")
         await settle()
-        monkeypatch.setattr(RunHandle, "take", lose)
+        monkeypatch.setattr(RunHandle, "send", lose)
         assert (await send(kit, "be brief", "steer")).disposition == "started"
 
 

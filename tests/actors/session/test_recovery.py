@@ -408,13 +408,13 @@ def test_sessions_are_read_whole_the_oldest_first() -> None:
     assert [["c", [0]], ["a", [1, 9]], ["b", [2, 5]]] == [
         [of[0].session_id, [each.created_ms for each in of]] for of in by_session
     ]
-    many = [[run(number, f"s{number}")] for number in range(recovery.RUNS_A_LOOK + 2)]
-    looks = list(recovery._in_looks(many))
-    assert ([recovery.RUNS_A_LOOK, 2], many) == (
+    many = [[run(number, f"s{number}")] for number in range(recovery.RUNS_A_READ + 2)]
+    looks = list(recovery._in_batches(many))
+    assert ([recovery.RUNS_A_READ, 2], many) == (
         [*map(len, looks)],
         [of for look in looks for of in look],
     )
-    assert [] == list(recovery._in_looks([]))
+    assert [] == list(recovery._in_batches([]))
 
 
 async def test_a_run_is_not_given_up_while_the_journal_takes_no_writes(
@@ -487,5 +487,5 @@ async def test_a_message_is_put_off_while_recovery_takes_too_long(
     async with running(store) as kit:
         await settle()
         kit.registry.is_complete = False
-        with pytest.raises(Unavailable, match="being found"):
+        with pytest.raises(Unavailable, match="being recovered"):
             await kit.start()

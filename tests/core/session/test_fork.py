@@ -104,7 +104,7 @@ def test_places_that_are_none_are_refused() -> None:
     """Before the first message, and behind the committed head."""
     world = told()
     head = len(world.tape) - 1
-    for at_seq, why in ((0, "nothing was said"), (head + 1, f"ends with seq {head}")):
+    for at_seq, why in ((0, "the conversation is empty"), (head + 1, f"ends with seq {head}")):
         with pytest.raises(InvalidParams, match=why) as refused:
             find_point(rows(world), at_seq)
         assert refused.value.field == "at_seq"
