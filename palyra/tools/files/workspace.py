@@ -5,9 +5,10 @@ it, else name by name with O_NOFOLLOW.  What was opened is then looked at: only 
 a single name (a second hard link may lie outside).  Whatever is refused is refused in the same
 words, so a caller cannot tell what exists outside.  Source: openat2(2), path_resolution(7).
 
-The workspace is the folder that lies at its path now: programs find it by that path, so files do
-too.  A root that was taken away is no empty folder but a failure; one that is there again is opened
-anew, with the checks of a start and without following any link.
+The workspace is the folder that lies at its path now, because programs find it by that path.  If the
+folder is missing, calls fail instead of finding it empty.  If another one lies there, it is opened
+again, with the checks of a start and without
+following links.
 
 All functions block; they are called from a thread.
 """
