@@ -1,7 +1,8 @@
 """Approvals as clients use them: list, read, resolve.
 
 Owns: nothing.  Talks to: the approval actors of open prompts, the journal.  Never reports a
-decision before the event behind it is committed, or tells a foreign approval from a missing one.
+decision before its event is committed, or distinguishes an approval of another principal from a
+missing one.
 """
 
 import trio
@@ -27,7 +28,7 @@ class Approvals:
     async def resolve(
         self, caller: Caller, command: ResolveApproval, receipt: IdempotencyKey | None = None
     ) -> Resolved:
-        """The recorded outcome, committed; `won` tells whether this answer made it.
+        """Resolve an approval and return the committed outcome; `won` if this answer decided.
 
         Raises NotFound, DigestMismatch, InvalidParams (scope), IllegalState (expired),
         Unavailable while the run is being resumed.
@@ -50,7 +51,7 @@ class Approvals:
         return outcome
 
     async def get(self, caller: Caller, approval_id: str) -> ApprovalRecord:
-        """One approval.  Raises NotFound, also for somebody else's."""
+        """Return one approval.  Raises NotFound, also for one of another principal."""
         caller.require("approvals:read")
         record = await self._journal.find(lambda store: store.find_approval(approval_id))
         if record is None or not caller.sees(record.principal):
@@ -60,7 +61,7 @@ class Approvals:
     async def list_seen(
         self, caller: Caller, *, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]:
-        """Approvals the caller sees, pending first."""
+        """List the approvals that the caller sees, pending ones first."""
         caller.require("approvals:read")
         return await self._journal.read(
             lambda store: store.list_approvals(

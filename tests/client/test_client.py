@@ -302,7 +302,7 @@ def test_the_cursor_does_not_pass_over_what_was_not_taken() -> None:
 
 
 def test_the_cursor_minds_a_buffered_drop() -> None:
-    """An event that a buffered `Dropped` takes back is not behind the cursor."""
+    """The cursor excludes an event that a buffered `EventsDiscarded` makes void."""
     news: list[Item] = [EventsDiscarded(run_id=RUN, after_seq=1)]
     subscription = Subscription(FeedReader(RUN, 5), progress=False, restart=lambda _: None)
     subscription._items.extend(news)
@@ -327,7 +327,7 @@ async def test_uncommitted_tail_survives_a_mere_cut() -> None:
 
 
 async def test_crash_drops_the_uncommitted_tail() -> None:
-    """Events that a crash undid are announced by Dropped, and what took their place follows."""
+    """`EventsDiscarded` announces events lost in a crash; their replacements follow."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
         await daemon.publish(said("a"))
         async with client.events(RUN) as items:

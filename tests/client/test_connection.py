@@ -1,4 +1,4 @@
-"""A link that ends while a request is on its way in."""
+"""A connection that ends while a request waits for its slot."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NO_SOCKET: Any = None
 
 
 async def test_a_request_that_waited_for_its_turn_when_the_link_ended() -> None:
-    """It is told at once that the link is lost, and waits for no reply."""
+    """The request raises ConnectionLost immediately instead of waiting for a reply."""
     ended: list[bool] = []
     async with trio.open_nursery() as nursery:
         link = ClientConnection(NO_SOCKET, nursery, lambda *_: None)

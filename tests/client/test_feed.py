@@ -35,7 +35,7 @@ class Daemon:
         self.caught_up = 0
 
     def take(self, items: list[Item]) -> None:
-        """Keep the view as `Dropped` and the events say; an event out of place is an error."""
+        """Update the view from the items; an event out of order is an error."""
         for item in items:
             match item:
                 case TapeEvent():

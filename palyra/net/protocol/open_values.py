@@ -15,7 +15,7 @@ def known(values: object) -> msgspec.Meta:
 
 
 def render_enums(schema: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Drop `"type": "string"` beside an enumeration: the form that a Literal has in a schema."""
+    """Drop `"type": "string"` where there is an enumeration: the schema of a Literal has no type."""
     if isinstance(schema, list | tuple):
         return [render_enums(each) for each in schema]
     if not isinstance(schema, dict):

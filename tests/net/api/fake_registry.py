@@ -1,4 +1,4 @@
-"""Agents and channels as connections see them: one of each, and what was asked of them."""
+"""Fake agents and channels: one of each, with a record of the calls."""
 
 from typing import Any
 
