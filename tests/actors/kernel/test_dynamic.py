@@ -200,7 +200,7 @@ async def test_intensity_is_shared_by_all_children(autojump_clock: MockClock) ->
     """Two children that crash once each use up two; the third crash ends all of them."""
     first, second, other = Puppet("first"), Puppet("second"), Puppet("other")
     last = Boom("last")
-    with pytest.RaisesGroup(pytest.RaisesExc(Escalated, match="pool: first fell")) as raised:
+    with pytest.RaisesGroup(pytest.RaisesExc(Escalated, match="pool: first failed")) as raised:
         async with running(pool(intensity=2)) as supervisor:
             for puppet in (first, second):
                 supervisor.spawn_child(puppet.spec("transient"))
