@@ -77,7 +77,11 @@ async def test_a_run_outlives_a_journal_that_refuses_again_and_again(
         assert [0] * ROUNDS == [event.attempt for event in recovered]
         found = await kit.incidents.list_page(OPERATOR, IncidentFilter(states=UNRESOLVED))
         assert [] == found[0]
-        reasons = {entry["reason"] for entry in logs if "run suspended: the journal is unavailable" in entry["event"]}
+        reasons = {
+            entry["reason"]
+            for entry in logs
+            if "run suspended: the journal is unavailable" in entry["event"]
+        }
         assert {"no room"} == reasons
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
         nursery.cancel_scope.cancel()

@@ -193,6 +193,11 @@ class ChatRequest(CompatRequest, frozen=True, kw_only=True):
     prompt_cache_retention: str | None = None
     palyra: Extension = Extension()
 
+    @property
+    def has_answer_schema(self) -> bool:
+        """True if the request has a JSON Schema for the answer."""
+        return self.response_format is not None and self.response_format.type == "json_schema"
+
 
 # --- answers -------------------------------------------------------------------------------------
 

@@ -154,6 +154,11 @@ class MessagesRequest(CompatRequest, frozen=True, kw_only=True):
     thread: Any = None
     palyra: Extension = Extension()
 
+    @property
+    def has_answer_schema(self) -> bool:
+        """True if the request has a JSON Schema for the answer."""
+        return self.output_config is not None and self.output_config.format is not None
+
 
 class CountRequest(Params, frozen=True, kw_only=True):
     """`POST /v1/messages/count_tokens`."""

@@ -44,6 +44,11 @@ class CompatRequest(Params, frozen=True, kw_only=True):
     model: Name
     stream: bool | None = None
 
+    @property
+    def has_answer_schema(self) -> bool:
+        """True if the request has a JSON Schema for the answer, which may take long to compile."""
+        return False
+
 
 def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable[Any]]) -> None:
     """Raise Unsupported for a parameter whose value is not one of its neutral values."""

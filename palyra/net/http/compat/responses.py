@@ -150,6 +150,11 @@ class ResponsesRequest(CompatRequest, frozen=True, kw_only=True):
     prompt_cache_retention: str | None = None
     palyra: Extension = Extension()
 
+    @property
+    def has_answer_schema(self) -> bool:
+        """True if the request has a JSON Schema for the answer."""
+        return self.text is not None and self.text.format.type == "json_schema"
+
 
 # --- answers -------------------------------------------------------------------------------------
 

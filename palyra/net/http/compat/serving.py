@@ -72,7 +72,8 @@ async def serve(api: Api[R], call: ApiRequest[R]) -> None:
     backend, caller = call.sources.backend, call.caller
     previous_response = await read_previous(backend, caller, api.previous(request))
     read = partial(api.read, request, target, previous_response.called)
-    ask = read() if call.size_bytes <= INLINE_BYTES else await run_sync(read)
+    is_short = call.size_bytes <= INLINE_BYTES and not request.has_answer_schema
+    ask = read() if is_short else await run_sync(read)
     exchange = call.exchange
     async with AsyncExitStack() as stack:
         async with _turn(call.sources, previous_response):

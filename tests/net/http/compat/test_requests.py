@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from palyra.core.model.messages import AssistantMessage, Sampling, UserMessage
@@ -11,7 +12,7 @@ from palyra.net.http.compat.chat import ChatRequest, read_chat
 from palyra.net.http.compat.errors import Unsupported
 from palyra.net.http.compat.messages import MessagesRequest, read_messages
 from palyra.net.http.compat.model_names import ModelTarget
-from palyra.net.http.compat.params import MAX_SCHEMA_BYTES
+from palyra.net.http.compat.params import MAX_SCHEMA_BYTES, CompatRequest
 from palyra.net.http.compat.responses import ResponsesRequest, read_responses
 from palyra.net.http.compat.run_request import RunRequest
 from palyra.net.protocol.params import convert_params
@@ -113,3 +114,35 @@ def test_one_call_at_most(read: Callable[..., RunRequest]) -> None:
     found = [read(**wish(value)).one_call for value in (False, True, None)]
     assert [True, False, False] == found
     assert not read().one_call
+
+
+SCHEMA = {"type": "object"}
+SAID_AS = {"model": "agent/default", "messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "formed"),
+    [
+        (
+            ChatRequest,
+            SAID_AS,
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+        ),
+        (
+            ResponsesRequest,
+            {"model": "agent/default", "input": "hello"},
+            {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
+        ),
+        (
+            MessagesRequest,
+            {**SAID_AS, "max_tokens": 9},
+            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        ),
+    ],
+)
+def test_a_schema_is_compiled_in_a_thread(
+    kind: type[CompatRequest], plain: dict[str, Any], formed: dict[str, Any]
+) -> None:
+    """A request says that it has a schema, so that it is read off the event loop however short."""
+    assert not msgspec.convert(plain, kind).has_answer_schema
+    assert msgspec.convert({**plain, **formed}, kind).has_answer_schema
