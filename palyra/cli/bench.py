@@ -19,6 +19,7 @@ from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
     from palyra.core.replay.report import Divergence
     from palyra.harness.bench import BenchReport
     from palyra.harness.compare import Comparison, Figures, Pair
