@@ -4,8 +4,13 @@
 
 It becomes the parent of every orphan below it (PR_SET_CHILD_SUBREAPER, prctl(2)), so a process
 cannot hide in a session of its own, behind a dead parent or a cleared environment.  Like init it
-reaps all of them.  Survivors are named and killed.  The exit code is the command's; 1 if that was 0
-and something survived.
+reaps all of them.  The look is taken at once: a leak that would end by itself a second later is
+reported, too.  Only a process that the kernel is already ending, and the servers of
+`multiprocessing`, which end with the command's pipe, are waited for.
+
+Survivors are named and killed.  The exit code is the command's; 1 if that was 0 and something
+survived.  SIGTERM, SIGHUP and SIGQUIT are passed on, and a second one kills the command; in either
+case its processes end with it.
 """
 
 import ctypes
@@ -14,65 +19,151 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PF_EXITING = 0x4  # of `flags` in /proc/PID/stat; include/linux/sched.h
 _CMDLINE_CHARS = 200
-GRACE_S = 20.0  # for processes that end because the command did, such as a forkserver
+_HELPERS = (
+    "from multiprocessing.forkserver import",
+    "from multiprocessing.resource_tracker import",
+)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+GRACE_S = 20.0  # for what is ending; a machine with much to write takes seconds to free memory
 LOOK_S = 0.02
+NOT_FOUND = 127  # of a shell
 
 
-def main(command: Sequence[str], grace_s: float = GRACE_S) -> int:
+class _Signals:
+    """Signals to this process, passed on to the command.
+
+    The handlers are in place before the command is: what arrives before its pid is known is passed
+    on by `begin`.  They never reap, and after `end` they do nothing, so the pid is always its own.
+    """
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._waiting: list[int] = []
+        self._count = 0
+        for number in _PASSED_ON:
+            signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal interrupts the command, too
+
+    def begin(self, pid: int) -> None:
+        self._pid = pid
+        while self._waiting:
+            self._send(self._waiting.pop(0))
+
+    def end(self) -> None:
+        self._pid = 0
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._pid:
+            self._send(number)
+        else:
+            self._waiting.append(number)
+
+    def _send(self, number: int) -> None:
+        self._count += 1
+        os.kill(self._pid, number if self._count == 1 else signal.SIGKILL)
+
+
+def main(
+    command: Sequence[str],
+    grace_s: float = GRACE_S,
+    start: "Callable[[Sequence[str]], subprocess.Popen[bytes]]" = subprocess.Popen,
+) -> int:
     """Run the command; its exit code, or 1 for survivors."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "this kernel has no subreapers")
-    process = subprocess.Popen(command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts the command, too
-    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
-    code = _wait(process)
-    if _wait_empty(grace_s):
-        return code
-    for pid in find_children():
-        sys.stderr.write(f"SURVIVOR {pid}: {describe(pid)}\n")
-    _kill_all()
-    return code or 1
+    signals = _Signals()
+    try:
+        process = start(command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        return NOT_FOUND
+    signals.begin(process.pid)
+    code = _wait(process, signals)
+    _wait_for_ending(grace_s)
+    return code or 1 if _end_survivors(grace_s) else code
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> int:
+def _wait(process: "subprocess.Popen[bytes]", signals: _Signals) -> int:
     """Reap whatever ends until the command does; its exit code as a shell has it."""
     while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == process.pid:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert ended is not None  # it waits
+        if ended.si_pid == process.pid:
+            signals.end()  # before the pid is given free
+        _, status = os.waitpid(ended.si_pid, 0)
+        if ended.si_pid == process.pid:
             code = process.returncode = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
 
 
-def _wait_empty(limit_s: float) -> bool:
-    """Whether no process is left within the limit."""
+def _wait_for_ending(limit_s: float) -> None:
+    """Wait until no process is left of which all that can be said is that it ends."""
     until = time.monotonic() + limit_s
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if pid == 0:
-            if time.monotonic() > until:
-                return False
-            time.sleep(LOOK_S)
+    while any(map(_is_ending, find_children())) and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+def _end_survivors(limit_s: float) -> bool:
+    """Name and kill children until there are none: those of a killed one become ours.
+
+    Whether there were any.
+    """
+    named: set[int] = set()
+    until = time.monotonic() + max(limit_s, GRACE_S)  # one that cannot be killed is not waited for
+    while (found := find_children()) and time.monotonic() < until:
+        for pid in found:
+            if pid not in named:
+                sys.stderr.write(f"SURVIVOR {pid}: {describe(pid)}\n")
+                named.add(pid)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(LOOK_S)
+    return bool(named)
 
 
 def find_children() -> list[int]:
-    """Processes whose parent is this one and that have not ended."""
+    """Processes whose parent is this one; what has ended is reaped first."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(parent) == os.getpid() and state != "Z":
+        stat = _read_stat(int(folder.name))
+        if stat and int(stat[1]) == os.getpid():
             found.append(int(folder.name))
     return sorted(found)
+
+
+def _read_stat(pid: int) -> list[str]:
+    """The fields of proc(5) from `state` on; none for a process that is gone."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether it ends without anything being done: the kernel ends it, or a closed pipe does."""
+    stat = _read_stat(pid)
+    if not stat or stat[0] in "ZX" or int(stat[6]) & _PF_EXITING:
+        return True
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        return len(words) > 2 and any(words[-2].startswith(helper) for helper in _HELPERS)
+    return True
 
 
 def describe(pid: int) -> str:
@@ -83,13 +174,6 @@ def describe(pid: int) -> str:
         return f"{command[:_CMDLINE_CHARS]} (in {os.readlink(f'/proc/{pid}/cwd')})"  # noqa: PTH115 - it may be deleted
     except OSError as error:
         return f"({error.strerror})"
-
-
-def _kill_all() -> None:
-    """Kill children until there are none: those of a killed one become ours."""
-    while not _wait_empty(0):
-        for pid in find_children():
-            os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

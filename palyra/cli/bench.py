@@ -6,12 +6,11 @@ import math
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.command import Options, shared_options, verdict
+from palyra.cli.command import GivenPath, Options, shared_options, verdict
 from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.tape import find_key, is_signed
@@ -19,6 +18,8 @@ from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from palyra.core.replay.report import Divergence
     from palyra.harness.bench import BenchReport
     from palyra.harness.compare import Comparison, Figures, Pair
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 APPROVALS = ("allow", "deny", "ask")
 SHOW_EVERY_S = 0.2
-RESULTS = click.Path(path_type=Path, exists=True, file_okay=False)
-FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+RESULTS = GivenPath(exists=True, file_okay=False)
+FILE = GivenPath(exists=True, dir_okay=False)
 
 
 def _some_time(
@@ -51,7 +52,7 @@ def bench() -> None:
 @click.argument("file", type=FILE)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=GivenPath(file_okay=False),
     required=True,
     help="Directory of the results; named again, it goes on.",
 )

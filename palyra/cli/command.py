@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from palyra.cli.errors import INTERRUPTED, USAGE, CommandFailed, stop_for
-from palyra.config.load import Config, load
+from palyra.config.load import HOME_VARIABLE, Config, load
 from palyra.errors import InvalidParams, PalyraError
 
 if TYPE_CHECKING:
@@ -44,8 +44,29 @@ class Options:
     as_json: bool = False
 
 
+class GivenPath(click.Path):
+    """A path as an option or argument names it, which an empty text does not.
+
+    An empty variable of a shell would otherwise name the current directory.
+    """
+
+    def __init__(self, **wanted: Any) -> None:  # noqa: ANN401 - click's own keywords
+        super().__init__(path_type=Path, **wanted)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """As click does; fails for a text without a name in it."""
+        if not os.fspath(value).strip():
+            self.fail(f"it is empty: name a {self.name}, or leave it out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _SHARED = (
-    click.option("--home", type=click.Path(path_type=Path), help="The daemon's directory."),
+    click.option("--home", type=GivenPath(), help="The daemon's directory."),
     click.option("--url", help="The daemon's address, instead of the one announced there."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
@@ -123,7 +144,9 @@ def load_config(
         return load(file, home=home, overrides=given)
     except InvalidParams as error:
         remedy = "`palyra config schema` says what is allowed"
-        if error.field is None:  # it is about the file, not about what stands in it
+        if error.field == HOME_VARIABLE:
+            remedy = "or name a directory with --home"
+        elif error.field is None:  # it is about the file, not about what stands in it
             remedy = "mend the file, or name another one with --config"
         raise CommandFailed(
             error.message, remedy, code=USAGE, kind=error.code, field=error.field

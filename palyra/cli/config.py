@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.command import Options, load_config, shared_options
+from palyra.cli.command import GivenPath, Options, load_config, shared_options
 from palyra.cli.output import print_json, print_table, say
 from palyra.config.load import first_file, refuse_secrets
 from palyra.config.load import schema as config_schema
@@ -19,7 +19,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--config", "file", type=click.Path(path_type=Path), help="Another palyra.toml.")
+@click.option("--config", "file", type=GivenPath(), help="Another palyra.toml.")
 @shared_options
 def show(options: Options, file: Path | None) -> None:
     """Show every key as it holds: file, environment and defaults together."""

@@ -32,7 +32,7 @@ EXPLAINED = {
     CANCELLED: "the run was cancelled",
     PARTIAL: "the run is done, but something was refused or is missing",
     OVER_BUDGET: "a budget did not allow the run to go on",
-    NO_DAEMON: "no daemon answers",
+    NO_DAEMON: "no daemon answers, or one cannot start: its directory, keys, journal or port",
     NO_PERMISSION: "the token is missing, refused or lacks the scope",
     INTERRUPTED: "interrupted",
 }
@@ -172,6 +172,10 @@ def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
             _ignore_interrupts()
         print_error(error, as_json=as_json)
         return error.exit_code
+    except errors.InvalidParams as error:  # of the environment, met outside of `talk`
+        failed = stop_for(error)
+        print_error(failed, as_json=as_json)
+        return failed.exit_code
     except click.Abort as abort:  # click's word for Ctrl-C, and for an end of input at a question
         return _abort(is_interrupt=not isinstance(abort.__cause__, EOFError), as_json=as_json)
     except OSError as error:

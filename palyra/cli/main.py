@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from palyra import __version__
-from palyra.cli.command import Options
+from palyra.cli.command import GivenPath, Options
 from palyra.cli.errors import EXPLAINED, find_exit_code
 
 # Name -> module and the line in the list of commands (a test compares it with the command's own).
@@ -95,7 +95,7 @@ def _wants_json(given: Sequence[str]) -> bool:
 )
 @click.option(
     "--home",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     envvar="PALYRA_HOME",
     help="The daemon's directory (or $PALYRA_HOME).",
 )

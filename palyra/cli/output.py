@@ -16,6 +16,7 @@ from palyra.core.text.visible import visible
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
+LOOK_CHARS = 5_000  # of a text of which one line is shown
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
@@ -38,8 +39,10 @@ def _escape(char: str) -> str:
 
 def one_line(text: str, limit: int = 100) -> str:
     """The beginning of the text on one line, with nothing hidden."""
-    flat = visible(" ".join(text.split()))
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
+    words = " ".join(text[:LOOK_CHARS].split())
+    flat = visible(words)
+    is_whole = len(text) <= LOOK_CHARS and len(flat) <= limit
+    return flat if is_whole else f"{flat[: limit - 1]}…"
 
 
 def say(

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from palyra.cli.command import Options, load_config, shared_options, talk
+from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import print_json, say
 from palyra.core.policy.grants import describe_key
@@ -14,8 +14,8 @@ from palyra.core.text.visible import pluralize
 from palyra.errors import Rejected
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FOLDER = GivenPath(exists=True, file_okay=False)
+_FILE = GivenPath(exists=True, dir_okay=False)
 
 
 @click.group()

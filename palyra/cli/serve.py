@@ -9,22 +9,20 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.command import Command, Options, load_config
+from palyra.cli.command import Command, GivenPath, Options, load_config
 from palyra.cli.errors import NO_DAEMON, stop_for
 from palyra.config.load import Config
 from palyra.errors import PalyraError, Unavailable
 from palyra.net.protocol.discovery import Discovery
 
 _OPTIONS = (
-    click.option(
-        "--home", type=click.Path(path_type=Path), help="Configuration and data together."
-    ),
-    click.option("--config", "file", type=click.Path(path_type=Path), help="Another palyra.toml."),
+    click.option("--home", type=GivenPath(), help="Configuration and data together."),
+    click.option("--config", "file", type=GivenPath(), help="Another palyra.toml."),
     click.option("--host", help="Address to listen on."),
     click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."),
     click.option(
         "--workspace",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        type=GivenPath(exists=True, file_okay=False),
         help="The directory tools work in.",
     ),
 )

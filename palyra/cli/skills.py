@@ -12,7 +12,7 @@ import click
 import msgspec
 
 import palyra
-from palyra.cli.command import Options, replace_file, shared_options, talk
+from palyra.cli.command import GivenPath, Options, replace_file, shared_options, talk
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.tape import read_bytes
@@ -129,7 +129,7 @@ def _write_key(path: Path) -> None:
 
 
 COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
-_FILE = click.Path(path_type=Path)
+_FILE = GivenPath()
 
 
 @click.group()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.command import Options, replace_file, shared_options, talk
+from palyra.cli.command import GivenPath, Options, replace_file, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, print_table, say
@@ -64,7 +64,7 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, allow_dash=True, dir_okay=False),
+    type=GivenPath(allow_dash=True, dir_okay=False),
     default="-",
     help="A file, which is replaced once the export is whole; - is standard output.",
 )

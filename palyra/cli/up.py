@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.errors import DISK_FULL, CommandFailed, stop_for
+from palyra.cli.errors import DISK_FULL, NO_DAEMON, CommandFailed, stop_for
 from palyra.cli.output import say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
 from palyra.config.load import Config, first_file
@@ -61,8 +61,8 @@ def _write_first_file(config: Config) -> Path | None:
             free = f"{shutil.disk_usage(path.parent).free} bytes are free" if is_made else "no room"
             what = f"{path} cannot be written: {error.strerror}: {free}"
             raise CommandFailed(what, "make room, then start again", code=DISK_FULL) from None
-        what = f"{path} cannot be written: {error}"
-        raise CommandFailed(what, "name another place with --home") from None
+        what = f"{path} cannot be written: {error.strerror or error}"
+        raise CommandFailed(what, "name another place with --home", code=NO_DAEMON) from None
     return path
 
 

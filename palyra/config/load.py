@@ -94,9 +94,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Paths:
-    """`home` or $PALYRA_HOME for both, else the platform's places."""
+    """`home` or $PALYRA_HOME for both, else the platform's places.
+
+    Raises InvalidParams for an empty variable: it names no directory, least of all the current one.
+    """
     chosen = home or environ.get(HOME_VARIABLE)
-    if chosen:
+    if chosen is not None:
+        if not str(chosen).strip():
+            raise InvalidParams(
+                f"{HOME_VARIABLE} is empty: name a directory there, or unset it",
+                field=HOME_VARIABLE,
+            )
         directory = _absolute(Path(chosen))
         return Paths(config_file=directory / FILE_NAME, data_dir=directory)
     return Paths(
@@ -106,7 +114,11 @@ def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Pa
 
 
 def _absolute(path: Path) -> Path:
-    return path.expanduser().resolve()
+    """The path without links and `~`.  Raises InvalidParams where that leads nowhere."""
+    try:
+        return path.expanduser().resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links, or no such user
+        raise InvalidParams(f"{path}: no usable path: {error}") from None
 
 
 # --- Loading -------------------------------------------------------------------------------------
@@ -173,7 +185,10 @@ def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
 def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # a home that is a file is the daemon's to refuse
         if is_required:
             raise InvalidParams(f"{path}: there is no such file") from None
         return {}

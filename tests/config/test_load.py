@@ -107,7 +107,7 @@ def test_home_moves_everything(tmp_path: Path) -> None:
 
 def test_without_home_the_platform_decides() -> None:
     """Configuration and data lie where the platform keeps such things."""
-    paths = find_paths(None, {"PALYRA_HOME": ""})
+    paths = find_paths(None, {})
     assert platformdirs.user_config_path("palyra") / "palyra.toml" == paths.config_file
     assert platformdirs.user_data_path("palyra") == paths.data_dir
 

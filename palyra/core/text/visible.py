@@ -5,8 +5,12 @@ Escaped, as the `\uXXXX` of JSON:
 - what cannot be seen or steers the text: controls, format and bidirectional characters, tags,
   variation selectors, unassigned and private-use characters, fillers and blank letters, every space
   but U+0020, line and paragraph separators;
-- what imitates ASCII: full-width and mathematical letters, ligatures, look-alikes of punctuation;
+- what imitates ASCII: full-width and mathematical letters, ligatures, small capitals, look-alikes of
+  punctuation and of vertical lines; the full stop of Chinese and strokes between other letters;
 - combining marks that strike through or enclose, that follow no letter, or from the fourth on;
+- in text with no other accented letter, consonants with a mark below (`co\u1e43`) and marks that no
+  letter is usually written with; a dotless i in a word and text without another Turkish letter;
+- the right-to-left word in front of a number, which would be drawn on the other side of it;
 - letters that mix scripts within a word, and words made of look-alikes alone (`\u0441\u043e\u0440\u0443`
   for "copy") unless the text around them has a letter that only their own script has.
 
@@ -46,7 +50,30 @@ _IMITATES = frozenset(
     "\u2044\u2215\u29f8\u2571\u27cb\u2216\u29f5\u29f9"  # slashes
     "\ua789\u2236\u02d0\u02f8\u037e\ua78a\u2e40\u30a0"  # colons, semicolon, equals signs
     "\u2223\u01c0\u2758\u01c3\u02b9\u02ba\u02bb\u02bc\u02bd\u02c8\u02ca\u02cb\u02c2\u02c3\u02c4"
+    "\u2016\u2225\u01c1\u23b8\u23b9\u23a2\u23a5\u23aa\u23d0\u2502\u2503\u2506\u2507\u250a\u250b\u254e\u254f"
+    "\u2551\u2575\u2577\u2579\u257b\u257d\u257f\u258f\u2595\uffe8\uffe4\u2980\u2759\u275a"  # lines
     "\u2217\u204e\u223c\u2053\u201a\ua4f8\ua4f9\ua4fa\ua4fb\ua4fd\u0294\u0241\u2d51\u276e\u276f"
+)
+# Strokes and dots of Chinese and Japanese: look-alikes of ASCII except next to their like.
+_STROKES = frozenset(
+    "\u3002\uff61\u2025\u4e28\u4e3f\u4e36\u30ce\u30fd\u3033\u3035\u30fc\uff70\u4e00"
+)
+_VERTICAL = frozenset("\u4e28\u4e3f")  # look-alikes also between blanks
+_BELOW = frozenset("\u0323\u0324\u0325\u032d\u032e\u0330\u0331")
+_DOTLESS = "\u0131"
+_TURKISH = frozenset("\u011e\u011f\u0130\u015e\u015f\u0259\u018f")  # anywhere in the text
+_TURKISH_NEAR = _TURKISH | frozenset(
+    "\u00c7\u00e7\u00d6\u00f6\u00dc\u00fc\u00c2\u00e2"
+)  # in the word
+_VOWELS = frozenset("aeiouyAEIOUY")
+# A word that is written from right to left, then anything without a direction, then a digit: the
+# digit takes the word's direction.  Rules W2, W7 and N1 of Unicode TR 9; escapes have letters.
+_RIGHT = (
+    r"\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefe"
+    r"\U00010800-\U00010fff\U0001e800-\U0001efff"
+)
+_BEFORE_NUMBER = re.compile(
+    rf"(?<![{_RIGHT}])[{_RIGHT}]++(?=(?:(?![{_RIGHT}])[\W_])*+[0-9\u0660-\u0669\u06f0-\u06f9])"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(rf"(\s)\1{{{MAX_BLANKS},}}|\s{{{MAX_BLANKS + 1},}}|([^!-~\s])\2{{{MAX_BLANKS},}}")
@@ -62,7 +89,9 @@ _SYNTAX = re.compile(r"(?:\\u[0-9a-f]{4}|[|&;<>$`\\/=(){}\[\]*\"#@%^~+\n\r])+")
 # Written without spaces next to Latin letters, and unlike them.
 _UNLIKE = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"})
 # Letters of phonetic alphabets, which have Latin names and differ from ASCII by a detail or by size.
-_PHONETIC = frozenset(map(chr, (*range(0x250, 0x2B0), *range(0x1D00, 0x1DC0), 0x1C0, 0x1C3)))
+_PHONETIC = frozenset(map(chr, (*range(0x250, 0x2B0), *range(0x1D00, 0x1DC0), 0x1C0, 0x1C3))) | {
+    *"\u0237\u0184\u0196\u01a7\u01a8\u01bc\u01bd\u01bf"
+}
 _JOINED = frozenset({
     "ARABIC", "SYRIAC", "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU",
     "KANNADA", "MALAYALAM", "SINHALA", "MYANMAR", "KHMER", "MONGOLIAN",
@@ -89,7 +118,13 @@ def visible(text: str) -> str:
 
 def exact(text: str) -> str:
     """The text with the escapes alone: every blank is still there."""
-    return text if text.isascii() and text.isprintable() else "".join(_escaped(text))
+    if text.isascii() and text.isprintable():
+        return text
+    return _BEFORE_NUMBER.sub(_escape_all, "".join(_escaped(text)))
+
+
+def _escape_all(found: re.Match[str]) -> str:
+    return "".join(map(_escape, found[0]))
 
 
 def render_json(value: object) -> str:
@@ -117,15 +152,28 @@ def least_chars(value: object) -> int:
 
 def render_call(tool: str, arguments: Mapping[str, object]) -> str:
     """One line that names a call; long values are cut, and say by how much."""
-    shown = ", ".join(f"{visible(name)}={_brief(value)}" for name, value in arguments.items())
-    return _cut(f"{visible(tool)}({shown})", SUMMARY_CHARS)
+    shown: list[str] = []
+    size = 0
+    for name, value in arguments.items():
+        if size > SUMMARY_CHARS:  # nothing of the others can be seen
+            shown.append(f"and {len(arguments) - len(shown)} more")
+            break
+        shown.append(f"{_head(name)}={_brief(value)}")
+        size += len(shown[-1])
+    return _cut(f"{_head(tool)}({', '.join(shown)})", SUMMARY_CHARS)
 
 
 def describe_call(tool: str, arguments: object) -> str:
     """One line that names a call, whatever its arguments are."""
     if isinstance(arguments, Mapping):
         return render_call(tool, arguments)
-    return _cut(f"{visible(tool)}({_brief(arguments)})", SUMMARY_CHARS)
+    return _cut(f"{_head(tool)}({_brief(arguments)})", SUMMARY_CHARS)
+
+
+def _head(name: str) -> str:
+    """The beginning of a name, longer than a line shows."""
+    left = len(name) - SUMMARY_CHARS
+    return visible(name) if left <= 0 else f"{visible(name[:SUMMARY_CHARS])}… (+{left} characters)"
 
 
 def _brief(value: object) -> str:
@@ -143,8 +191,9 @@ def _brief(value: object) -> str:
                 break
         else:
             head, at = head + text[at:end], end
-    head = exact(head)
-    left = max(0, len(head) - _VALUE_CHARS) + len(text) - at
+    unseen = max(0, len(head) - 2 * _VALUE_CHARS)  # a run that stands as it is
+    head = exact(head[: 2 * _VALUE_CHARS])
+    left = max(0, len(head) - _VALUE_CHARS) + unseen + len(text) - at
     return f"{head[:_VALUE_CHARS]}… (+{left} characters)" if left else head
 
 
@@ -177,38 +226,117 @@ def _escaped(text: str) -> Iterator[str]:
     """The text piece by piece."""
     at = 0
     for syntax in _SYNTAX.finditer(text):
-        yield from _escaped_segment(text[at : syntax.start()])
+        if syntax.start() > at:
+            yield _escaped_segment(text[at : syntax.start()])
         yield from map(_escape_hidden, syntax[0])
         at = syntax.end()
-    yield from _escaped_segment(text[at:])
+    yield _escaped_segment(text[at:])
 
 
-def _escaped_segment(text: str) -> Iterator[str]:
+def _escaped_segment(text: str) -> str:
     """A part without syntax: of each script in it we ask whether it is really used."""
     if text.isascii() and text.isprintable():
-        yield text
-        return
+        return text
+    return (_escaped_short if len(text) <= _SHORT_CHARS else _escaped_long)(text)
+
+
+def _escaped_long(text: str) -> str:
     chars = set(text)  # many times smaller than the text, and made in C
     scripts = {_script(char) for char in chars if char.isalpha()} - _UNLIKE
     used = {script for char in chars if (script := _used_script(char))}
     words = text
-    if len(scripts) > 1 or not scripts <= (used | {"LATIN"}) or not _PHONETIC.isdisjoint(chars):
-        words = _WORD.sub(lambda word: "".join(_marked_letters(word[0], used)), text)
-    if not any(_is_mark(char) or _is_hidden(char) for char in chars):
-        yield words
-        return
-    before, marks = "", 0
-    for index, char in enumerate(words):
+    if (
+        len(scripts) > 1
+        or not scripts <= (used | {"LATIN"})
+        or not _PHONETIC.isdisjoint(chars)
+        or (_DOTLESS in chars and _TURKISH.isdisjoint(chars))
+    ):
+        words = _WORD.sub(lambda word: "".join(_marked_letters(word[0], used)), words)
+    latin = [char for char in chars if char < "\u1f00"]
+    has_plain_latin = not any(map(_is_accented, latin))
+    table = {
+        ord(char): _escape(char) for char in chars if _is_hidden(char) and not _is_contextual(char)
+    }
+    if has_plain_latin:
+        table |= {ord(char): _escape(char) for char in latin if _has_mark_below(char)}
+    marks = {char for char in chars if ord(char) not in table and _is_mark(char)}
+    odd = marks | {char for char in chars if ord(char) not in table and _is_contextual(char)}
+    if odd:
+        words = _shown_in_context(words, odd, has_plain_latin=has_plain_latin)
+    return words.translate(table) if table else words
+
+
+_SHORT_CHARS = 64  # what takes longer to prepare than to go through, and often comes again
+_escaped_short = lru_cache(maxsize=4096)(_escaped_long)
+
+
+def _shown_in_context(text: str, odd: set[str], *, has_plain_latin: bool) -> str:
+    """The text with those characters escaped whose neighbours do not need them."""
+    shown: list[str] = []
+    at, marks, before = 0, 0, ""
+    for found in re.finditer(f"[{re.escape(''.join(odd))}]", text):
+        index, char = found.start(), found[0]
+        if index > at:
+            shown.append(text[at:index])
+            marks, before = 0, _last_drawn(text, at, index) or before
+        at = index + 1
         marks = marks + 1 if _is_mark(char) else 0
-        if marks:
-            is_odd = marks > _MAX_MARKS or not _bears_marks(before) or bool(_OVERLAYS.match(char))
-            is_hidden = is_odd or _is_hidden(char)
+        is_hidden = _is_hidden(char) or (
+            marks > 0
+            and (
+                marks > _MAX_MARKS
+                or not _bears_marks(before)
+                or bool(_OVERLAYS.match(char))
+                or (has_plain_latin and _is_unusual(before, char))
+            )
+        )
+        if is_hidden and not _is_needed(before, char, text[at : at + 1]):
+            shown.append(_escape(char))
         else:
-            is_hidden = _is_hidden(char)
-        after = words[index + 1 : index + 2]
-        yield _escape(char) if is_hidden and not _is_needed(before, char, after) else char
+            shown.append(char)
         if char not in _TRANSPARENT:
             before = char
+    shown.append(text[at:])
+    return "".join(shown)
+
+
+def _last_drawn(text: str, start: int, end: int) -> str:
+    """The last character of a piece that is more than a selector; "" when there is none."""
+    while end > start and text[end - 1] in _TRANSPARENT:
+        end -= 1
+    return text[end - 1] if end > start else ""
+
+
+def _is_contextual(char: str) -> bool:
+    """Whether neighbours decide if the character is hidden: see `_is_needed`."""
+    if char in "\ufe0e\ufe0f\u20e3\u200c\u200d" or char in _STROKES:
+        return True
+    return "\uff01" <= char <= "\uff5e" and not char.isalnum()
+
+
+@lru_cache(maxsize=4096)
+def _is_accented(char: str) -> bool:
+    """Whether it is a Latin letter that text in a language has and English has not."""
+    if char.isascii() or not char.isalpha() or _script(char) != "LATIN" or char in _PHONETIC:
+        return False
+    return not (_is_hidden(char) or char == _DOTLESS or _has_mark_below(char))
+
+
+@lru_cache(maxsize=4096)
+def _has_mark_below(char: str) -> bool:
+    """Whether it is an ASCII consonant with a mark under it."""
+    parts = "" if char.isascii() else unicodedata.normalize("NFD", char)
+    return len(parts) > 1 and _is_unusual(parts[0], parts[1])
+
+
+@lru_cache(maxsize=4096)
+def _is_unusual(letter: str, mark: str) -> bool:
+    """Whether an ASCII letter has a mark that hardly any language gives it."""
+    if not letter.isascii() or not letter.isalpha():
+        return False
+    if mark in _BELOW:
+        return letter not in _VOWELS
+    return len(unicodedata.normalize("NFC", letter + mark)) > 1
 
 
 _TRANSPARENT = frozenset("\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
@@ -216,6 +344,10 @@ _TRANSPARENT = frozenset("\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U
 
 def _is_needed(before: str, char: str, after: str) -> bool:
     """Whether a hidden character is an ordinary part of an emoji, a word, or a line of Chinese."""
+    if char in _STROKES or ("\uff01" <= char <= "\uff5e" and not char.isalnum()):
+        near = before + after
+        is_apart = char.isalpha() and char not in _VERTICAL and not near.strip()
+        return is_apart or any(map(_is_east_asian, near))
     if not before:
         return False
     if char in "\ufe0e\ufe0f":
@@ -225,8 +357,6 @@ def _is_needed(before: str, char: str, after: str) -> bool:
     if char in "\u200c\u200d":
         joined = bool(after) and _script(before) in _JOINED and _script(after) == _script(before)
         return joined or (char == "\u200d" and bool(after) and _is_emoji(before + after))
-    if "\uff01" <= char <= "\uff5e" and not char.isalnum():
-        return any(_is_east_asian(near) for near in before + after)
     return False
 
 
@@ -275,6 +405,8 @@ def _marked_letters(word: str, used: set[str]) -> Iterator[str]:
     has_ascii = any(map(str.isascii, word))
     base = "LATIN" if "LATIN" in scripts else _script(word[0])
     is_alike = not is_mixed and all(char in _ALIKE.get(base, ()) for char in word)
+    is_alike = is_alike or (len(word) > 1 and _PHONETIC.issuperset(word))
+    is_turkish = not _TURKISH_NEAR.isdisjoint(word)
     for char in word:
         script = _script(char)
         is_foreign = (
@@ -284,7 +416,8 @@ def _marked_letters(word: str, used: set[str]) -> Iterator[str]:
             and (script != base or char in _ALIKE.get(base, ()))
         )
         is_phonetic = has_ascii and char in _PHONETIC
-        is_escaped = is_foreign or is_phonetic or (is_alike and base not in used)
+        is_dotless = char == _DOTLESS and not is_turkish
+        is_escaped = is_foreign or is_phonetic or is_dotless or (is_alike and base not in used)
         yield _escape(char) if is_escaped else char
 
 
@@ -306,7 +439,7 @@ def _is_hidden(char: str) -> bool:
         return not char.isprintable()
     if unicodedata.category(char) in _HIDDEN_CATEGORIES or _INVISIBLE.match(char):
         return True
-    return char in _IMITATES or _is_disguise(char)
+    return char in _IMITATES or char in _STROKES or _is_disguise(char)
 
 
 def _is_disguise(char: str) -> bool:
@@ -314,13 +447,18 @@ def _is_disguise(char: str) -> bool:
     kind = unicodedata.decomposition(char).partition(" ")[0]
     if kind in {"<circle>", "<square>", "<super>", "<sub>", "<fraction>"}:
         return False
+    if unicodedata.name(char, "").startswith("LATIN LETTER SMALL CAPITAL"):
+        return True
     folded = unicodedata.normalize("NFKC", char)
     is_letter = unicodedata.category(char)[0] in "LN"
     return folded.isascii() and (len(folded) == 1 or (is_letter and folded.isalnum()))
 
 
 def _escape(char: str) -> str:
-    return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
+    number = ord(char)
+    if number < 0x10000:  # noqa: PLR2004 - one unit of UTF-16, else two
+        return f"\\u{number:04x}"
+    return f"\\u{0xD7C0 + (number >> 10):04x}\\u{0xDC00 + (number & 0x3FF):04x}"
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -50,8 +50,13 @@ class Endpoint:
 
 
 def find_home(home: Path | str | None = None) -> Path:
-    """Return the data directory: `home`, else $PALYRA_HOME, else the platform's user data directory."""
-    return find_paths(Path(home) if home else None).data_dir
+    """Return the data directory: `home`, else $PALYRA_HOME, else the platform's user data directory.
+
+    Raises InvalidParams for an empty `home`.
+    """
+    if home is not None and not str(home).strip():
+        raise InvalidParams("home is empty: name a directory, or leave it out", field="home")
+    return find_paths(None if home is None else Path(home)).data_dir
 
 
 def write_discovery(home: Path, discovery: Discovery) -> None:

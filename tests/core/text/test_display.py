@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palyra.core.text import visible as display
 from palyra.core.text.visible import (
     SUMMARY_CHARS,
     describe_call,
@@ -92,6 +93,28 @@ VALUES = st.recursive(
             "Tiếng Việt, naïve, Îles, İstanbul ışık, שָׁלוֹם, สวัสดีครับ",
         ),
         ("x² + 5 m³, ½", "x² + 5 m³, ½"),
+        # small capitals and other letters that differ from ASCII by a detail
+        ("\u0280\u1d0d -\u0280\ua730", "\\u0280\\u1d0d -\\u0280\\ua730"),
+        ("\u0251\u0261 a\u0237b", "\\u0251\\u0261 a\\u0237b"),
+        ("paypa\u0131 \u0131f", "paypa\\u0131 \\u0131f"),
+        ("kapı açık değil, çıkış", "kapı açık değil, çıkış"),
+        # dots and lines
+        ("a\u2025b\u2024c\u2026", "a\\u2025b\\u2024c\u2026"),
+        ("evil\u3002com evil\uff61com", "evil\\u3002com evil\\uff61com"),
+        ("はい。そうです。「一つ」コーヒー", "はい。そうです。「一つ」コーヒー"),
+        ("a \u2016 b \u23b8 c \u2502 d \u2225 e", "a \\u2016 b \\u23b8 c \\u2502 d \\u2225 e"),
+        ("rm \u4e00rf a \u4e28 b usr\u30cebin", "rm \\u4e00rf a \\u4e28 b usr\\u30cebin"),
+        ("第 一 步", "第 一 步"),
+        # marks that no other letter of the text explains
+        ("co\u1e43 com\u0323 c\u0323o", "co\\u1e43 com\\u0323 c\\u0323o"),
+        ("pay\u030dpal", "pay\\u030dpal"),
+        ("saṃskāra, mẹ, cafe\u0301, Àṣà ṣe", "saṃskāra, mẹ, cafe\u0301, Àṣà ṣe"),
+        # numbers stay behind what they follow
+        ("א 1 ב 2", "\\u05d0 1 \\u05d1 2"),
+        ("שלום עולם", "שלום עולם"),
+        ('["\u05d0\u05d1", 10] x', '["\\u05d0\\u05d1", 10] x'),
+        ("مرحبا ١", "\\u0645\\u0631\\u062d\\u0628\\u0627 ١"),
+        ("1 שלום, x 2", "1 שלום, x 2"),
     ],
 )
 def test_visible(text: str, expected: str) -> None:
@@ -152,6 +175,30 @@ def test_long_hostile_texts_grow_by_a_constant_factor() -> None:
         "\u2800\u3164",
     ):
         assert len(visible(unit * 5_000)) <= 12 * len(unit) * 5_000
+
+
+@pytest.mark.parametrize(
+    "unit", ["\u0430p", "\u0301", "\u200b", "\u0430|", "e\u0301\u0302", "\u05d0 1 ", "世"]
+)
+def test_a_summary_looks_no_further_than_what_it_shows(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hostile value and name only the beginning is looked at, a character at a time."""
+    looked = 0
+
+    def look(text: str) -> str:
+        nonlocal looked
+        looked += len(text)
+        return text
+
+    monkeypatch.setattr(display, "_escaped_long", look)
+    monkeypatch.setattr(display, "_escaped_short", look)
+    text = unit * (100_000 // len(unit))
+    shown = describe_call("t", {"a": text, text: [text]} | {f"{text}{n}": n for n in range(50)})
+    assert looked < 10 * SUMMARY_CHARS
+    assert len(shown) < 2 * SUMMARY_CHARS
+    visible(text)  # the control: all of it is shown, and looked at once
+    assert looked < 101_000 + 10 * SUMMARY_CHARS
 
 
 def test_a_call_on_one_line() -> None:
