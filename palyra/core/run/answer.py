@@ -1,7 +1,7 @@
 """The final-answer contract: the checks a text must pass to end a run as its answer.
 
 Only defects that can be detected without understanding language count, so prose is never rejected
-for its wording (docs/decisions/0012-judging-answers.md):
+for its wording (docs/decisions/0012-final-answer-checks.md):
 
 - `empty`: nothing to read;
 - `cut_off`: the provider reports that the turn did not end by itself;

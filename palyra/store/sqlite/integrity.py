@@ -5,7 +5,7 @@ writes it lost, or by another program.  So a start does not wait for a check of 
 journal opens and serves while a thread checks all pages.  (The end of the journal is verified at
 every start anyway.)  Damage is recorded in a marker file next to the database.  While that file
 exists, an opening runs the check first and fails until the check passes.
-Why: docs/decisions/0010-the-file-is-walked-beside-the-work.md.
+Why: docs/decisions/0010-background-integrity-check.md.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """http_fetch reads from the web, http_send writes to it.
 
 Two tools, because class, risk and grants belong to a tool: reading may run beside other calls and
-again after a crash, sending may not (docs/decisions/0013-fetching.md).
+again after a crash, sending may not (docs/decisions/0013-web-fetch.md).
 """
 
 import ssl

@@ -1,7 +1,7 @@
 """The HTTP client: one request, no redirects, a body that is read raw and inflated under a cap.
 
 The only module that speaks HTTP outwards, by h11 and nothing above it
-(docs/decisions/0013-fetching.md).
+(docs/decisions/0013-web-fetch.md).
 Never: dials by itself (`dial` does), keeps a connection or a cookie, listens to a proxy variable.
 
 Inflating a body under a cap: never more in memory than what may be kept.
