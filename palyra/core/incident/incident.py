@@ -103,6 +103,15 @@ def count_again(incident: IncidentRecord, alarm: IncidentReport, now_ms: int) ->
     )
 
 
+def is_same_finding(incident: IncidentRecord, alarm: IncidentReport) -> bool:
+    """Whether a cleaned alarm says nothing that a resolved incident has not said."""
+    return (
+        incident.state == "resolved"
+        and incident.key == alarm.key
+        and incident.evidence == dict(alarm.evidence)
+    )
+
+
 def move(incident: IncidentRecord, state: IncidentState, **changes: Any) -> IncidentRecord:  # noqa: ANN401 - the record's own fields
     """The incident in that state; an attempt to do something about it is counted.
 
