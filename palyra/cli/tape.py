@@ -11,11 +11,12 @@ from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, print_table, say
 from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
+from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.replay.report import ReplayReport
 from palyra.core.tape.export import ExportReport, verify_export
 from palyra.core.text.visible import pluralize
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, PalyraError
 from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
@@ -104,7 +105,21 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
         check_run_id(what)
     if key is not None:
         raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
-    _print_online(options, talk(options, lambda client: client.verify_tape(what)))
+    report, noticed = talk(options, lambda client: _verify_online(client, what))
+    _print_online(options, report, noticed)
+
+
+async def _verify_online(client: Client, run_id: str | None) -> tuple[VerifyReport, list[str]]:
+    """The report, and what open incidents say of breaks: a start sees what later looks cannot."""
+    report = await client.verify_tape(run_id)
+    if report.first_break is None or run_id is not None:
+        return report, []
+    try:
+        page = await client.list_incidents(states=UNRESOLVED, limit=PAGE_ROWS)
+    except PalyraError:  # no scope for it
+        return report, []
+    broken = [each for each in page.incidents if each.key.startswith("chain_broken:")]
+    return report, [str(each.evidence.get("detail", each.summary)) for each in broken]
 
 
 def check_run_id(what: str) -> None:
@@ -240,7 +255,7 @@ def _print_replay(options: Options, report: ReplayReport) -> None:
         raise SystemExit(FAILED)
 
 
-def _print_online(options: Options, report: VerifyReport) -> None:
+def _print_online(options: Options, report: VerifyReport, noticed: Sequence[str]) -> None:
     found = report.first_break
     if options.as_json:
         print_json(report)
@@ -251,12 +266,14 @@ def _print_online(options: Options, report: VerifyReport) -> None:
             fg="green",
         )
     else:
-        _print_breaks(report, report.found or (found,))
+        _print_breaks(report, report.found or (found,), noticed)
     if found is not None:
         raise SystemExit(FAILED)
 
 
-def _print_breaks(report: VerifyReport, found: Sequence[ChainViolation]) -> None:
+def _print_breaks(
+    report: VerifyReport, found: Sequence[ChainViolation], noticed: Sequence[str]
+) -> None:
     """Each break on a line, the number of others, and what can be done."""
     say(f"NOT INTACT: {pluralize(report.breaks, 'break')}", fg="red", bold=True)
     for each in found:
@@ -265,6 +282,9 @@ def _print_breaks(report: VerifyReport, found: Sequence[ChainViolation]) -> None
         say(f"  {BREAKS[each.kind]}: {each.detail}{f' ({place})' if place else ''}")
     if report.breaks > len(found):
         say(f"  and {report.breaks - len(found)} more")
+    for detail in dict.fromkeys(noticed):
+        if all(each.detail != detail for each in found):
+            say(f"  noticed before: {detail}")
     say("remedy: restore the data directory from a backup")
     places = [each.position for each in found]
     if all(place is not None and place > 1 for place in places):

@@ -516,6 +516,8 @@ async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
     edited = {"kind": "edited", "position": 7, "run_id": RUN, "seq": 1, "detail": "no fit"}
     async with fake_daemon() as daemon:
         report = {**VERIFIED, "first_break": lost, "breaks": 5, "found": [lost, edited]}
+        opened = {**INCIDENT, "key": "chain_broken:missing", "evidence": {"detail": "it is empty"}}
+        daemon.reply_with("incident.list", {"incidents": [opened], "next_cursor": None})
         daemon.reply_with("tape.verify", report)
         shown = (await palyra("tape", "verify", url=daemon.url)).out
         daemon.reply_with("tape.verify", {**report, "first_break": edited, "found": [edited]})
@@ -525,6 +527,7 @@ async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
         "the end is missing: gone\n",
         f"an event was changed: no fit (position 7, run {RUN}, seq 1)",
         "and 3 more",
+        "noticed before: it is empty",
         "restore the data directory from a backup",
     ):
         assert text in shown
