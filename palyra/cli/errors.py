@@ -144,6 +144,27 @@ def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
     return CommandFailed(error.message, kind=error.code, field=error.field)
 
 
+def stop_for_start(error: PalyraError) -> CommandFailed:
+    """The error that keeps a daemon from starting, or ends it.
+
+    `palyra doctor` would ask the daemon that is not there.  Most messages say themselves what helps.
+    """
+    failed = stop_for(error)
+    if isinstance(error, errors.DiskFull):
+        failed.remedy = "make room, then start again"
+        failed.exit_code = DISK_FULL  # type: ignore[misc]  # click reads it from the instance
+    elif isinstance(error, errors.Unavailable):
+        says_itself = any(word in error.message for word in _OWN_REMEDIES)
+        failed.remedy = None if says_itself else DATA_REMEDY
+        failed.exit_code = NO_DAEMON  # type: ignore[misc]  # no use in trying again
+    return failed
+
+
+DATA_REMEDY = "restore the data directory from a backup, or choose another one with --home"
+_OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup", "remove it", "chmod",
+                 "newer version", "in use elsewhere")  # fmt: skip
+
+
 def _remedy(error: PalyraError) -> str | None:
     """What the class alone does not say: where to look, or how the command is called."""
     if isinstance(error, errors.NotFound):
