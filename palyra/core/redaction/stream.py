@@ -73,7 +73,8 @@ class StreamHoldBack:
         pos, done = self._first, self._out
         ahead: Ahead = {}
         while (span := self._scanner.find(shown, pos, floor=done, ahead=ahead)) is not None:
-            if _begin(span) >= (len(data) if is_end else self._hold(shown, pos)):
+            is_near = not is_end and len(data) - _begin(span) <= HELD_LIMIT_BYTES
+            if is_near and _begin(span) >= self._hold(shown, pos):
                 break
             yield data[done : span.start]
             yield span.marker
