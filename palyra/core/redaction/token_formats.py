@@ -37,7 +37,7 @@ class Format(NamedTuple):
     description: str
     regex: str
     source: str = ""  # page of the vendor, without the scheme
-    check: str = "drawn"  # drawn: a digit or mixed case; entropy: only that; run: drawn, no `+` `/`; marked: see below
+    check: str = "drawn"  # drawn: a digit or mixed case; entropy: only that; run: drawn, no `+` `/`; marked: see below; own: always
     is_rare: bool = False  # a prefix that needs no boundary on its left
 
     @property
@@ -71,7 +71,7 @@ def _literals(regex: str) -> Iterator[str]:
 
 FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     # --- This daemon -----------------------------------------------------------------------------
-    ("palyra-token", "Bearer token of this daemon", f"pal_{_U}{{40,}}"),
+    ("palyra-token", "Bearer token of this daemon", f"pal_{_U}{{40,}}", "", "own"),
     # --- Source hosts ----------------------------------------------------------------------------
     ("github-token", "GitHub access, OAuth, app, installation and refresh tokens", f"gh[oprsu]_{_A}{{36,}}", "docs.github.com/en/authentication/keeping-your-account-and-data-secure/about-authentication-to-github"),
     ("github-app-jwt", "GitHub token that wraps a JWT", rf"gh[oprsu]_{_U}+\.{_U}{{20,}}\.{_U}{{20,}}"),
@@ -190,7 +190,6 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("mapbox-token", "Mapbox secret and public tokens", rf"[stp]k\.eyJ{_U}{{40,}}\.{_U}{{20,}}", "docs.mapbox.com/help/getting-started/access-tokens/"),
     # --- Payment and commerce --------------------------------------------------------------------
     ("stripe-key", "Stripe secret, restricted and organization keys", f"(?:sk|rk|sk_org|ek|uk)_(?:live|test|prod|org)_{_A}{{16,}}", "docs.stripe.com/keys"),
-    ("stripe-public", "Stripe publishable key and others of its form", f"pk_(?:live|test|prod)_{_A}{{16,}}", "docs.stripe.com/keys"),
     ("stripe-webhook", "Webhook signing secret of Stripe, Svix, Clerk and Resend", "whsec_[A-Za-z0-9+/]{24,}=*", "docs.stripe.com/webhooks"),
     ("square-token", "Square access token", f"EAAA{_B}{{56,}}", "developer.squareup.com/docs/build-basics/access-tokens", "run"),
     ("square-secret", "Square application secret", f"sq0(?:csp|atp|idp|acp|cbp)-{_U}{{22,}}", "developer.squareup.com/docs/build-basics/access-tokens"),
