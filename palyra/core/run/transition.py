@@ -57,7 +57,7 @@ class Transition:
             else:
                 self._unsearched.append(data)
         if redacted:
-            event = ev.decode_event(event.KIND, data)
+            event, data = _keep_computed(event, ev.decode_event(event.KIND, data), data)
         if len(data) > MAX_PAYLOAD_BYTES - room_bytes:
             limit = MAX_PAYLOAD_BYTES - room_bytes
             raise TooLarge(f"{event.KIND} has {len(data)} bytes; it may have {limit}")
@@ -136,3 +136,15 @@ def tape_rows(step: Transition) -> tuple[TapeRow, ...]:
         )
         for index, draft in enumerate(step.drafts)
     )
+
+
+def _keep_computed(event: ev.Event, found: ev.Event, data: bytes) -> tuple[ev.Event, bytes]:
+    """Return the redacted event with the computed fields of the original, and its payload.
+
+    A signature is random base64 and may look like a token of some vendor; without it the call
+    could not be verified.
+    """
+    if not event.COMPUTED:
+        return found, data
+    kept = msgspec.structs.replace(found, **{name: getattr(event, name) for name in event.COMPUTED})
+    return kept, ev.encode_event(kept)

@@ -45,6 +45,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     KIND: ClassVar[str]
     MAY_CONTAIN_USER_TEXT: ClassVar[bool] = True  # False: skip redaction
+    COMPUTED: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields the daemon derives from hashes: never redacted
 
 
 class ToolProposed(Event, frozen=True, kw_only=True, gc=False):
@@ -157,6 +160,7 @@ class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
     """The signed digest that ends every call."""
 
     KIND = "tool.attested"
+    COMPUTED = ("digest", "signature")
     call_id: str
     attestation: dict[str, Any]
     digest: str  # SHA-256 of the canonical attestation, hex; `prev` of the next one

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.model.messages import FailureClass, FinishReason
+from palyra.core.run import transition
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.fold import apply, fold
@@ -558,3 +559,15 @@ def test_a_call_of_another_turn_is_not_attested() -> None:
     step = Step(world.run, world.env, now_ms=0, redacts_each=False)
     with pytest.raises(InvariantBroken, match="c9"):
         attest(step, "c9", "denied")
+
+
+def test_a_signature_is_not_redacted() -> None:
+    """Computed fields survive redaction, the text beside them does not."""
+    event = ev.ToolAttested(
+        call_id="call_hunter2", attestation={}, digest="d" * 64, signature="sk+hunter2=="
+    )
+    data = ev.encode_event(event).replace(b"hunter2", b"*")
+    kept, payload = transition._keep_computed(event, ev.decode_event(event.KIND, data), data)
+    assert isinstance(kept, ev.ToolAttested)
+    assert ("call_*", "sk+hunter2==") == (kept.call_id, kept.signature)
+    assert kept == ev.decode_event(event.KIND, payload)
