@@ -33,7 +33,7 @@ class ErrorTail:
     def text(self) -> str:
         """Return the tail on one line, redacted, without the partial line or word at a cut."""
         kept = self._kept.decode(errors="replace")
-        if self._is_cut:  # the redactor cannot recognize a partial secret
+        if self._is_cut:  # the redactor cannot recognise a partial secret
             kept = kept.partition("\n")[2] or kept.partition(" ")[2]
         redacted, _ = self._redact(kept)
         return " / ".join(visible(line.strip()) for line in redacted.splitlines() if line.strip())
