@@ -1,1 +1,1 @@
-"""Secrets by reference: where they are kept, how they are found, and that the redactor hears of it."""
+"""Secrets by reference: the vault, reference resolution, and registration with the redactor."""

@@ -1,7 +1,7 @@
-"""From a reference to the secret.
+"""Resolution of secret references: env, file, keyring and vault.
 
-Never: caches a value (a secret that was replaced is the new one at its next use), shows one, or
-gives one away that the redactor could not recognise.
+Never: caches a value (a replaced secret takes effect at its next use), puts a value into a
+message, or returns a value that is too short for the redactor to recognise.
 """
 
 import os
@@ -18,7 +18,7 @@ Passphrase = Callable[[], str]
 
 
 class Resolver:
-    """Finds secrets; all calls block."""
+    """Resolves secret references; all methods block."""
 
     def __init__(
         self,
@@ -28,17 +28,17 @@ class Resolver:
         passphrase: str = "",
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """`passphrase`: a reference to the vault's, outside of the vault; "": a key file.
+        """`passphrase`: reference to the vault's passphrase, "" if the vault uses a key file.
 
-        Raises InvalidParams for what is no such reference.
+        Raises InvalidParams for an invalid reference, Unavailable for one into the vault itself.
         """
         self._environ = environ
         self.vault = Vault(data, keys, self._passphrase_finder(passphrase))
 
     def resolve(self, text: str) -> str:
-        """The secret that a reference names.
+        """Return the secret that a reference names.
 
-        Raises InvalidParams, NotFound or Unavailable; none of them shows a value.
+        Raises InvalidParams, NotFound or Unavailable; no message contains a value.
         """
         reference = parse_reference(text)
         return recognisable(reference.text, self._find(reference))
@@ -50,7 +50,7 @@ class Resolver:
                     raise NotFound(f"{reference.text}: the daemon's environment has no such name")
                 return self._environ[reference.name]
             case "file":
-                # `Path.expanduser` raises where there is no such user; this leaves the name as it is.
+                # `Path.expanduser` raises for an unknown user; `os.path.expanduser` keeps the name.
                 return _read_file(Path(os.path.expanduser(reference.name)))  # noqa: PTH111
             case "keyring":
                 return _ask_keyring(*reference.name.split("/", 1))
@@ -67,7 +67,7 @@ class Resolver:
 
 
 def recognisable(reference: str, value: str) -> str:
-    """The secret without the end of its line.  Raises Unavailable for one that is too short."""
+    """Strip one trailing newline.  Raises Unavailable for a value below MIN_KNOWN_BYTES."""
     value = value.removesuffix("\n").removesuffix("\r")
     if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
         raise Unavailable(
@@ -78,9 +78,13 @@ def recognisable(reference: str, value: str) -> str:
 
 
 def _read_file(path: Path) -> str:
-    """The text of a file that nobody else may read; its group may, as orchestrators have it."""
+    """Read a secret file that is private to its owner and group.
+
+    Group read access is accepted, because orchestrators mount secrets that way.
+    Raises NotFound or Unavailable.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would hang
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # for a FIFO
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
             data = file.read(MAX_VALUE_BYTES + 1) if stat.S_ISREG(mode) else b""

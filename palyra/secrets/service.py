@@ -1,6 +1,6 @@
-"""Secrets for the daemon: found when they are used, and known to the redactor before that.
+"""Secret service of the daemon: resolves references and registers values with the redactor.
 
-Talks to: the resolver (in threads), the redactor.  Talked to by: whatever needs a secret.
+Talks to: the resolver (in threads), the redactor.  Talked to by: all components that use secrets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,33 +14,33 @@ from palyra.errors import NotFound, PalyraError
 from palyra.secrets.resolver import Resolver, recognisable
 
 log = structlog.get_logger("palyra.secrets")
-LOOK_S = 1.0  # between looks at the vault: one stat
+LOOK_S = 1.0  # polling interval for the vault; each poll costs one stat call
 
 
 class SecretService:
-    """The only way to a secret inside the daemon."""
+    """Single point of access to secrets inside the daemon."""
 
     def __init__(
         self, resolver: Resolver, run_blocking: RunBlocking, learn: Callable[..., None]
     ) -> None:
-        """`learn` teaches the redactor any number of values."""
+        """`learn` registers any number of values with the redactor."""
         self._resolver = resolver
         self._run_blocking = run_blocking
         self._learn = learn
-        self._stamp: tuple[int, int, int] | None = None  # of the vault at the last look
-        self.problems: tuple[str, ...] = ()  # why the vault cannot be read
+        self._stamp: tuple[int, int, int] | None = None  # of the vault at the last poll
+        self.problems: tuple[str, ...] = ()  # reason for an unreadable vault, empty if readable
 
     async def find(self, reference: str) -> str:
-        """The secret, which every record from now on is kept clean of.
+        """Return the secret; the redactor removes it from every later record.
 
-        Raises InvalidParams, NotFound or Unavailable, without the value.
+        Raises InvalidParams, NotFound or Unavailable; no message contains the value.
         """
         value = await self._run_blocking(self._resolver.resolve, reference)
         self._learn(value)
         return value
 
     async def find_in_vault(self, name: str) -> str | None:
-        """The vault's secret of that name; None when there is none.  Raises Unavailable."""
+        """Return the vault's secret of that name, None if it is missing.  Raises Unavailable."""
         try:
             return await self.find(f"vault:{name}")
         except NotFound:
@@ -52,11 +52,12 @@ class SecretService:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Learn all that the configuration names and the vault, then the vault at each change.
+        """Register configured and vault secrets with the redactor, and the vault's at each change.
 
-        So none of it is ever written.  What cannot be found now is an error at its use; here it is
-        only said, and of the vault it is a problem until it can be read.  The keyring is left out:
-        it may ask a person.  Cancellation: what was learnt stays known.
+        The values are thereby redacted from all records before their first use.  A missing secret
+        is only logged here and raises at its use.  An unreadable vault is listed in `problems`
+        until it can be read.  Keyring references are skipped, because a keyring may prompt the
+        user.  Cancellation: registered values stay registered.
         """
         self._learn(*await self._run_blocking(self._find_named, tuple(references)))
         self._learn(*await self._run_blocking(self._find_changed))
@@ -70,7 +71,7 @@ class SecretService:
         return list(_each_found((each, self._resolver.resolve) for each in named))
 
     def _find_changed(self) -> list[str]:
-        """The vault's secrets, unless it is as it was at the last look and could be read then."""
+        """Return the vault's secrets, [] if it was readable and is unchanged since the last poll."""
         stamp = self._resolver.vault.stamp()
         if stamp == self._stamp and not self.problems:
             return []
@@ -93,7 +94,7 @@ class SecretService:
 
 
 def _each_found(wanted: Iterable[tuple[str, Callable[[str], str]]]) -> Iterator[str]:
-    """Those secrets that there are; of the others it is said that there are none."""
+    """Yield the secrets that can be resolved; log a warning for each of the others."""
     for reference, find in wanted:
         try:
             yield find(reference)

@@ -1,10 +1,12 @@
 """The vault: named secrets in one encrypted file of the data directory.
 
-Owns: `vault.sealed`, written whole or not at all.  The file is one JSON object: format, key
-derivation, nonce and the entries sealed with ChaCha20-Poly1305 (RFC 8439) over everything before
-them.  The key is either 32 random bytes in `keys/vault.key`, or derived from a passphrase with
-scrypt (RFC 7914).  What that protects from: docs/security.md.
-Never: makes a new key when there is a vault that needs the old one.
+The file is one JSON object with four header fields (format, kdf, salt, cost), a nonce and the
+encrypted entries.  The entries are encrypted with ChaCha20-Poly1305 (RFC 8439); the header is the
+associated data, so a changed header fails the authentication.  A new random nonce is used for each
+write.  The key is either 32 random bytes in `keys/vault.key` or derived from a passphrase with
+scrypt (RFC 7914).  The threat model is in docs/security.md.
+Owns: `vault.sealed`, replaced atomically, and its lock file.
+Never: creates a new key while a vault exists that needs the old one.
 """
 
 import base64
@@ -30,11 +32,11 @@ MAX_VALUE_BYTES = 65_536
 MAX_ENTRIES = 1_000
 _FORMAT = 1
 _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
-_SCRYPT_COST = 2**16  # 64 MiB and some 0.2 s a guess
+_SCRYPT_COST = 2**16  # 64 MiB of memory and about 0.2 s per guess
 
 
 class VaultEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One secret."""
+    """One secret and the time it was set (Unix milliseconds)."""
 
     value: str
     set_ms: int
@@ -43,8 +45,8 @@ class VaultEntry(msgspec.Struct, frozen=True, kw_only=True):
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     kdf: str  # key | scrypt
-    salt: str  # base64; of scrypt
-    cost: int  # of scrypt
+    salt: str  # base64; "" for kdf `key`
+    cost: int  # scrypt parameter n; 0 for kdf `key`
 
 
 class _Sealed(_Header, frozen=True, kw_only=True):
@@ -57,18 +59,18 @@ _DECODE_ENTRIES = msgspec.json.Decoder(dict[str, VaultEntry])
 
 
 class Vault:
-    """All calls block.  Any number of processes may use one vault at the same time."""
+    """Encrypted store of secrets.  All methods block; concurrent use by processes is safe."""
 
     def __init__(
         self, data: Path, keys: Path, find_passphrase: Callable[[], str] | None = None
     ) -> None:
-        """`find_passphrase`: where the passphrase comes from; None: the key is a file in `keys`."""
+        """`find_passphrase` returns the passphrase; None: the key is a file in `keys`."""
         self.path = data / FILE_NAME
         self._key_path = keys / KEY_NAME
         self._find_passphrase = find_passphrase
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """By which a change of the vault is seen; None where there is none that can be seen."""
+        """Return inode, size and mtime to detect changes; None if the file cannot be examined."""
         try:
             found = self.path.stat()
         except OSError:
@@ -76,12 +78,12 @@ class Vault:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def read(self) -> dict[str, VaultEntry]:
-        """All entries; none when there is no vault yet.  Raises Unavailable."""
+        """Return all entries, {} if there is no vault yet.  Raises Unavailable."""
         sealed = self._read_sealed()
         return {} if sealed is None else self._unseal(sealed)
 
     def get(self, name: str) -> str:
-        """The value.  Raises NotFound or Unavailable."""
+        """Return the value of an entry.  Raises NotFound or Unavailable."""
         entry = self.read().get(name)
         if entry is None:
             raise NotFound(f"the vault holds no {name!r}: `palyra secrets set {name}` sets it")
@@ -100,7 +102,7 @@ class Vault:
             self._write(entries)
 
     def remove(self, name: str) -> bool:
-        """Take an entry out, durably; False when there was none.  Raises Unavailable."""
+        """Remove an entry, durably; False if it did not exist.  Raises Unavailable."""
         with self._alone():
             entries = self.read()
             if entries.pop(name, None) is None:
@@ -112,7 +114,7 @@ class Vault:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Between reading and writing nobody else writes."""
+        """Hold an exclusive file lock, so that read and write form one transaction."""
         private_files.make_directory(self.path.parent)
         lock = self.path.with_suffix(".lock")
         try:
@@ -183,7 +185,7 @@ class Vault:
     def _make_key(self) -> None:
         private_files.make_directory(self._key_path.parent)
         if private_files.read_secret(self._key_path) is not None:
-            return  # of a vault that was removed
+            return  # reuse the key of a removed vault
         try:
             private_files.create_file(self._key_path, secrets.token_hex(_KEY_BYTES).encode())
         except OSError as error:
@@ -210,7 +212,7 @@ class Vault:
 
 
 def _bound(header: _Header) -> bytes:
-    """What the seal covers beside the entries: nobody turns one kind of vault into another."""
+    """Return the associated data of the encryption: the header, so that no field can be altered."""
     return msgspec.json.encode([header.format, header.kdf, header.salt, header.cost])
 
 

@@ -1,6 +1,7 @@
-"""Servers of the Model Context Protocol: their tools, called like our own, believed like strangers.
+"""Model Context Protocol client: external servers whose tools join the catalogue as untrusted.
 
-`server` is the actor of one server; `link` is how it is reached: a process (`process`), in the jail
-unless the configuration says otherwise, or an address (`web`).  The package `mcp` is an extra
-(`palyra[mcp]`) that takes two seconds to import, so it is imported when the first server starts.
+`server` is the actor of one server.  `transport` defines the connection to it, of two kinds: a
+child process (`stdio_server`), in the sandbox unless the configuration disables it, or a URL
+(`streamable_http`).  The package `mcp` is an extra (`palyra[mcp]`) whose import takes about two
+seconds, so it is imported when the first server starts.
 """

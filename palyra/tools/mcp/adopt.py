@@ -1,8 +1,8 @@
-"""Tools of a server that is not ours: what of its claims becomes a tool of the catalogue.
+"""Conversion of an MCP server's tool descriptions into catalogue tools.
 
-Everything the server says is the claim of a stranger.  Its words are shown to the model between
-fences; its annotations can make a tool look more dangerous, never less than the operator's terms
-say.  A tool that cannot be described, checked or told apart is left out, with the reason.
+All data from the server is untrusted.  Descriptions are shown to the model between fences.
+Annotations of the server can raise the risk of a tool but not lower it below the operator's terms.
+A tool is left out, with a reason, if its description or schema is unusable or its name is taken.
 """
 
 import re
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
 class DescribedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool as the server tells of it; an annotation it does not make is None."""
+    """One tool as described by the server; a missing annotation is None."""
 
     name: str
     description: str
@@ -40,26 +40,26 @@ class DescribedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator says of a server and its tools."""
+    """The operator's settings for a server and its tools."""
 
     server: str
     capabilities: tuple[str, ...]
-    risk: Risk = "high"  # the least
-    read_only: tuple[str, ...] = ()  # tools believed when they claim to change nothing
+    risk: Risk = "high"  # minimum for every tool
+    read_only: tuple[str, ...] = ()  # tools whose read-only annotation is trusted
     left_out: tuple[str, ...] = ()
     deadline_s: float = 60.0
     enforcement: str = "none"
 
 
 class AdoptedTools(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of one server: by the name the catalogue has, and why others are missing."""
+    """The accepted tools of one server, and the reasons for the omitted ones."""
 
-    tools: Mapping[str, tuple[str, ToolSpec]]  # catalogue name: (the server's name, spec)
-    missing: Mapping[str, str]
+    tools: Mapping[str, tuple[str, ToolSpec]]  # catalogue name: (server's name, spec)
+    missing: Mapping[str, str]  # server's name: reason
 
 
 def adopt(terms: AdoptionTerms, described: list[DescribedTool], redact: RedactText) -> AdoptedTools:
-    """What the catalogue gets of a server's list; nothing that holds a secret."""
+    """Convert a server's tool list; tools that contain a secret or are unusable become `missing`."""
     tools: dict[str, tuple[str, ToolSpec]] = {}
     missing: dict[str, str] = {}
     for tool in described[:MAX_TOOLS]:
@@ -78,12 +78,12 @@ def adopt(terms: AdoptionTerms, described: list[DescribedTool], redact: RedactTe
 
 
 def adopted_name(name: str) -> str:
-    """What a tool of that name is called here: small letters, digits and _, others become _."""
+    """Return the catalogue form of a name: lower case; characters other than a-z, 0-9, _ become _."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) -> ToolSpec:
-    """Raises Unusable."""
+    """Convert one tool.  Raises Unusable with the reason for leaving it out."""
     if not _NAME.fullmatch(tool.name):
         raise Unusable("its name has no form a tool's name may have")
     if tool.name in terms.left_out:
@@ -126,12 +126,12 @@ def _refuse(reason: str) -> None:
 
 
 def _class_of(terms: AdoptionTerms, tool: DescribedTool) -> ToolClass:
-    """Read-only needs both: the tool claims it and the operator believes it."""
+    """Return the read-only class only if the tool claims it and the operator trusts the claim."""
     if tool.claims_read_only and tool.name in terms.read_only:
         return "idempotent_network"
     return "effect"
 
 
 def _risk_of(terms: AdoptionTerms, tool: DescribedTool) -> Risk:
-    """At least the operator's; a tool that says it destroys is critical."""
+    """Return `critical` for a tool annotated as destructive, else the operator's risk."""
     return "critical" if tool.claims_destructive else terms.risk

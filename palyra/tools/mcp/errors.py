@@ -1,10 +1,10 @@
-"""The end of a server's standard error, for people: why it does not start, in its own words."""
+"""Tail of an MCP server's standard error, shown to operators to explain a failed start."""
 
 from palyra.core.text.visible import visible
 from palyra.core.trust.external_descriptions import RedactText
 
 KEPT_BYTES = 4_096
-# What programs write when a limit of the jail stops them, and the keys that set it.
+# Typical messages of programs that hit a sandbox limit, with the configuration keys of the limit.
 _SIGNS = (
     ("open files (`open_files`)", ("EMFILE", "Too many open files", "too many open files")),
     (
@@ -17,7 +17,7 @@ _SIGNS = (
 
 
 class ErrorTail:
-    """The last KEPT_BYTES of one life of a server."""
+    """The last KEPT_BYTES of standard error from one server process."""
 
     def __init__(self, redact: RedactText) -> None:
         self._redact = redact
@@ -25,20 +25,20 @@ class ErrorTail:
         self._is_cut = False
 
     def take(self, piece: bytes) -> None:
-        """The next piece."""
+        """Append the next piece of output."""
         whole = self._kept + piece
         self._is_cut = self._is_cut or len(whole) > KEPT_BYTES
         self._kept = whole[-KEPT_BYTES:]
 
     def text(self) -> str:
-        """What is kept, on one line, without secrets and without the word that the cut broke."""
+        """Return the tail on one line, redacted, without the partial line or word at a cut."""
         kept = self._kept.decode(errors="replace")
-        if self._is_cut:  # half a secret would not be known as one
+        if self._is_cut:  # the redactor cannot recognise a partial secret
             kept = kept.partition("\n")[2] or kept.partition(" ")[2]
         redacted, _ = self._redact(kept)
         return " / ".join(visible(line.strip()) for line in redacted.splitlines() if line.strip())
 
     def find_limit(self) -> str:
-        """The limit that the program says it ran into, and its key; "" for none."""
+        """Return the sandbox limit that the output points to, with its key; "" for none."""
         kept = self._kept.decode(errors="replace")
         return next((limit for limit, signs in _SIGNS if any(s in kept for s in signs)), "")

@@ -1,7 +1,8 @@
-"""A stranger's JSON Schema, brought into the subset that intake checks (`core.schema`).
+"""Conversion of an untrusted JSON Schema to the subset that argument validation supports.
 
-What only describes is dropped; what can be said more narrowly is; a rule that intake cannot keep
-makes the schema unusable, so that no argument passes that the rule would have refused.
+The subset is defined by `core.text.argument_schema`.  Annotation keywords are dropped.  Some
+constraints are replaced by narrower supported ones.  A constraint outside the subset makes the
+schema unusable.  The result therefore accepts only values that the original schema accepts.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from palyra.core.text.argument_schema import check_schema
 from palyra.errors import InvariantBroken, PalyraError
 
 MAX_DEPTH = 8
-# Words that no value is refused for (JSON Schema 2020-12, sections 8 and 9, and `format` of 7).
+# Keywords that do not constrain values (JSON Schema 2020-12, sections 8 and 9, `format` of 7).
 _DESCRIBES = frozenset(
     {
         "$schema", "$id", "$comment", "title", "examples", "default", "deprecated", "readOnly",
@@ -22,15 +23,15 @@ _NULL = {"type": "null"}
 
 
 class Unusable(PalyraError):
-    """The schema has a rule that intake cannot keep."""
+    """The schema has a constraint that argument validation does not support."""
 
     code = "unusable_schema"
 
 
 def narrowed(schema: object, where: str = "arguments", depth: int = 0) -> dict[str, Any]:
-    """The schema of an object or value in intake's subset; it takes nothing that the other refuses.
+    """Convert a schema to the supported subset; the result accepts no value that `schema` refuses.
 
-    Raises Unusable.
+    `where` is the path named in messages.  Raises Unusable.
     """
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         raise Unusable(f"{where}: not a schema, or deeper than {MAX_DEPTH}")
@@ -50,13 +51,13 @@ def narrowed(schema: object, where: str = "arguments", depth: int = 0) -> dict[s
     if "items" in plain:
         plain["items"] = narrowed(plain["items"], f"{where}[]", depth + 1)
     if plain.get("additionalProperties") in ({}, True):
-        del plain["additionalProperties"]  # narrower: only what is described
+        del plain["additionalProperties"]  # narrower: declared properties only
     _check(plain, where)
     return plain
 
 
 def _without_null(schema: dict[str, Any], where: str) -> dict[str, Any]:
-    """`X or null` is X: what may be null may as well be left out."""
+    """Replace `X or null` by X; a nullable argument can be omitted instead."""
     options = schema.get("anyOf")
     if isinstance(options, list):
         kept = [option for option in options if option != _NULL]

@@ -1,8 +1,15 @@
-"""The actor of one MCP server: keeps it running, its tools in the catalogue, and calls them.
+"""Actor of one MCP server: keeps it running, publishes its tools and calls them.
 
-Owns: the link and the session of its server.  Talks to: the toolbox (source `mcp:NAME`), the
-server.  Never: crashes for what a server does; a server that fails gives up its tools and is tried
-again later and later.
+Life cycle, repeated by `serve`:
+1. Prepare the start (secrets) and open the link.
+2. Initialize the session and list the tools within START_S; put the tools into the toolbox.
+3. Follow `tools/list_changed` notifications.  When idle, ping every PING_EVERY_S.
+4. After a failure, withdraw the tools and wait with exponential backoff (1 s to 300 s).  A life of
+   at least STEADY_S resets the backoff.
+
+Owns: the link and the session of its server.
+Talks to: the toolbox (source `mcp:NAME`), the server.
+Never: crashes because of a server's behaviour.
 Restart: permanent.
 """
 
@@ -30,16 +37,16 @@ from palyra.tools.toolbox import AsyncTool, OnOutput, Toolbox
 log = structlog.get_logger("palyra.mcp")
 
 BACKOFF = Backoff(base_s=1.0, cap_s=300.0)
-START_S = 30.0  # to say hello and list its tools
+START_S = 30.0  # to initialize the session and list the tools
 PING_EVERY_S, PING_S = 30.0, 10.0
-STEADY_S = 60.0  # after so long a life the next failure counts as the first
+STEADY_S = 60.0  # a life of this length resets the backoff
 NOT_STARTED = "it was not started yet"
 MAX_PAGES = 16
 MAX_OUTPUT_CHARS = 1_048_576
 
 
 class McpServer:
-    """One server, with what is known of it."""
+    """One server and its current state."""
 
     def __init__(
         self,
@@ -51,30 +58,33 @@ class McpServer:
         redact: RedactText,
         host: str = "",
     ) -> None:
-        """`prepare` finds what a start needs (secrets); `host`: where calls go, for the rules."""
+        """`prepare` resolves secrets for a start; `host` is the target host shown to policy rules."""
         self._terms = terms
         self._prepare = prepare
         self._toolbox = toolbox
         self._random = random
         self._redact = redact
         self._facets = CallFacts(host=host)
-        self._session: Any = None  # mcp.ClientSession while there is one
+        self._session: Any = None  # mcp.ClientSession while connected
         self._calls = 0
         self._is_gone = False
         self._list_changed = False
         self._news = trio.Event()
-        self._errors = ErrorTail(redact)  # of this life
-        self._last_words = ""  # of the life that `problem` is about
-        self.problem = NOT_STARTED  # "" while its tools can be called
-        self.missing: dict[str, str] = {}  # tools that are not in the catalogue: why
+        self._errors = ErrorTail(redact)  # of the current life
+        self._last_words = ""  # stderr tail of the life that `problem` describes
+        self.problem = NOT_STARTED  # "" while the tools can be called
+        self.missing: dict[str, str] = {}  # omitted tools: name to reason
 
     @property
     def source(self) -> str:
-        """The toolbox's name for it."""
+        """The source name of this server in the toolbox."""
         return f"mcp:{self._terms.server}"
 
     def problems(self) -> tuple[str, ...]:
-        """What somebody has to mend, in words; tools that the configuration leaves out are none."""
+        """Return problems for the operator to fix: the server's failure and each omitted tool.
+
+        Tools that the configuration excludes are not reported.
+        """
         name = self._terms.server
         wrote = f"; its standard error ends: {self._last_words}" if self._last_words else ""
         gone = (f"MCP server {name}: {self.problem}{wrote}",) if self.problem else ()
@@ -85,10 +95,10 @@ class McpServer:
         )
         return (*gone, *left_out)
 
-    # --- life
+    # --- life cycle
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the server, for ever.  Cancellation: it is gone, its process group too."""
+        """Run and restart the server for ever.  Cancellation: the server's process group is dead."""
         task_status.started()
         failures = 0
         while True:
@@ -111,7 +121,7 @@ class McpServer:
             await trio.sleep(delay_s)
 
     async def _live(self) -> None:
-        """One life of the server; `problem` says why it ended."""
+        """Run the server once, until it fails; set `problem` to the reason."""
         try:
             import mcp  # noqa: F401, PLC0415 - two seconds, and an extra
         except ImportError:
@@ -129,7 +139,7 @@ class McpServer:
             self.problem = problem if is_named else f"{problem}, limit: {limit}"
 
     async def _converse(self, open_link: OpenLink) -> None:
-        from mcp import ClientSession  # noqa: PLC0415 - see the package
+        from mcp import ClientSession  # noqa: PLC0415 - see the package docstring
 
         async with open_link(self._end, self._errors.take) as link:
             terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
@@ -142,7 +152,7 @@ class McpServer:
                 await self._watch(session, terms)
 
     async def _watch(self, session: Any, terms: AdoptionTerms) -> None:  # noqa: ANN401 - mcp's
-        """Follow changes of its list until it is gone.  Raises ServerGone."""
+        """Refresh the tools on change notifications, ping when idle.  Raises ServerGone at the end."""
         while not self._is_gone:
             with trio.move_on_after(PING_EVERY_S) as quiet:
                 await self._news.wait()
@@ -166,11 +176,11 @@ class McpServer:
             self._news.set()
         await trio.lowlevel.checkpoint()
 
-    # --- its tools
+    # --- tools
 
     @staticmethod
     async def _list(session: Any) -> list[DescribedTool]:  # noqa: ANN401 - mcp's
-        """All it has, page by page, up to a bound."""
+        """List all tools, at most MAX_PAGES pages.  Raises ServerGone for more."""
         from mcp_types import (  # noqa: PLC0415 - see the package
             ListToolsRequest,
             ListToolsResult,
@@ -207,9 +217,9 @@ class McpServer:
         return AsyncTool(spec, run, facets=lambda _arguments: self._facets)
 
     async def _call(self, name: str, call: ToolCall) -> ToolOutput:
-        """What the server answered; its failures are its own words.
+        """Call the tool and return the server's answer; an error answer becomes a failed output.
 
-        Raises ToolFailure when there was no answer.  Cancellation: the server is told, and its
+        Raises ToolFailure when no answer arrived.  Cancellation: the server is notified, and its
         answer is dropped.
         """
         from mcp_types import (  # noqa: PLC0415 - see the package
@@ -248,7 +258,7 @@ def _described(tool: Any) -> DescribedTool:  # noqa: ANN401 - mcp's
 
 
 def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
-    """The texts of an answer; what is no text is named."""
+    """Join the text blocks of an answer; other blocks are replaced by their type."""
     texts = [
         block.text if block.type == "text" else f"[{block.type} left out]"
         for block in answer.content
@@ -266,7 +276,7 @@ def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
 
 @contextmanager
 def _within(seconds: float, otherwise: str) -> Generator[None]:
-    """Raises ServerGone when the block takes longer."""
+    """Raise ServerGone if the block takes longer than `seconds`."""
     with trio.move_on_after(seconds) as scope:
         yield
     if scope.cancelled_caught:
@@ -274,7 +284,7 @@ def _within(seconds: float, otherwise: str) -> Generator[None]:
 
 
 def _innermost(failed: BaseExceptionGroup[Any]) -> BaseException:
-    """The first failure, out of the groups of the tasks it passed through."""
+    """Return the first leaf exception of nested exception groups."""
     first: BaseException = failed
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
@@ -282,7 +292,7 @@ def _innermost(failed: BaseExceptionGroup[Any]) -> BaseException:
 
 
 def _is_answer(error: Exception) -> bool:
-    """Whether the server itself answered with an error."""
+    """True if the error is an answer of the server and not a lost connection."""
     from mcp import MCPError  # noqa: PLC0415 - see the package
     from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415 - likewise
 
@@ -290,7 +300,7 @@ def _is_answer(error: Exception) -> bool:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What a server, its process or the way to it can do to us."""
+    """Return the exceptions that a server, its process or its connection can cause."""
     import anyio  # noqa: PLC0415 - comes with the package `mcp`
     import httpx2  # noqa: PLC0415 - likewise
     from mcp import MCPError  # noqa: PLC0415 - likewise

@@ -1,4 +1,8 @@
-"""JSON-RPC over a process: one message a line, as streams for a session (MCP, transport stdio)."""
+"""JSON-RPC streams over a child process: one message per line (MCP stdio transport).
+
+Bounds: a line has at most MAX_LINE_BYTES; the stream ends after more than
+MAX_BAD_LINES lines that are not messages.
+"""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,15 +12,15 @@ import trio
 from palyra.tools.mcp.transport import ServerGone
 
 MAX_LINE_BYTES = 4_194_304
-MAX_BAD_LINES = 100  # that are no message: what a program prints by mistake, up to a point
+MAX_BAD_LINES = 100  # tolerated non-messages, such as stray prints
 _PIECE_BYTES = 65_536
 
 
 class _Closable:
-    """The part of both streams that a session expects and that means nothing here."""
+    """Context manager and `aclose` that a session expects; both do nothing."""
 
-    async def aclose(self) -> None:  # noqa: PLR6301 - the session's idea of a stream
-        """Nothing: the process is ended by whoever started it."""
+    async def aclose(self) -> None:  # noqa: PLR6301 - interface of the session
+        """Do nothing; the owner of the process ends it."""
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
@@ -27,7 +31,7 @@ class _Closable:
 
 
 class LineReader(_Closable):
-    """Messages out of a process's output."""
+    """Reads messages from a process's output."""
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class LineReader(_Closable):
         parse: Callable[[bytes], Any],
         on_end: Callable[[], None],
     ) -> None:
-        """`parse` makes a message of a line and raises ValueError for what is none."""
+        """`parse` converts a line to a message, or raises ValueError."""
         self._output = output
         self._parse = parse
         self._on_end = on_end
@@ -46,7 +50,10 @@ class LineReader(_Closable):
         return self
 
     async def __anext__(self) -> Any:  # noqa: ANN401 - a message of the package `mcp`
-        """The next message; StopAsyncIteration when the process has closed its output."""
+        """Return the next message.
+
+        Raises StopAsyncIteration when the output is closed or after too many invalid lines.
+        """
         while True:
             line = await self._next_line()
             if line is None:
@@ -61,14 +68,14 @@ class LineReader(_Closable):
                     raise StopAsyncIteration from None
 
     async def receive(self) -> Any:  # noqa: ANN401 - likewise
-        """The same for who asks for one.  Raises ServerGone at the end."""
+        """Return the next message.  Raises ServerGone at the end of the stream."""
         try:
             return await anext(self)
         except StopAsyncIteration:
             raise ServerGone("the server closed its output") from None
 
     async def _next_line(self) -> bytes | None:
-        """One line that is not blank; None at the end, and for a line without end."""
+        """Return the next line that is not blank; None at the end or for an over-long line."""
         while True:
             line, mark, rest = self._buffer.partition(b"\n")
             if mark:
@@ -88,7 +95,7 @@ class LineReader(_Closable):
 
 
 class LineWriter(_Closable):
-    """Messages into a process's input."""
+    """Writes messages to a process's input."""
 
     def __init__(
         self,
@@ -102,14 +109,14 @@ class LineWriter(_Closable):
         self._turn = trio.Lock()
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - a message of the package `mcp`
-        """Write one line.  Cancellation: it may be half written, and the server is given up."""
+        """Write one line.  Cancellation: the line may be partly written; the connection is ended."""
         async with self._turn:
             is_whole = False
             try:
                 await self._stdin.send_all(self._render(message) + b"\n")
                 is_whole = True
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the reader meets the end as well, and says so
+                pass  # the reader reports the end of the connection
             finally:
                 if not is_whole:
                     self._on_end()

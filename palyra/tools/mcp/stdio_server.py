@@ -1,7 +1,8 @@
-"""A server that is a program: started for its actor alone, dead with it, its whole group too.
+"""MCP servers run as child processes, jailed or not.
 
-Its standard error is read for as long as it lives, so that a full pipe never stops it, and handed
-to the actor, which keeps the end of it.
+A process belongs to one server actor and ends, with its process group, when the link is closed.
+Its standard error is read continuously, so that a full pipe cannot block the process, and passed
+to the actor, which keeps the tail.
 """
 
 import os
@@ -24,27 +25,27 @@ from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import Bind, Command, CommandEgress, CommandLimits, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
-# Ends with one of _NOT_RUN for a program that is not there; the jail has no other way to say so.
+# The shell exits with one of _NOT_RUN for a missing program; the jail does not report it otherwise.
 _RUN = ("/bin/sh", "-c", 'exec "$@"', "sh")
-_NOT_RUN = (126, 127)  # the shell's way to say that there is no such program
+_NOT_RUN = (126, 127)  # exit codes of a shell: not executable, not found
 _PIECE_BYTES = 65_536
-_NOTICE_S = 0.5  # from the end of its output to its own
-_LEAVE_S = 2.0  # to end by itself once its input is closed
+_NOTICE_S = 0.5  # from end of output to process exit, or to the end of stderr
+_LEAVE_S = 2.0  # to exit after its input is closed
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ServerEnvironment(NamedTuple):
-    """What a jailed server sees and may use."""
+    """Files, limits and network of a jailed server."""
 
     workspace: Path | None = None
-    writes: bool = False  # to the workspace
-    folders: tuple[Path, ...] = ()  # further ones, read-only
+    writes: bool = False  # whether the workspace is writable
+    folders: tuple[Path, ...] = ()  # additional folders, read-only
     limits: CommandLimits = CommandLimits()
-    open_egress: Callable[[], CommandEgress] | None = None  # its way out; None: no network
+    open_egress: Callable[[], CommandEgress] | None = None  # egress proxy; None: no network
 
 
 def jailed(sandbox: Sandbox, server: StdioServer, surroundings: ServerEnvironment) -> OpenLink:
-    """Behind the sandbox's walls: of network and disk what the configuration names."""
+    """Return a link to the server in the sandbox, with the configured network and folders only."""
     workspace = surroundings.workspace
     command = Command(
         argv=(*_RUN, *server.argv),
@@ -54,7 +55,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: ServerEnvironmen
         is_writable=surroundings.writes,
         lasts=True,
         binds=tuple(map(Bind, surroundings.folders)),
-        limits=replace(surroundings.limits, cpu_s=None),  # it lives as long as the daemon
+        limits=replace(surroundings.limits, cpu_s=None),  # it runs as long as the daemon
         takes_input=True,
     )
 
@@ -62,7 +63,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: ServerEnvironmen
     async def open_link(
         on_end: Callable[[], None], on_error: Callable[[bytes], None]
     ) -> AsyncGenerator[McpTransport]:
-        if shutil.which(server.argv[0]) is None:  # the jail shows nothing the host does not have
+        if shutil.which(server.argv[0]) is None:  # the jail contains only host files
             raise _no_program(server)
         network = surroundings.open_egress() if surroundings.open_egress else None
         try:
@@ -78,7 +79,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: ServerEnvironmen
 
 
 def unjailed(server: StdioServer) -> OpenLink:
-    """With all the rights of the daemon's own user: only where the configuration says so."""
+    """Return a link to the server with the rights of the daemon's user; must be configured."""
 
     @asynccontextmanager
     async def open_link(
@@ -108,14 +109,14 @@ def unjailed(server: StdioServer) -> OpenLink:
 
 @asynccontextmanager
 async def _telling_the_end(program: JailedProcess | trio.Process) -> AsyncGenerator[None]:
-    """A failure of the talk becomes how the program ended, if that is why; else it stays."""
+    """Replace a session failure by the program's exit reason if it exits within _NOTICE_S."""
     try:
         yield
-    except (ExceptionGroup, PalyraError):  # the session wraps what happens inside it
+    except (ExceptionGroup, PalyraError):  # the session wraps exceptions in groups
         told = ""
         with trio.move_on_after(_NOTICE_S):
-            told = await _ending(program)  # noqa: ASYNC120 - who cancels wants neither error
-        if not told:  # it still runs: that was not it
+            told = await _ending(program)  # noqa: ASYNC120 - a canceller needs neither error
+        if not told:  # the program still runs: keep the original error
             raise
         raise ServerGone(told) from None
 
@@ -124,7 +125,7 @@ async def _telling_the_end(program: JailedProcess | trio.Process) -> AsyncGenera
 async def _drained(
     program: JailedProcess | trio.Process, on_error: Callable[[bytes], None]
 ) -> AsyncGenerator[None]:
-    """Read standard error while the block runs; after a failure also what is left of it."""
+    """Read standard error while the block runs; after a failure, read the rest for _NOTICE_S."""
     at_end = trio.Event()
 
     async def drain() -> None:
@@ -136,7 +137,7 @@ async def _drained(
                 )
         at_end.set()
 
-    async with trio.open_nursery() as nursery:  # of one life of the server, in its actor
+    async with trio.open_nursery() as nursery:  # one per life of the server, in its actor
         nursery.start_soon(drain)
         try:
             yield
@@ -172,7 +173,7 @@ def _no_program(server: StdioServer) -> ServerGone:
 
 
 async def _end(process: trio.Process) -> None:
-    """Let it end by itself for a moment, then kill its group, in any case."""
+    """Close the pipes, wait up to _LEAVE_S for an exit, then kill the process group (shielded)."""
     with trio.CancelScope(shield=True):
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
@@ -190,7 +191,7 @@ def _link(
     on_end: Callable[[], None],
     enforcement: str,
 ) -> McpTransport:
-    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - two seconds, see the package
+    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - two seconds, see `__init__`
     from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - likewise
 
     def parse(line: bytes) -> Any:  # noqa: ANN401 - a message of the package `mcp`

@@ -1,7 +1,7 @@
-"""A server behind an address: the streamable HTTP transport, with bounds of our own.
+"""MCP servers reached by URL: the streamable HTTP transport with additional bounds.
 
-No proxy of the environment is used, nothing is compressed, and one answer has a largest size; a
-stream of events that reaches it is cut and begun anew by the transport.
+Proxy variables of the environment are ignored, compression is disabled, and one response has at
+most MAX_ANSWER_BYTES.  An event stream that reaches the limit is cut; the transport reconnects.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,17 +12,17 @@ from palyra.tools.mcp.transport import McpTransport, OpenLink
 
 MAX_ANSWER_BYTES = 16_777_216
 _CONNECT_S = 10.0
-_ANSWER_S = 600.0  # the longest a call may take; the caller's own deadline is shorter
+_ANSWER_S = 600.0  # upper bound; the deadline of the call is shorter
 
 
 def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
-    """The server at that address; `headers` are asked for at each start."""
+    """Return a link to the server at `url`; `headers` is called at each start."""
 
     @asynccontextmanager
     async def open_link(
         _on_end: Callable[[], None], _on_error: Callable[[bytes], None]
     ) -> AsyncGenerator[McpTransport]:
-        import httpx2  # noqa: PLC0415 - comes with the package `mcp`, see there
+        import httpx2  # noqa: PLC0415 - part of the extra `mcp`
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - likewise
 
         counted = _counted(httpx2)
@@ -43,7 +43,7 @@ def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
 
 
 def _counted(httpx2: Any) -> type[Any]:  # noqa: ANN401 - a module that is imported late
-    """A stream of bytes that ends with an error at MAX_ANSWER_BYTES."""
+    """Return a byte stream class that raises ReadError after MAX_ANSWER_BYTES."""
 
     class Counted(httpx2.AsyncByteStream):  # type: ignore[misc]  # a class of a module that is a value
         def __init__(self, inner: Any) -> None:  # noqa: ANN401 - httpx2's

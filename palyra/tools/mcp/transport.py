@@ -1,4 +1,4 @@
-"""A link to one server: messages in and out, whatever carries them."""
+"""Connection to one MCP server, independent of the transport: message streams and opener."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -8,13 +8,13 @@ from palyra.errors import PalyraError
 
 
 class ServerGone(PalyraError):
-    """The server is not there, or does not keep to the protocol."""
+    """The server is unavailable or violates the protocol."""
 
     code = "unavailable"
 
 
 class McpTransport(NamedTuple):
-    """The two streams a session of the package `mcp` runs on."""
+    """The two streams of a session of the package `mcp`."""
 
     incoming: Any  # mcp.shared._stream_protocols.ReadStream
     outgoing: Any  # … WriteStream
@@ -30,7 +30,7 @@ piece of a program's standard error.
 
 
 class StdioServer(NamedTuple):
-    """A program to run."""
+    """The program and environment of a stdio server."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]

@@ -1,1 +1,1 @@
-"""The rules, in Cedar."""
+"""Policy engine: rules written in Cedar."""

@@ -1,6 +1,6 @@
-"""Policies tried without a daemon: a table of cases, each a call and what the rules must say to it.
+"""Policy tests without a daemon: a table of calls with their expected decisions.
 
-A case gives the arguments of a built-in tool, or the facts themselves for any other.
+A case gives the arguments of a built-in tool, or for any other tool the facts themselves.
 """
 
 import tomllib
@@ -32,13 +32,13 @@ _FindFacets = Callable[[Mapping[str, Any]], CallFacts]
 
 
 class PolicyCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row; what is left out is an ordinary call of an operator's run."""
+    """One test case; the defaults describe an ordinary call of an operator's run."""
 
     name: str
     tool: str
     expect: Answer | Literal["refused"]  # refused: by the tool's schema, before any rule
-    rule: str | None = None  # one that must have decided
-    arguments: dict[str, Any] | None = None  # of a built-in tool; else the facts that follow
+    rule: str | None = None  # id of a rule that must be among the deciding ones
+    arguments: dict[str, Any] | None = None  # of a built-in tool; None: use the facts below
     action: Action = "tool.execute"
     tool_class: ToolClass = "effect"
     capabilities: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host: str = ""
     secrets: tuple[str, ...] = ()
     principal: str = "operator"
-    owner: str | None = None  # of the run; None: the principal
+    owner: str | None = None  # owner of the run; None: same as `principal`
     role: str = "operator"
     agent: str = "default"
     labels: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class CaseTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a case."""
+    """Result of one case."""
 
     name: str
     passed: bool
@@ -79,7 +79,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder of policies that can be put in force."""
+    """Summary of a valid folder of policies."""
 
     folder: str
     files: tuple[str, ...]
@@ -101,7 +101,7 @@ def check_policies(folder: Path) -> Checked:
 
 
 def read_cases(path: Path) -> CaseTable:
-    """The cases of a TOML or JSON file.  Raises InvalidParams naming what is wrong."""
+    """Read the cases of a TOML or JSON file.  Raises InvalidParams with the error."""
     try:
         data = path.read_bytes()
         if len(data) > MAX_FILE_BYTES:
@@ -109,15 +109,15 @@ def read_cases(path: Path) -> CaseTable:
         if path.suffix == ".json":
             return msgspec.json.decode(data, type=CaseTable)
         return msgspec.convert(tomllib.loads(data.decode()), CaseTable)
-    except (OSError, ValueError) as error:  # of msgspec and tomllib too
+    except (OSError, ValueError) as error:  # includes errors of msgspec and tomllib
         raise InvalidParams(f"{path}: {error}") from None
 
 
 def run_cases(folder: Path, cases: CaseTable) -> list[Outcome]:
-    """What the rules, with those of the folder, say to each case, in order.
+    """Evaluate the cases in order against the shipped rules and those of the folder.
 
-    Raises InvalidParams for policies that could not be put in force, and for a case that names
-    arguments of a tool that is not built in.
+    Raises InvalidParams for invalid policies, and for a case that gives arguments for a tool that
+    is not built in.
     """
     policy = CedarPolicy(folder)
     if policy.problems:
@@ -176,7 +176,7 @@ def _request(case: PolicyCase) -> PolicyRequest | Refused:
 
 
 def _admit(case: PolicyCase) -> CheckedCall | Refused:
-    """The call; its facts are those of the tool, or those of the case.  Raises InvalidParams."""
+    """Build the call with the facts of the tool or of the case.  Raises InvalidParams."""
     if case.arguments is None:
         spec = _unknown_spec(case)
         facets = CallFacts(
@@ -216,7 +216,7 @@ def _unknown_spec(case: PolicyCase) -> ToolSpec:
 
 
 def _known_tools() -> dict[str, tuple[ToolSpec, _FindFacets]]:
-    """The built-in tools as the daemon has them, whatever walls stand round them there."""
+    """Return the built-in tools with their fact extractors; independent of any sandbox."""
     plain = [
         demo_tools.ECHO, demo_tools.SLEEP, read.read_file_spec(""), read.list_dir_spec(""),
         search.glob_spec(""), search.search_text_spec(""), artifacts.SPEC,

@@ -1,9 +1,18 @@
-"""The rules, in Cedar (https://docs.cedarpolicy.com): allow, ask or deny, with the reason.
+"""Policy decisions with Cedar (https://docs.cedarpolicy.com): allow, ask or deny, with a reason.
 
-Fails closed: a rule that errors, a request the schema does not know, an answer the engine cannot
-give, all deny.  (Cedar itself skips a rule that errors, so an erroring forbid would permit.)
-A reload swaps the whole rule set at once; a user file that is broken leaves the last good set in
-force, and where there is none yet, only calls without any capability go through.
+A decision has these steps:
+1. Deny a sensitive request if no valid set of user policies has been loaded yet.
+2. Map the request to a Cedar question (`request_mapping`).
+3. Return the cached decision if the attributes that the rules read are equal (`mentions`).
+4. Ask the engine.  A forbid of any layer denies.  Otherwise the permits of the highest layer
+   decide: ask if one of them requires an approval, else allow.  Without a permit, deny.
+
+Fail closed: an error in a rule, a request outside the schema and an engine error all deny.  Cedar
+itself skips a rule with an error, so an erroring forbid would otherwise permit.
+
+A reload replaces the whole rule set at once.  A broken user file leaves the last valid set in
+force.  If there is none yet, only calls of class `read_only_safe` without capabilities are
+evaluated, with the shipped rules.
 """
 
 from collections.abc import Iterable
@@ -31,35 +40,35 @@ from palyra.tools.policy.rules import (
 )
 from palyra.tools.policy.text import BrokenPolicy
 
-_ENTITY_SETS = 512  # (principal, agent, tool) kept parsed
+_ENTITY_SETS = 512  # parsed entity sets in the cache, by (principal, agent, tool)
 _ERROR_CHARS = 300
-_KNOWN = 4_096  # decisions kept
-# Of the list that the engine is handed, if a rule asks for it: some four microseconds a path, in
-# which nothing else in the process goes on.
+_KNOWN = 4_096  # cached decisions
+# Limits of context.paths, if a rule reads it.  The engine needs some 4 microseconds a path and
+# blocks the whole process meanwhile.
 MAX_PATHS = 512
 MAX_PATH_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class _Force:
-    """The rules in force; replaced as a whole."""
+    """The active rule set and its decision cache; replaced as a whole."""
 
     rules: RuleSet
     version: str
-    is_degraded: bool  # the user policies could not be read even once
+    is_degraded: bool  # no valid user policies were loaded since the start
     problems: tuple[str, ...]
-    # What was decided under them already: a decision is a function of what is in the key.
+    # Decisions under these rules; a decision depends only on its key.
     known: dict[tuple[object, ...], PolicyDecision] = field(default_factory=dict)
 
 
 class CedarPolicy:
     """`core.ports.Policy` over the shipped rules and a folder of user policies.
 
-    `decide` is for one thread; `reload` may be called from another one meanwhile.
+    `decide` must be called from one thread; `reload` may run concurrently in another thread.
     """
 
     def __init__(self, user_folder: Path | None = None, state: Iterable[Path] = ()) -> None:
-        """`state` are the daemon's own places, which no call may name."""
+        """`state` lists the daemon's own paths, which no call may access."""
         self._user_folder = user_folder
         self._had_folder = False
         self._seen: Fingerprint = None
@@ -70,21 +79,21 @@ class CedarPolicy:
 
     @property
     def version(self) -> str:
-        """SHA-256 of every rule and the schema, hex."""
+        """SHA-256 of all rules and the schema, in hex."""
         return self._force.version
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the user policies now; empty when they are in force."""
+        """Errors in the current user policies; empty if they are in force."""
         return self._force.problems
 
     def refresh(self) -> None:
-        """Read the user policies again if their files changed since they were read (blocks)."""
+        """Reload the user policies if their files changed since the last read (blocks)."""
         if self._user_folder is not None and folder_fingerprint(self._user_folder) != self._seen:
             self.reload()
 
     def reload(self) -> bool:
-        """Read the user policies again (blocking); False, with `problems`, when they are broken."""
+        """Reload the user policies (blocks); False if they are broken, see `problems`."""
         try:
             self._force = _force(self._read())
         except BrokenPolicy as broken:
@@ -93,7 +102,7 @@ class CedarPolicy:
         return True
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
-        """Allow, ask or deny; every error inside is a deny with the reason."""
+        """Decide a request: allow, ask or deny.  Every error results in deny with a reason."""
         force = self._force
         if force.is_degraded and _is_sensitive(request):
             reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
@@ -104,7 +113,7 @@ class CedarPolicy:
             return _decision("deny", "too_many_paths", excess, (), force.version)
         try:
             asked, context = question(request, self._state, shows_paths=shows_paths)
-        except ValueError as error:  # a facet that the schema does not know
+        except ValueError as error:  # a fact outside the schema
             return _error(str(error), force.version)
         key = _key(request, about, context, force.rules.mentions)
         known = None if key is None else force.known.get(key)
@@ -123,14 +132,14 @@ class CedarPolicy:
         try:
             entities = self._entities(*facts(request))
             result = cedarpy.is_authorized(asked, force.rules.policies, entities)
-        except ValueError as error:  # an id or a facet that the engine cannot take
+        except ValueError as error:  # an id or a fact that the engine rejects
             return _error(str(error), force.version)
         if result.diagnostics.errors:
             return _error(result.diagnostics.errors[0], force.version)
         return _answer(force, request, result)
 
     def _read(self) -> list[PolicyFile]:
-        """All files; the fingerprint is from before, so that no later change is missed."""
+        """Read all files; the fingerprint is taken first, so that no later change is missed."""
         folder = self._user_folder
         if folder is None:
             return self._shipped
@@ -161,14 +170,14 @@ def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
 def _key(
     request: PolicyRequest, about: Facts, context: Context, mentions: Mentions
 ) -> tuple[object, ...] | None:
-    """What the decision follows from; None when that is everything."""
+    """Return the cache key of a decision; None if it depends on the whole context."""
     if mentions is None:
         return None
     return (request.action, about, *values_of(context, mentions))
 
 
 def _excess(paths: PathFacts) -> str:
-    """Why the engine is not asked about so many paths; "" when it is."""
+    """Return why the list of paths is too large for the engine, "" if it is not."""
     if len(paths.inside) <= MAX_PATHS and sum(map(len, paths.inside)) <= MAX_PATH_CHARS:
         return ""
     return (
@@ -178,11 +187,11 @@ def _excess(paths: PathFacts) -> str:
 
 
 def _is_sensitive(request: PolicyRequest) -> bool:
-    """Whether a broken rule of the user could have been about it."""
+    """True if the request has capabilities or is not `read_only_safe`."""
     return bool(request.capabilities) or request.tool_class != "read_only_safe"
 
 
-# --- the answer ----------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------
 
 
 def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) -> PolicyDecision:
@@ -204,7 +213,7 @@ def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) 
 
 
 def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) -> PolicyDecision:
-    """Among the permits those of the highest layer speak; one that wants an approval asks."""
+    """Apply the permits of the highest layer: ask if one requires an approval, else allow."""
     top = max(rule.rank for rule in permits)
     speaking = [rule for rule in permits if rule.rank == top]
     names = _names(speaking)

@@ -1,9 +1,9 @@
-"""What of a call the rules look at, read from the rules themselves.
+"""Static analysis of rules: the context attributes that a decision depends on.
 
-A decision is a function of the rules, of the entities, and of those attributes of the context that
-some rule mentions; two calls that are alike in these are decided alike.  So the answer to the
-first holds for the second, and the engine need not be asked again.  A rule that hands the context
-on as a whole mentions everything, and then no two calls are alike.
+A decision is a function of the rules, of the entities, and of the context attributes that some
+rule reads.  Two calls with equal entities and equal values of these attributes have the same
+decision, so the decision can be cached.  A rule that uses `context` as a whole depends on every
+attribute; decisions are then not cached.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from typing import Any
 
 from palyra.tools.policy.request_mapping import Context
 
-Mentions = frozenset[str] | None  # "size_bytes", "run.owner", …; None: everything
+Mentions = frozenset[str] | None  # "size_bytes", "run.owner", …; None: the whole context
 
 _CONTEXT = {"Var": "context"}
 _ACCESSES = (".", "has")
 
 
 def find_mentions(policies: Mapping[str, Any]) -> Mentions:
-    """What these policies, as Cedar's JSON has them, mention of the context."""
+    """Return the context attributes read by policies, given in Cedar's JSON format."""
     found: set[str] = set()
     for policy in policies.values():
         for condition in policy.get("conditions", ()):
@@ -28,7 +28,7 @@ def find_mentions(policies: Mapping[str, Any]) -> Mentions:
 
 
 def _note(node: object, found: set[str]) -> bool:
-    """Add what the expression mentions; False when it takes the context as a whole."""
+    """Add the attributes read by an expression; False if it uses the context as a whole."""
     if isinstance(node, list):
         return all(_note(each, found) for each in node)
     if not isinstance(node, dict):
@@ -43,7 +43,10 @@ def _note(node: object, found: set[str]) -> bool:
 
 
 def _path(node: Mapping[str, Any]) -> str | None:
-    """`size_bytes` for `context.size_bytes`, `run.owner` for `context.run.owner`, else None."""
+    """Return the attribute path of a context access, None for other expressions.
+
+    Examples: `size_bytes` for `context.size_bytes`, `run.owner` for `context.run.owner`.
+    """
     access = next((node[name] for name in _ACCESSES if name in node), None)
     if not isinstance(access, dict) or not isinstance(access.get("attr"), str):
         return None
@@ -56,12 +59,12 @@ def _path(node: Mapping[str, Any]) -> str | None:
 
 
 def mentions_paths(mentions: Mentions) -> bool:
-    """Whether some rule looks at the list of paths."""
+    """True if some rule reads the list of paths."""
     return mentions is None or "paths" in mentions
 
 
 def values_of(context: Context, mentions: frozenset[str]) -> tuple[object, ...]:
-    """What the rules look at, in one order; equal values, equal decisions."""
+    """Return the values of the read attributes in a fixed order, as part of the cache key."""
     return tuple(_value(context, name) for name in sorted(mentions))
 
 

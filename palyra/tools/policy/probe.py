@@ -1,9 +1,10 @@
-"""The probe: policy text is parsed, validated and evaluated in a process that may die of it.
+"""Probe: parse, validate and evaluate policy text in a child process that may crash.
 
-Cedar's parser is native and recurses with the text.  What the limits of `policy_text` should let
-through it survives; should they ever be wrong, a process without privileges, memory or time dies,
-and the daemon keeps the rules it had.  This file is run by its path: it imports nothing of the
-package and reads nothing but its standard input.
+Cedar's parser is native code and recurses with the text.  It survives all text within the limits
+of `palyra.tools.policy.text`.  If the limits are wrong, only a child process with bounded memory
+and time dies, and the daemon keeps its current rules.
+This file is executed by its path: it imports no other module of the package and reads only
+standard input.
 """
 
 import json
@@ -13,23 +14,23 @@ import subprocess  # noqa: S404 - our own interpreter on our own file
 import sys
 from functools import lru_cache
 
-MEMORY_BYTES = 1 << 30  # of address space: the interpreter with the engine maps about a third
+MEMORY_BYTES = 1 << 30  # address space; interpreter and engine map about a third
 CPU_S = 5
 WALL_S = 10.0
-STACK_BYTES = 1 << 20  # an eighth of what the daemon's threads have
+STACK_BYTES = 1 << 20  # an eighth of the stack of the daemon's threads
 OUTPUT_CHARS = 1_000
-_PASSED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # where the interpreter's own library may be
+_PASSED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # search paths for the interpreter's own library
 
 
 @lru_cache(maxsize=8)
 def probe(schema: str, texts: tuple[str, ...]) -> str | None:
-    """Why these texts must not be parsed here; None when they may.
+    """Return why the texts are not safe to parse in the daemon, None if they are.
 
-    Blocks for some tenths of a second; the same texts are not tried twice.
+    Blocks for some tenths of a second; results are cached.
     """
     asked = json.dumps({"schema": schema, "texts": texts})
     try:
-        done = subprocess.run(  # noqa: S603 - no shell, nothing of the text is an argument
+        done = subprocess.run(  # noqa: S603 - no shell, the text is no argument
             [sys.executable, "-I", __file__],
             input=asked,
             capture_output=True,
@@ -59,8 +60,8 @@ def _limit() -> None:
 
 
 def _use(schema_text: str, texts: list[str]) -> None:
-    """Everything the daemon would do with the texts.  Raises ValueError for broken ones."""
-    import cedarpy  # noqa: PLC0415 - only the process needs it, and after its limits
+    """Do everything the daemon does with policy texts.  Raises ValueError for invalid ones."""
+    import cedarpy  # noqa: PLC0415 - in the child only, after `_limit`
 
     schema = cedarpy.Schema.from_str(schema_text)
     for text in texts:

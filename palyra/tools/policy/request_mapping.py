@@ -1,8 +1,8 @@
-"""The question in Cedar's terms: request, context, entities.
+"""Mapping of a policy request to Cedar: request, context and entities.
 
-Cedar would check each request against the schema, at the price of the decision itself.  The same
-check is made here on the encoded context, by a decoder whose types are those of the schema: equal
-strictness is held by a property test that asks both (`tests/tools/test_policy_question.py`).
+Cedar's own schema check of a request costs as much as the decision.  The check is therefore made
+here, by decoding the encoded context with msgspec types equal to those of the schema.  A property
+test compares both checks (`tests/tools/test_policy_question.py`).
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class _Run(_Part, frozen=True, kw_only=True, gc=False):
 
 
 class Context(_Part, frozen=True, kw_only=True, gc=False):
-    """`type Call` of the schema."""
+    """Context of a request; equals `type Call` of the schema."""
 
     agent: _ToAgent
     session: str
@@ -91,10 +91,12 @@ _CHECK = msgspec.json.Decoder(Context)
 def question(
     request: PolicyRequest, state: Sequence[str], *, shows_paths: bool = True
 ) -> tuple[dict[str, Any], Context]:
-    """The request in Cedar's terms, and its context; ids are objects, never text to be parsed.
+    """Return the Cedar request and its context.
 
-    `shows_paths`: whether a rule asks for the list of paths; of thousands it is what costs most.
-    Raises ValueError for what the schema does not allow.
+    Entity ids are passed as objects, so that no id is parsed as Cedar text.
+    `shows_paths` is False if no rule reads the list of paths; a list of thousands dominates the
+    cost of a decision.
+    Raises ValueError for a request outside the schema.
     """
     if request.action not in ACTIONS:
         raise ValueError(f"there is no action {request.action!r}")
@@ -140,7 +142,7 @@ def _context(request: PolicyRequest, state: Sequence[str], *, shows_paths: bool)
 
 
 def _instant(at_ms: int) -> str:
-    """Unix milliseconds as Cedar reads them.  Raises ValueError beyond the year 9999."""
+    """Format Unix milliseconds for Cedar.  Raises ValueError beyond the year 9999."""
     try:
         at = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
@@ -152,7 +154,7 @@ def _instant(at_ms: int) -> str:
 
 
 def facts(request: PolicyRequest) -> Facts:
-    """What the entities of the question follow from: equal facts, equal entities."""
+    """Return the facts that determine the entities; equal facts give equal entities."""
     return (
         request.principal, request.role,
         request.agent, request.agent_labels,
@@ -161,7 +163,7 @@ def facts(request: PolicyRequest) -> Facts:
 
 
 def build_entities(*known: *Facts) -> cedarpy.Entities:
-    """Everything with attributes that a question mentions, parsed."""
+    """Build the parsed Cedar entities: principal, agent and tool with their attributes."""
     principal, role, agent, labels, tool, tool_class, risk, capabilities = known
     attributes = {"name": tool, "class": tool_class, "risk": risk, "capabilities": capabilities}
     entities = [

@@ -1,8 +1,8 @@
-"""A rule set: policy files in layers, parsed and validated once, never changed afterwards.
+"""Immutable rule sets: policy files in layers, parsed and validated once.
 
-Layers: built-in forbids, shipped defaults, user policies.  A forbid counts from any layer; among
-the permits of a call those of the highest layer speak, and one of them that wants an approval is
-enough to ask.
+The layers are, from lowest to highest: built-in forbids, shipped defaults, user policies.  A
+forbid of any layer denies a call.  Among the matching permits only those of the highest layer
+count; if one of them requires an approval, the decision is ask.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ Fingerprint = tuple[tuple[str, int, int, int], ...] | None
 Layer = Literal["builtin", "default", "user"]
 LAYERS: tuple[Layer, ...] = ("builtin", "default", "user")
 MAX_FILES = 64
-MAX_TOTAL_CHARS = 262_144  # of all files: bounds the time of a reload
+MAX_TOTAL_CHARS = 262_144  # total of all files; bounds the duration of a reload
 SHIPPED = Path(__file__).resolve().parents[2] / "policies"
 _ANNOTATIONS = frozenset({"id", "approval", "reason"})
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """Text and where it came from."""
+    """Text of one policy file and its origin."""
 
     layer: Layer
     name: str
@@ -40,30 +40,30 @@ class PolicyFile:
 
     @property
     def place(self) -> str:
-        """How messages call it."""
+        """Name of the file in messages."""
         return self.path or f"{self.name}.cedar"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One policy, as decisions speak of it."""
+    """One policy, as reported by decisions."""
 
     id: str  # builtin/private, default/ask, user/<file>/<label or number>
-    label: str | None  # its @id
-    rank: int  # of its layer, higher wins
-    asks: bool  # a permit that wants an approval
+    label: str | None  # value of @id
+    rank: int  # index of its layer; higher wins
+    asks: bool  # True for a permit that requires an approval
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Everything needed to decide; `rules` is keyed by the engine's own policy ids."""
+    """A validated rule set; `rules` is keyed by the engine's policy ids."""
 
     policies: cedarpy.PolicySet
     schema: cedarpy.Schema
     rules: Mapping[str, PolicyRule]
     version: str
-    mentions: Mentions  # what of a call's context the answer depends on
+    mentions: Mentions  # context attributes that the rules read
 
 
 class _Annotated(msgspec.Struct):
@@ -80,9 +80,9 @@ _PARSED = msgspec.json.Decoder(_Parsed)
 
 
 def read_policy_files(folder: Path, layer: Layer) -> list[PolicyFile]:
-    """The `*.cedar` files of a folder, by name; none when it does not exist.
+    """Read the `*.cedar` files of a folder, ordered by name; [] if the folder does not exist.
 
-    Raises BrokenPolicy for one that cannot be read.
+    Raises BrokenPolicy for an unreadable file and for more than MAX_FILES files.
     """
     paths = sorted(folder.glob("*.cedar"))
     if len(paths) > MAX_FILES:
@@ -91,7 +91,7 @@ def read_policy_files(folder: Path, layer: Layer) -> list[PolicyFile]:
 
 
 def shipped_files() -> list[PolicyFile]:
-    """The built-in forbids and the defaults."""
+    """Read the shipped files: built-in forbids and defaults."""
     builtin, default = SHIPPED / "builtin.cedar", SHIPPED / "default.cedar"
     return [
         PolicyFile("builtin", "builtin", _read(builtin)),
@@ -100,9 +100,9 @@ def shipped_files() -> list[PolicyFile]:
 
 
 def folder_fingerprint(folder: Path) -> Fingerprint:
-    """What changes with any change of the policy files (blocks); None without a folder.
+    """Return a value that changes with every change of the policy files (blocks).
 
-    The change time is the kernel's own: no program can set it back.
+    None without a folder.  The value uses ctime, because programs cannot set it back.
     """
     try:
         entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".cedar")]
@@ -113,16 +113,16 @@ def folder_fingerprint(folder: Path) -> Fingerprint:
 
 def _stamp(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
     try:
-        found = entry.stat()  # of what a link points to
+        found = entry.stat()  # follows a symbolic link
     except OSError:
         return (0, 0, 0)
     return (found.st_ctime_ns, found.st_size, found.st_ino)
 
 
 def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
-    """Parse and validate all files (blocks).  Raises BrokenPolicy with the first thing wrong.
+    """Parse and validate all files (blocks).  Raises BrokenPolicy with the first error.
 
-    What users wrote is parsed by another process first.
+    User policies are first parsed in a separate process (`probe`).
     """
     schema_text = _read(SHIPPED / "schema.cedarschema")
     _probe_users(schema_text, files)
@@ -144,13 +144,13 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
 
 
 def _probe_users(schema: str, files: Sequence[PolicyFile]) -> None:
-    """Raise BrokenPolicy for a file of a user that must not be parsed here."""
+    """Probe the user policies.  Raises BrokenPolicy naming the first unsafe or invalid file."""
     theirs = [file for file in files if file.layer == "user" and file.text.strip()]
     for file in theirs:
         check_policy_text(file.place, file.text)
     if not theirs or probe(schema, tuple(file.text for file in theirs)) is None:
         return
-    for file in theirs:  # which one it is
+    for file in theirs:  # find the broken file
         why = probe(schema, (file.text,))
         if why is not None:
             raise BrokenPolicy(f"{file.place}{_line_of(schema, file)}: {why}")
@@ -180,11 +180,11 @@ def _read_rules(file: PolicyFile, schema: cedarpy.Schema) -> list[PolicyRule]:
 
 
 def _line_of(schema: str, file: PolicyFile) -> str:
-    """Where the first rule begins that the text cannot be parsed with, as `:3`; "" for none."""
+    """Return the line of the first rule that breaks the parsing, as `:3`; "" for none."""
     rules = list(statements(file.text))
     first = bisect_left(
         range(1, len(rules) + 1),
-        True,  # noqa: FBT003 - what is looked for
+        True,  # noqa: FBT003 - the searched value
         key=lambda count: (
             probe(schema, ("\n".join(text for _, text in rules[:count]),)) is not None
         ),
@@ -193,7 +193,7 @@ def _line_of(schema: str, file: PolicyFile) -> str:
 
 
 def _flaws(file: PolicyFile, errors: Iterable[cedarpy.ValidationError]) -> list[str]:
-    """What the schema says against the rules, each with its line; once for all actions."""
+    """Format validation errors with their lines; errors repeated per action appear once."""
     lines = [line for line, _ in statements(file.text)]
     found: dict[tuple[str, str], str] = {}
     for error in errors:

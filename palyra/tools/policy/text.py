@@ -1,9 +1,9 @@
-"""Policy text before the native parser sees it.
+"""Limits on policy text, checked before Cedar's native parser runs.
 
-Cedar's parser, evaluator and destructor recurse with the expression, and running out of stack ends
-the process: about 660 nested parentheses do, and so do 3 000 terms of one `||` chain or 3 000
-`.attribute` steps.  The limits below keep a factor of three or more from every such form (held by
-a test in a child process).
+Cedar's parser, evaluator and destructor recurse with the depth of an expression, and a stack
+overflow ends the process.  About 660 nested parentheses, 3 000 terms of one `||` chain or 3 000
+`.attribute` steps are enough.  The limits below are at least a factor of three under each of these
+values; a test in a child process verifies the margin.
 """
 
 import re
@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from palyra.errors import Rejected
 
-MAX_TEXT_BYTES = 65_536  # one file
+MAX_TEXT_BYTES = 65_536  # per file
 MAX_NESTING = 32
-MAX_LINKS = 200  # tokens of one rule that make its expression deeper
+MAX_LINKS = 200  # tokens per rule that add depth to its expression
 
 _TOKEN = re.compile(r'//[^\n\r]*|"(?:\\.|[^"\\])*"|\w+|&&|\|\||\S')
 _LINKS = frozenset({"(", "[", "{", ".", "&&", "||", "+", "-", "*", "!", "if", "has"})
@@ -22,13 +22,13 @@ _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 class BrokenPolicy(Rejected):
-    """Policy text that cannot be used; the message names file and reason."""
+    """Policy text is unusable; the message names the file and the reason."""
 
     code = "invalid_params"
 
 
 def check_policy_text(name: str, text: str) -> None:
-    """Raise BrokenPolicy unless the text is safe to parse; `name` is how its file is called."""
+    """Raise BrokenPolicy unless the text is safe to parse; `name` is the file name in messages."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_TEXT_BYTES:
         raise BrokenPolicy(f"{name}: {size} bytes; a policy file has at most {MAX_TEXT_BYTES}")
@@ -49,12 +49,12 @@ def check_policy_text(name: str, text: str) -> None:
 
 
 def line_at(text: str, position: int) -> int:
-    """The number of the line that a character stands in, from 1."""
+    """Return the 1-based line number of a character position."""
     return text.count("\n", 0, position) + 1
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each rule of the text, as far as it can be told, and the line it begins in."""
+    """Yield the start line and text of each rule; best effort for invalid text."""
     depth, begin = 0, -1
     for match in _TOKEN.finditer(text):
         piece = match.group()

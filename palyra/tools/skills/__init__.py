@@ -1,1 +1,1 @@
-"""Skills: installed packages, and the tools they bring."""
+"""Skills: installed WASM packages and the tools they provide."""

@@ -1,4 +1,4 @@
-"""The audit: whether a package may be installed, and whether an installed one is still itself."""
+"""Skill audit: checks of a package before its installation, and of an installed one on disk."""
 
 from palyra.core.skill.manifest import (
     Audit,
@@ -24,7 +24,7 @@ DAMAGED = "the package on disk is not the one that was installed"
 
 
 def check_declared(package: Package) -> None:
-    """The module imports nothing that the manifest does not declare.  Raises SkillRefused.
+    """Check that the manifest declares every capability the module imports.  Raises SkillRefused.
 
     Blocks for some milliseconds.
     """
@@ -40,7 +40,7 @@ def check_declared(package: Package) -> None:
 
 
 def check_words(package: Package, redact: RedactText) -> None:
-    """What a model will read of the tools gives it no orders, and nothing holds a secret.
+    """Check the texts shown to a model for instructions, disguised characters and secrets.
 
     Raises SkillRefused.
     """
@@ -57,9 +57,9 @@ def check_words(package: Package, redact: RedactText) -> None:
 
 
 def check_publisher(shelf: SkillIndex, package: Package, trust_key: str | None) -> None:
-    """The publisher has the key it always had, or the one the operator names.
+    """Check that the package has the publisher's known key or the key named by the operator.
 
-    Trust on first use: a name nobody installed from before is believed.  Raises SkillRefused.
+    Trust on first use: the key of an unknown publisher is accepted.  Raises SkillRefused.
     """
     name, key = package.manifest.publisher, package.public_key
     if trust_key is not None and trust_key != key:
@@ -73,7 +73,7 @@ def check_publisher(shelf: SkillIndex, package: Package, trust_key: str | None) 
 
 
 def check_successor(shelf: SkillIndex, package: Package) -> None:
-    """Another version comes from the same publisher, and is not an older one.
+    """Check that an update is from the same publisher and not an older version.
 
     Raises SkillRefused.
     """
@@ -96,7 +96,7 @@ def check_successor(shelf: SkillIndex, package: Package) -> None:
 def audit_package(
     record: SkillRecord, data: bytes, is_signed: IsSigned, redact: RedactText
 ) -> Audit:
-    """The audit of what lies on disk, of which the digest is known to fit."""
+    """Audit the installed package; the caller has verified the digest of `data`."""
     try:
         package = read_package(data, is_signed)
         check_declared(package)

@@ -1,7 +1,7 @@
-"""What a guest reaches outside, one call at a time and only as far as it was granted.
+"""Host functions of skills: log, fetch and secret, each limited by the skill's grants.
 
-The worker asks, this decides: a worker that was taken over can ask for anything and gets what its
-skill was granted.
+Grants are checked here, in the daemon, and not only in the worker.  A compromised worker can send
+any request but obtains nothing beyond the grants of its skill.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ MAX_REQUEST_BYTES = 262_144
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a guest says to `fetch`."""
+    """Argument of `fetch`."""
 
     url: str
     method: Annotated[str, Meta(pattern="^(GET|HEAD|POST|PUT|PATCH|DELETE)$")] = "GET"
@@ -30,7 +30,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: one answer; a redirect is not followed."""
+    """Result of `fetch`: one response; redirects are not followed."""
 
     status: int
     headers: dict[str, str]
@@ -44,14 +44,14 @@ FindSecret = Callable[[str], Awaitable[str | None]]
 
 @dataclass(frozen=True, slots=True)
 class HostFunctions:
-    """Where fetches and secrets come from; None: there are none in this daemon."""
+    """Implementations of `fetch` and `secret`; None: unavailable in this daemon."""
 
     fetch: Fetch | None = None
     find_secret: FindSecret | None = None
 
 
 class HostFunctionGate:
-    """The doors of one call."""
+    """Serves the host functions of one call, within its grants."""
 
     def __init__(
         self, doors: HostFunctions, granted: tuple[str, ...], on_log: Callable[[str], None]
@@ -62,7 +62,7 @@ class HostFunctionGate:
         self._log_room = LOG_BYTES
 
     async def serve(self, call: HostCall) -> HostReply:
-        """The reply, or a denial that ends the guest."""
+        """Return the reply, or a denial that ends the guest."""
         match call.function:
             case "log":
                 return self._log(call.argument)
@@ -88,7 +88,7 @@ class HostFunctionGate:
             host = parse_url(request.url).host
         except PalyraError as error:
             return _problem(error.message)
-        except ValueError as error:  # msgspec's errors are of this kind, and so is bad UTF-8
+        except ValueError as error:  # includes errors of msgspec and of UTF-8 decoding
             return _problem(f"fetch takes a JSON object with url: {error}")
         if f"fetch:{host}" not in self._granted:
             return HostReply(denied=f"'fetch:{host}' is not granted")
@@ -119,5 +119,5 @@ def _parse(argument: bytes) -> FetchRequest:
 
 
 def _problem(text: str) -> HostReply:
-    """Something that the guest can deal with."""
+    """Return a reply with an error that the guest can handle."""
     return HostReply(reply=msgspec.json.encode({"error": truncate_safely(text, 500)}))

@@ -1,10 +1,13 @@
-"""The installed skills: install, look, quarantine, remove; and the tools they bring.
+"""Installed skills: upload, install, list, audit, quarantine, enable and remove.
 
-Owns: the shelf, read once and changed by one operation at a time.  Talked to by: operators through
-the methods `skill.*`, and by calls.  Never: puts a tool into the catalogue whose skill is
-quarantined, or while no worker can be had.
+A package is uploaded in chunks, because it may be larger than one protocol message.  A skill is
+`enabled` after its installation.  It becomes `quarantined` on an operator's request or when its
+package on disk is damaged, and `enabled` again after an audit without problems.
 
-Packages on their way in, chunk by chunk: larger than one message of the protocol may be.
+Owns: the skill index, read once at start and changed by one operation at a time; the uploads.
+Talked to by: operators through the methods `skill.*`, and tool calls.
+Never: puts the tools of a quarantined skill into the catalogue.  While no worker is available, the
+catalogue has no skill tools at all (`wiring.skills`).
 """
 
 from collections.abc import Callable
@@ -43,11 +46,11 @@ from palyra.tools.wasm.runtime import Runtime
 
 log = structlog.get_logger("palyra.skills")
 MAX_SKILLS = 64
-INSTALL_S = 60.0  # for a worker to start and the module to compile
+INSTALL_S = 60.0  # start of a worker and compilation of the module
 
 
 class Store(Protocol):
-    """Where skills are kept (`store.files.skills`).  Blocks; raises Unavailable."""
+    """Storage of skills (`store.files.skills`).  Its methods block and raise Unavailable."""
 
     def read(self) -> SkillIndex: ...
     def write(self, shelf: SkillIndex) -> None: ...
@@ -56,9 +59,9 @@ class Store(Protocol):
 
 
 class Skills:
-    """All skills of the daemon."""
+    """Manages the installed skills of the daemon."""
 
-    def __init__(  # noqa: PLR0913 - most by name, and each a part of its own
+    def __init__(  # noqa: PLR0913 - mostly keyword-only, independent parts
         self,
         store: Store,
         runtime: Runtime,
@@ -69,7 +72,7 @@ class Skills:
         run_blocking: RunBlocking,
         on_change: Callable[[], None],
     ) -> None:
-        """`on_change` is told after every change."""
+        """`on_change` is called after every change of the index."""
         self._store = store
         self._runtime = runtime
         self._is_signed = is_signed
@@ -78,24 +81,24 @@ class Skills:
         self._run_blocking = run_blocking
         self._on_change = on_change
         self._shelf = SkillIndex()
-        self.obstacle = "skills were not read yet"  # "": they can be changed
+        self.obstacle = "skills were not read yet"  # "": the index was read
         self._uploads = Uploads()
-        self._changing = trio.Lock()  # not an actor: calls only read, and changes are rare
+        self._changing = trio.Lock()  # a lock suffices: calls only read, changes are rare
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Read what is installed, and be there.  Skills that cannot be read are none."""
+        """Read the index and run until cancelled.  An unreadable index counts as no skills."""
         try:
             self._set(await self._run_blocking(self._store.read))
             self.obstacle = ""
         except Unavailable as error:
             self.obstacle = error.message
-            log.error("there are no skills", reason=error.message)  # noqa: TRY400 - said whole
+            log.error("there are no skills", reason=error.message)  # noqa: TRY400 - the message is complete
         task_status.started()
         await trio.sleep_forever()
 
     @property
     def enabled(self) -> list[SkillRecord]:
-        """Skills whose tools may be called."""
+        """Skills in the state `enabled`, whose tools may be called."""
         return [each for each in self._shelf.skills.values() if each.state == "enabled"]
 
     def _set(self, shelf: SkillIndex) -> None:
@@ -107,28 +110,30 @@ class Skills:
     # --- for operators
 
     def list_all(self, caller: Caller) -> list[SkillRecord]:
-        """All of them by id."""
+        """Return all skills, ordered by id."""
         caller.require("skills:read")
         return [self._shelf.skills[skill_id] for skill_id in sorted(self._shelf.skills)]
 
     def find_obstacle(self) -> str:
-        """Why no skill can be called; "" when they can, or when nothing was tried yet."""
+        """Return why no skill can be called; "" if calls are possible or none was tried yet."""
         return self.obstacle or self._runtime.pool.obstacle
 
     def get(self, caller: Caller, skill_id: str) -> SkillRecord:
-        """One.  Raises NotFound."""
+        """Return one skill.  Raises NotFound."""
         caller.require("skills:read")
         return self._get(skill_id)
 
     def upload(self, caller: Caller, sha256: str, offset: int, chunk: bytes) -> int:
-        """Take the next bytes of a package; how many there are now.  Raises Rejected."""
+        """Store a chunk of a package; return the bytes received so far.  Raises Conflict, TooLarge."""
         caller.require("skills:write")
         return self._uploads.take(sha256, offset, chunk)
 
     async def install(self, caller: Caller, wanted: InstallSkill) -> SkillRecord:
-        """Install an uploaded package, or another version of an installed skill; enabled at once.
+        """Install an uploaded package as a new skill or a new version; it is enabled at once.
 
-        Raises SkillRefused with the reason, Conflict, Unavailable when no worker can compile it.
+        The package is checked and compiled before the index changes.
+        Raises NotFound or InvalidParams for the upload, SkillRefused with the reason, TooLarge
+        above MAX_SKILLS, and Unavailable when no worker can compile the module.
         """
         caller.require("skills:write")
         data = self._uploads.get(wanted.sha256)
@@ -157,20 +162,20 @@ class Skills:
         return record
 
     async def audit(self, caller: Caller, skill_id: str) -> Audit:
-        """What the package on disk is now, checked anew.  Changes nothing.  Raises NotFound."""
+        """Check the package on disk again and report; changes nothing.  Raises NotFound."""
         caller.require("skills:read")
         record = self._get(skill_id)
         return await self._run_blocking(self._audit, record)
 
     async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord:
-        """From now on its tools cannot be called.  Raises NotFound."""
+        """Disable the tools of a skill.  Raises NotFound, Unavailable."""
         caller.require("skills:write")
         return await self._change(skill_id, "quarantined", reason, caller.principal)
 
     async def enable(self, caller: Caller, skill_id: str) -> SkillRecord:
-        """Its tools can be called again, after an audit without problems.
+        """Enable the tools of a skill again, if an audit finds no problems.
 
-        Raises NotFound, IllegalState with the problems.
+        Raises NotFound, Unavailable, and IllegalState with the problems.
         """
         caller.require("skills:write")
         found = await self._run_blocking(self._audit, self._get(skill_id))
@@ -179,7 +184,7 @@ class Skills:
         return await self._change(skill_id, "enabled", "", caller.principal)
 
     async def remove(self, caller: Caller, skill_id: str) -> SkillRecord:
-        """It is gone; the key of its publisher stays known.  Raises NotFound."""
+        """Remove a skill; the index keeps its publisher's key.  Raises NotFound, Unavailable."""
         caller.require("skills:write")
         async with self._changing:
             record = self._get(skill_id)
@@ -190,11 +195,11 @@ class Skills:
     # --- for calls
 
     def find_package(self, record: SkillRecord) -> bytes | None:
-        """The package exactly as it was installed; None when it is not there.  Blocks."""
+        """Return the installed package, None if it is missing or damaged.  Blocks."""
         return self._store.find_package(record.package_sha256)
 
     async def report_damage(self, record: SkillRecord) -> None:
-        """Quarantine a skill whose package on disk is not what was installed."""
+        """Quarantine a skill whose package on disk differs from the installed one."""
         log.error("a skill's package was replaced", skill=record.manifest.id)
         try:
             await self._change(
@@ -203,7 +208,7 @@ class Skills:
         except (NotFound, Unavailable) as error:
             log.warning("the skill cannot be quarantined", reason=error.message)
 
-    # --- inside
+    # --- internals
 
     def _get(self, skill_id: str) -> SkillRecord:
         found = self._shelf.skills.get(skill_id)
@@ -212,7 +217,7 @@ class Skills:
         return found
 
     async def _compile(self, package: Package) -> None:
-        """So that a module nobody can run is not installed."""
+        """Compile the module, so that a module that cannot run is not installed."""
         digest = package.manifest.files[MODULE].sha256
         with trio.move_on_after(INSTALL_S):
             try:
@@ -228,7 +233,7 @@ class Skills:
         async with self._changing:
             before = self._get(skill_id)
             if only and before.package_sha256 != only:
-                return before  # it was replaced in the meantime
+                return before  # another version was installed in the meantime
             after = msgspec.structs.replace(
                 before, state=state, reason=reason, changed_ms=self._now_ms(), changed_by=by
             )
@@ -247,7 +252,7 @@ class Skills:
         )
 
     async def _write(self, shelf: SkillIndex) -> None:
-        """On disk, then in memory.  Raises Unavailable."""
+        """Write the index to disk, then use it in memory.  Raises Unavailable."""
         if self.obstacle:
             raise Unavailable(self.obstacle)
         await self._run_blocking(self._store.write, shelf)
@@ -260,19 +265,21 @@ class Skills:
         return audit_package(record, data, self._is_signed, self._redact)
 
 
-MAX_UPLOADS = 4  # at once; the oldest goes first
+MAX_UPLOADS = 4  # held at once; a new upload drops the oldest
 
 
 class Uploads:
-    """Unfinished and finished uploads, in memory, by the digest that they are to have."""
+    """Package uploads in memory, complete or not, by their expected SHA-256."""
 
     def __init__(self) -> None:
         self._parts: dict[str, bytearray] = {}
 
     def take(self, sha256: str, offset: int, chunk: bytes) -> int:
-        """Add a chunk; how many bytes there are.  A chunk that is there already changes nothing.
+        """Store a chunk at `offset` and return the size so far; offset 0 restarts the upload.
 
-        Raises Conflict for a gap, TooLarge.
+        The data ends with the chunk: bytes behind it are dropped.  Sending the last chunk again
+        changes nothing.
+        Raises Conflict for an unknown upload or a gap, TooLarge above MAX_PACKAGE_BYTES.
         """
         if offset == 0:
             self._parts.pop(sha256, None)
@@ -288,7 +295,7 @@ class Uploads:
         return len(part)
 
     def get(self, sha256: str) -> bytes:
-        """The whole package.  Raises NotFound, InvalidParams when it has another digest."""
+        """Return the package.  Raises NotFound, or InvalidParams if its digest differs."""
         part = self._parts.get(sha256)
         if part is None:
             raise NotFound(f"no package {sha256} was uploaded", field="sha256")
@@ -298,5 +305,5 @@ class Uploads:
         return data
 
     def drop(self, sha256: str) -> None:
-        """It is not needed any more."""
+        """Delete the upload."""
         self._parts.pop(sha256, None)

@@ -1,9 +1,8 @@
-"""The tools of skills: from an allowed call to a guest and back.
+"""Tools of skills: run an allowed call in a WASM guest and convert its output.
 
-What a guest gets and what it must give back.
-
-In: `{"tool": NAME, "arguments": {…}}`.  Out: an object with exactly one member, `result` (any JSON)
-or `error` (a text for the model: the call failed, the guest did not).
+Guest input: `{"tool": NAME, "arguments": {…}}`.
+Guest output: an object with exactly one member, `result` (any JSON) or `error` (text for the
+model).  `error` reports a failed call, not a failure of the guest.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,7 +25,7 @@ ReportDamage = Callable[[SkillRecord], Awaitable[None]]
 
 
 class SkillTools:
-    """Makes tools of records."""
+    """Creates the tools of installed skills and executes their calls."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class SkillTools:
         self._report_damage = report_damage
 
     def make(self, records: Iterable[SkillRecord]) -> list[Tool]:
-        """One tool for each that the records offer."""
+        """Return one tool for each tool of the records' manifests."""
         return [
             AsyncTool(spec, _Runner(self, record, tool).run)
             for record in records
@@ -53,7 +52,7 @@ class SkillTools:
     async def call(
         self, record: SkillRecord, tool: SkillTool, call: ToolCall, on_output: OnOutput
     ) -> ToolOutput:
-        """What the guest says.  Raises GuestFailure.  Cancellation: the guest is gone."""
+        """Run the call in a guest.  Raises GuestFailure.  Cancellation: the guest is ended."""
         package = await self._run_blocking(self._find_package, record)
         if package is None:
             await self._report_damage(record)
@@ -79,7 +78,7 @@ class _Runner:
     async def run(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
         try:
             return await self._tools.call(self._record, self._tool, call, on_output)
-        except GuestFailure as failure:  # it may repeat what the guest said: a stranger's words
+        except GuestFailure as failure:  # the message may contain guest output
             return ToolOutput(text=failure.message, is_failure=True, trust="external_untrusted")
 
 
@@ -87,12 +86,12 @@ _SHAPE = 'a JSON object with "result" or "error"'
 
 
 def render_input(tool: str, arguments: Mapping[str, Any]) -> bytes:
-    """The input of one call."""
+    """Encode the guest input of one call."""
     return msgspec.json.encode({"tool": tool, "arguments": arguments})
 
 
 def read_output(output: bytes) -> ToolOutput:
-    """The output for the model.  Raises GuestFailure (`bad_output`).  Blocks for a large one."""
+    """Decode the guest output; blocks if it is large.  Raises GuestFailure (`bad_output`)."""
     try:
         value = msgspec.json.decode(output)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

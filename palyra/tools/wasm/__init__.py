@@ -1,1 +1,1 @@
-"""WASM guests: the worker processes they run in, and the daemon's end of the pipe."""
+"""WASM runtime for skills: worker processes, their pool, and the protocol to them."""

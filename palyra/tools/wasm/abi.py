@@ -1,15 +1,15 @@
-"""What a guest may import and must export, as data; the daemon's audit and the worker read it.
+"""Guest ABI: permitted imports and required exports, as data for the audit and the worker.
 
 Input and output are JSON texts of at most 1 MiB.  A guest is one of two kinds:
 
 - *call*: exports `memory`, `alloc(size: i32) -> i32` and `palyra_call(ptr: i32, size: i32) -> i64`.
-  The host asks `alloc` for room, writes the input there, and reads the output from where the
-  result says: address in the upper 32 bits, size in the lower.
+  The host calls `alloc`, writes the input to the returned address and calls `palyra_call`.  The
+  result locates the output: address in the upper 32 bits, size in the lower.
 - *command*: a WASI command (preview 1).  Exports `memory` and `_start()`; the input is on standard
-  input, the output is what it writes to standard output, and it ends with exit code 0.
+  input, the output is its standard output, and success is exit code 0.
 
-Host functions live in the module `palyra`.  `fetch` and `secret` answer with the size of their
-reply; `take(ptr)` copies the reply there, once.
+Host functions are in the module `palyra`.  `fetch` and `secret` return the size of their reply;
+`take(ptr)` copies the reply to `ptr`, once.
 """
 
 from typing import Literal, NamedTuple
@@ -25,7 +25,7 @@ Capability = Literal["", "clock", "random", "log", "fetch", "secret"]
 
 
 class HostFunction(NamedTuple):
-    """One function of the host: its type, and what a skill must declare to import it."""
+    """One host function: its type, and the capability a skill must declare to import it."""
 
     parameters: str  # i: i32, I: i64
     results: str
@@ -58,7 +58,7 @@ HOST_FUNCTIONS: dict[tuple[str, str], HostFunction] = {
 
 
 def find_kind(outline: ModuleImports) -> GuestKind:
-    """Which of the two kinds the module is.  Raises GuestFailure (`invalid_module`)."""
+    """Return the kind of the module.  Raises GuestFailure (`invalid_module`)."""
     functions = {name for name, kind in outline.exports.items() if kind == "func"}
     if outline.exports.get("memory") != "memory":
         raise GuestFailure("invalid_module", "the module does not export its memory as `memory`")
@@ -72,7 +72,7 @@ def find_kind(outline: ModuleImports) -> GuestKind:
 
 
 def needed_capabilities(outline: ModuleImports) -> frozenset[str]:
-    """What the imports call for.  Raises GuestFailure (`capability_denied`) for an unknown one."""
+    """Return the capabilities of the imports.  Raises GuestFailure (`capability_denied`) if unknown."""
     needed: set[str] = set()
     for each in outline.imports:
         function = HOST_FUNCTIONS.get((each.module, each.name))

@@ -1,6 +1,6 @@
-"""wasmtime, set up.  Imported by workers only, never by the daemon.
+"""wasmtime engine and bounds-checked access to guest memory.
 
-A guest's linear memory as the host touches it: every address is checked.
+Imported by workers only, never by the daemon.
 """
 
 import wasmtime
@@ -9,7 +9,7 @@ from palyra.tools.wasm.limits import NUMBERS, OFF, GuestFailure
 
 
 def make_engine() -> wasmtime.Engine:
-    """An engine that counts fuel and epochs, with everything above."""
+    """Create an engine with fuel, epochs and the settings of `limits.OFF` and `limits.NUMBERS`."""
     config = wasmtime.Config()
     config.consume_fuel = True
     config.epoch_interruption = True
@@ -21,12 +21,12 @@ def make_engine() -> wasmtime.Engine:
 
 
 def unsigned(value: int) -> int:
-    """An i32 as the guest means it; wasmtime hands it over with a sign."""
+    """Convert a signed i32 from wasmtime to the unsigned value."""
     return value & 0xFFFF_FFFF
 
 
 class GuestMemory:
-    """The memory of one instance, in the context of one call into the host or the guest."""
+    """Memory of one instance, valid during one call into the host or the guest."""
 
     def __init__(self, memory: object, context: "wasmtime.Store | wasmtime.Caller") -> None:
         if not isinstance(memory, wasmtime.Memory):
@@ -35,13 +35,13 @@ class GuestMemory:
         self._context = context
 
     def read(self, start: int, length: int) -> bytes:
-        """A copy.  Raises GuestFailure (`trapped`) for a place outside."""
+        """Return a copy of the range.  Raises GuestFailure (`trapped`) if it is out of bounds."""
         start, length = unsigned(start), unsigned(length)
         self._check(start, length)
         return bytes(self._memory.read(self._context, start, start + length))
 
     def write(self, start: int, content: bytes) -> None:
-        """Put the bytes there.  Raises GuestFailure (`trapped`) for a place outside."""
+        """Write the bytes.  Raises GuestFailure (`trapped`) if the range is out of bounds."""
         start = unsigned(start)
         self._check(start, len(content))
         if content:

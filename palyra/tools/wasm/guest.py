@@ -1,6 +1,9 @@
-"""One call of a guest: a store of its own, its limits, its host functions, its end.
+"""Execution of one guest call inside a worker.
 
-Owns: the store.  Never: outlives the call, or is run by two threads.
+Each call gets a new store and a new instance, so no guest state survives between calls.  Fuel
+bounds the instructions; a timer increments the engine's epoch at the deadline and interrupts the
+guest.  A trap is mapped to one of the documented problems of `GuestFailure`.
+Owns: the store.  Never: outlives the call, or is used by two threads.
 """
 
 from collections.abc import Callable
@@ -27,7 +30,7 @@ _SIZE_BITS = 32
 
 
 class GuestCall:
-    """What the host functions of one call share."""
+    """State shared by the host functions of one call."""
 
     def __init__(self, given: bytes, granted: frozenset[str], ask_host: AskHost) -> None:
         self.given = given
@@ -40,7 +43,7 @@ class GuestCall:
     def host_function(
         self, name: tuple[str, str], caller: wasmtime.Caller, *arguments: int
     ) -> int | None:
-        """Serve one import.  Raises GuestFailure for what was not granted."""
+        """Serve one imported function.  Raises GuestFailure if its capability is not granted."""
         capability = HOST_FUNCTIONS[name].capability
         if capability and capability not in self._granted:
             raise GuestFailure(
@@ -69,7 +72,7 @@ class GuestCall:
 def run_guest(
     engine: wasmtime.Engine, module: wasmtime.Module, guest: GuestCall, limits: GuestLimits
 ) -> bytes:
-    """The guest's output.  Raises GuestFailure with the documented problem."""
+    """Run the guest and return its output.  Raises GuestFailure with the documented problem."""
     store = _make_store(engine, limits)
     timer = Timer(limits.deadline_s, engine.increment_epoch)
     timer.daemon = True
@@ -86,7 +89,7 @@ def run_guest(
         raise _explain(trap, store, instance, guest, limits) from None
     finally:
         timer.cancel()
-        timer.join()  # or it would end the epoch of the call after this one
+        timer.join()  # a late timer would interrupt the next call
 
 
 def _make_store(engine: wasmtime.Engine, limits: GuestLimits) -> wasmtime.Store:
@@ -151,7 +154,7 @@ def _enter(store: wasmtime.Store, instance: wasmtime.Instance, guest: GuestCall)
 def _typed(
     store: wasmtime.Store, export: object, name: str, parameters: str, results: str
 ) -> Callable[..., Any]:
-    """The exported function, if it is one of this type."""
+    """Return the exported function.  Raises GuestFailure if its type differs."""
     wanted = HostFunction(parameters, results)
     if not isinstance(export, wasmtime.Func) or not _is_of(export.type(store), wanted):
         raise GuestFailure(
@@ -192,7 +195,7 @@ def _explain_breakdown(
     guest: GuestCall,
     limits: GuestLimits,
 ) -> GuestFailure:
-    """A guest that breaks down with hardly any room left to grow has met its quota."""
+    """Classify another trap: `quota_exceeded` if a memory or table is nearly full, else `trapped`."""
     if instance is not None:
         for name, export in instance.exports(store).items():
             if isinstance(export, wasmtime.Memory | wasmtime.Table) and _is_full(
@@ -205,7 +208,7 @@ def _explain_breakdown(
 def _is_full(
     store: wasmtime.Store, export: wasmtime.Memory | wasmtime.Table, limits: GuestLimits
 ) -> bool:
-    """Whether it may not grow by a sixteenth of its limit."""
+    """True if the export cannot grow by a sixteenth of its limit."""
     try:
         if isinstance(export, wasmtime.Memory):
             export.grow(store, limits.memory_bytes // PAGE_BYTES // 16)
@@ -217,7 +220,7 @@ def _is_full(
 
 
 def _first_line(error: Exception) -> str:
-    """What was wrong, without wasmtime's backtrace."""
+    """Return the cause from a wasmtime error, without the backtrace."""
     text = str(error)
     cause = text.rsplit("Caused by:", 1)[-1].strip().splitlines()
     return (cause or ["no reason given"])[0].strip()[:200]

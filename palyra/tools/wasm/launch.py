@@ -1,7 +1,7 @@
-"""How a worker is started: which interpreter, which files, which environment.
+"""Start of a WASM worker: interpreter, visible files, environment and limits.
 
-A worker sees the interpreter, its standard library and three packages, read-only, and nothing
-else of the host: no configuration, no data, no workspace.
+A worker has read-only access to the interpreter, its standard library and three packages.  It has
+no access to configuration, data or workspaces.
 """
 
 import sys
@@ -18,33 +18,33 @@ from palyra.tools.sandbox.command import Bind, Command, CommandLimits, SandboxFa
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.wasm.limits import MIB, WORKER_ADDRESS_SPACE
 
-_SYSTEM = Path("/usr")  # every jail sees it
+_SYSTEM = Path("/usr")  # visible in every jail
 PACKAGES = ("palyra", "msgspec", "wasmtime")
-# Isolated: no user packages, no environment, no current directory; then only the packages' folders.
+# Runs isolated (no user packages, environment or current directory) with the package folders added.
 _START = (
     "import sys; sys.path[1:1] = sys.argv[1:]; from palyra.tools.wasm.worker import main; main()"
 )
 
 
 class WorkerProcess(Protocol):
-    """A started worker, as the sandbox gives it."""
+    """A running worker process."""
 
     @property
     def stdin(self) -> trio.abc.SendStream | None: ...
     @property
     def stdout(self) -> trio.abc.ReceiveStream: ...
     async def wait(self) -> object:
-        """Return when it has ended."""
+        """Wait until the process has ended."""
 
 
 class Launch(Protocol):
-    """Starts one worker; when the block is left nothing of it is alive.  Raises Unavailable."""
+    """Starts one worker; leaving the block ends the process.  Raises Unavailable."""
 
     def __call__(self) -> AbstractAsyncContextManager[WorkerProcess]: ...
 
 
 def package_folders() -> tuple[Path, ...]:
-    """Where the packages of a worker lie.  Raises Unavailable when one is not installed."""
+    """Return the folders of the worker's packages.  Raises Unavailable if one is missing."""
     found = []
     for name in PACKAGES:
         spec = find_spec(name)
@@ -55,13 +55,13 @@ def package_folders() -> tuple[Path, ...]:
 
 
 def worker_argv() -> tuple[str, ...]:
-    """The command line of a worker: this interpreter, without its virtual environment."""
+    """Return the command line: the current interpreter without its virtual environment."""
     roots = dict.fromkeys(str(folder.parent) for folder in package_folders())
     return (str(Path(sys.executable).resolve()), "-I", "-S", "-B", "-c", _START, *roots)
 
 
 def worker_command() -> Command:
-    """A worker as the sandbox starts it.  Raises Unavailable."""
+    """Return the sandbox command of a worker.  Raises Unavailable."""
     prefix = Path(sys.base_prefix).resolve()
     folders = package_folders() if prefix.is_relative_to(_SYSTEM) else (prefix, *package_folders())
     return Command(
@@ -72,7 +72,7 @@ def worker_command() -> Command:
             memory_bytes=512 * MIB,
             files=32,
             file_bytes=0,
-            cpu_s=None,  # over its life; each call and each compilation has its own
+            cpu_s=None,  # no total; calls and compilations have limits
             temporary_bytes=MIB,
         ),
         takes_input=True,
@@ -80,19 +80,19 @@ def worker_command() -> Command:
 
 
 def no_workers() -> AbstractAsyncContextManager[WorkerProcess]:
-    """`Launch` where there is no sandbox: WASM runs in its jail or not at all."""
+    """`Launch` without a sandbox: raise Unavailable, because WASM never runs unjailed."""
     raise Unavailable("there is no sandbox of level A for WASM workers (see `palyra doctor`)")
 
 
 class JailedWorkers:
-    """`Launch` over the sandbox."""
+    """`Launch` that starts workers in the sandbox."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
     @asynccontextmanager
     async def __call__(self) -> AsyncGenerator[WorkerProcess]:
-        """One worker behind the walls of level A.  Raises Unavailable."""
+        """Start one worker in a sandbox of level A.  Raises Unavailable."""
         try:
             async with self._sandbox.open(worker_command()) as child:
                 yield child

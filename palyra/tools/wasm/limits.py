@@ -1,8 +1,7 @@
-"""What a guest may use, and what is said when it asks for more.
+"""Limits of WASM guests, the failures for exceeding them, and wasmtime's settings as data.
 
-wasmtime's own defaults are "unlimited", so every one of these is set on every call.
-
-How wasmtime is set up for guests that nobody trusts, as data that the daemon can read too.
+wasmtime's own defaults are unlimited, so every limit is set on every call.  The engine settings
+are plain data, so that the daemon can read them without importing wasmtime.
 """
 
 import hashlib
@@ -15,35 +14,35 @@ import msgspec
 from palyra.errors import PalyraError
 
 MIB = 1 << 20
-PAGE_BYTES = 65_536  # of a linear memory
+PAGE_BYTES = 65_536  # page of a linear memory
 
 MAX_MODULE_BYTES = MIB
 MAX_FUNCTIONS = 10_000
 MAX_INPUT_BYTES = MIB
 MAX_OUTPUT_BYTES = MIB
 MAX_STACK_BYTES = 512 * 1024
-MAX_COMPILED_BYTES = 32 * MIB  # 1 MiB of code becomes 5 to 10 of machine code
+MAX_COMPILED_BYTES = 32 * MIB  # 1 MiB of WASM compiles to 5 to 10 MiB of machine code
 COMPILE_CPU_S = 2.0
-COMPILE_WALL_S = 20.0  # on a busy machine two seconds of CPU may take a while
-HOST_CALLS = 256  # of one call
-LOG_BYTES = 16_384  # of one call
+COMPILE_WALL_S = 20.0  # allows for COMPILE_CPU_S on a loaded machine
+HOST_CALLS = 256  # per guest call
+LOG_BYTES = 16_384  # per guest call
 WORKER_ADDRESS_SPACE = 1024 * MIB
 
 GuestProblem = Literal[
-    "disabled",  # the skill is quarantined, removed, or WASM is off
-    "invalid_module",  # not a module, or one that no worker takes
-    "capability_denied",  # it wants what it was not granted
+    "disabled",  # the skill is quarantined or removed, or WASM is unavailable
+    "invalid_module",  # not a module, or refused by the audit or the compiler
+    "capability_denied",  # the guest used a capability that is not granted
     "timed_out",
     "quota_exceeded",  # fuel, memory, tables, stack, sizes, time to compile
-    "trapped",  # the guest broke down, or said so by its exit code
-    "bad_output",  # what came back is not the JSON that was agreed on
+    "trapped",  # the guest crashed or exited with a nonzero code
+    "bad_output",  # the output is not JSON of the agreed form
 ]
 
 
 class GuestLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one call."""
+    """Limits of one guest call."""
 
-    fuel: int = 10_000_000_000  # about one for each instruction; three to ten seconds
+    fuel: int = 10_000_000_000  # about one per instruction; three to ten seconds
     deadline_s: float = 5.0
     memory_bytes: int = 64 * MIB
     table_elements: int = 10_000
@@ -53,14 +52,14 @@ class GuestLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestFailure(PalyraError):
-    """A call of a guest failed; `problem` is one of the documented errors."""
+    """A guest call failed; `problem` is one of the documented errors."""
 
     def __init__(self, problem: GuestProblem, message: str) -> None:
         super().__init__(f"{problem}: {message}")
         self.problem = problem
 
 
-# Switched off: what no guest needs and what is younger than the rest of the compiler.
+# Disabled: features that guests do not need, and recent features of the compiler.
 OFF = (
     "wasm_threads",
     "shared_memory",
@@ -75,11 +74,11 @@ OFF = (
     "wasm_wide_arithmetic",
     "wasm_relaxed_simd",
     "wasm_tail_call",
-    "memory_init_cow",  # it makes files in memory, and a worker may write no file
-    "parallel_compilation",  # one thread, so that a limit of CPU time is one of time
+    "memory_init_cow",  # creates memory files; a worker may not write files
+    "parallel_compilation",  # one thread, so that CPU time bounds wall time
 )
-# A memory is reserved whole, so that growing it copies nothing; the default of 4 GiB would not fit
-# into a worker's address space.
+# The full memory is reserved, so that growth copies nothing.  The default reservation of 4 GiB
+# exceeds a worker's address space.
 NUMBERS = {
     "max_wasm_stack": MAX_STACK_BYTES,
     "memory_reservation": 64 * MIB,
@@ -89,9 +88,9 @@ NUMBERS = {
 
 
 def fingerprint() -> str:
-    """What machine code made by a worker is good for: this version, this machine, these settings.
+    """Return the cache key of machine code: wasmtime version, architecture and engine settings.
 
-    Told by the daemon itself; a worker's word would be worth nothing.
+    The daemon computes the key itself, because workers are not trusted.
     """
     settings = hashlib.sha256(repr((OFF, NUMBERS)).encode()).hexdigest()[:12]
     return f"wasmtime-{version('wasmtime')}-{platform.machine()}-{settings}"

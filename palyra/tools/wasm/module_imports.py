@@ -1,8 +1,9 @@
-"""The outline of a WASM module, read without a compiler: imports, exports, sizes.
+"""Parser for the outline of a WASM module: imports, exports and function count.
 
-The daemon looks at a stranger's module only through this parser, which is plain Python, skips the
-code and stops at every bound.  wasmtime, which is native and whose compiler is outside its own
-security promise, sees a module in a worker and only after this let it pass.
+The daemon reads an untrusted module only with this parser.  The parser is plain Python, skips the
+code section and enforces a bound on every count.  wasmtime is native, and its compiler is outside
+its own security promise.  wasmtime therefore receives a module only in a worker, and only after
+this parser has accepted it.
 Source: WebAssembly Core Specification 2.0, chapter 5 (binary format).
 """
 
@@ -22,7 +23,7 @@ _KINDS: tuple[Kind, ...] = ("func", "table", "memory", "global", "tag")
 
 
 class Import(NamedTuple):
-    """Something the module wants from outside."""
+    """One import of the module."""
 
     module: str
     name: str
@@ -30,7 +31,7 @@ class Import(NamedTuple):
 
 
 class ModuleImports(NamedTuple):
-    """What can be said of a module before it is compiled."""
+    """Properties of a module that are known before compilation."""
 
     functions: int  # imported ones included
     imports: tuple[Import, ...]
@@ -38,7 +39,7 @@ class ModuleImports(NamedTuple):
 
 
 def read_outline(module: bytes) -> ModuleImports:
-    """The outline.  Raises GuestFailure (`invalid_module`) for what is no module or too much."""
+    """Parse the outline.  Raises GuestFailure (`invalid_module`) if malformed or above a limit."""
     _check_head(module)
     imports: tuple[Import, ...] = ()
     exports: dict[str, Kind] = {}
@@ -66,7 +67,7 @@ def _check_head(module: bytes) -> None:
 
 
 def _sections(module: bytes) -> list[tuple[int, "_Reader"]]:
-    """Each section with its body; a section other than a custom one (0) comes once."""
+    """Return each section id with its body.  Only custom sections (id 0) may repeat."""
     reader = _Reader(module, len(HEADER), len(module))
     found: list[tuple[int, _Reader]] = []
     seen: set[int] = set()
@@ -94,7 +95,7 @@ def _read_imports(body: "_Reader") -> tuple[Import, ...]:
 
 
 def _skip_type(body: "_Reader", kind: Kind) -> None:
-    """Pass over the type of an import."""
+    """Skip the type of an import."""
     match kind:
         case "func":
             body.number()
@@ -132,7 +133,7 @@ def _invalid(text: str) -> GuestFailure:
 
 
 class _Reader:
-    """A cursor over a part of the module that never leaves it."""
+    """Bounds-checked cursor over a part of the module."""
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
         self._data, self._at, self._end = data, start, end
@@ -148,7 +149,7 @@ class _Reader:
         return self._data[self._at - 1]
 
     def number(self) -> int:
-        """An unsigned LEB128 of at most 32 bits."""
+        """Read an unsigned LEB128 integer of at most 32 bits."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self.byte()
@@ -160,7 +161,7 @@ class _Reader:
         raise _invalid("a number in the module has more than 32 bits")
 
     def count(self) -> int:
-        """How many entries follow; bounded."""
+        """Read a number of entries, at most _MAX_EXTERNS."""
         count = self.number()
         if count > _MAX_EXTERNS:
             raise _invalid(f"a section has {count} entries; the limit is {_MAX_EXTERNS}")
@@ -183,7 +184,7 @@ class _Reader:
             raise _invalid("a name is not UTF-8") from None
 
     def part(self, size: int) -> "_Reader":
-        """The next `size` bytes as a reader of their own."""
+        """Return a reader of the next `size` bytes and skip them."""
         start = self._at
         if size > self._end - start:
             raise _invalid("a section reaches beyond the end of the module")

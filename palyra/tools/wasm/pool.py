@@ -1,10 +1,18 @@
-"""The pool: a few workers, started before they are needed, each of them for one module only.
+"""Pool of pre-started WASM workers, each used for one module only.
 
-Owns: which worker serves what.  Talked to by: calls, which borrow a worker and give it back.
-A slot (`keep_worker`) is a supervised service: it keeps one worker alive and replaces it when its
-life ends.  A worker that failed, or whose borrower left in the middle, is never used again; nor is
-one that has seen a module ever given another, so that a guest that broke out of wasmtime meets
-nobody else's data, and cannot touch what the compiler makes of somebody else's code.
+A slot (`keep_worker`) is a supervised service: it keeps one worker alive and replaces it when the
+worker ends.
+
+Life of a worker: starting, idle and unassigned, assigned to a purpose (a module digest, or one
+compilation) by the first borrow, then alternately busy and idle, ended.  A worker is ended:
+- after its borrower failed or was cancelled, or after a borrow with `is_last`;
+- when an idle one must give its slot to another purpose (least recently used first);
+- when `find_leak` reports a broken sandbox.
+A worker is never reassigned to another module.  A guest that escapes wasmtime therefore reaches
+neither the data of another skill nor the compilation of another module.
+
+Owns: the assignment of workers.
+Talked to by: calls, which borrow a worker and return it.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -18,22 +26,22 @@ from palyra.tools.wasm.launch import Launch
 from palyra.tools.wasm.worker_client import WorkerClient, WorkerGone
 
 log = structlog.get_logger("palyra.wasm")
-RETRY_S = 30.0  # after a worker that could not be started
+RETRY_S = 30.0  # delay after a failed start
 
 
 class _Seat:
-    """One worker and who has it."""
+    """One worker and its assignment."""
 
     def __init__(self, peer: WorkerClient, life: trio.CancelScope) -> None:
         self.peer = peer
         self.life = life
-        self.serves = ""  # what it was first borrowed for
+        self.serves = ""  # purpose of the first borrow; "": unassigned
         self.is_busy = False
         self.used_s = trio.current_time()
 
 
 class WorkerPool:
-    """Workers to borrow."""
+    """Lends workers to calls."""
 
     def __init__(
         self,
@@ -43,36 +51,37 @@ class WorkerPool:
         obstacle: str = "",
         find_leak: Callable[[], str] = lambda: "",
     ) -> None:
-        """`on_change` is told when workers become available, and when there are none any more.
+        """`on_change` is called when workers become available or unavailable.
 
-        `obstacle`: why there will be none; nobody keeps a worker then.  `find_leak`: what is wrong
-        with the walls round the workers; then none of them is used any more.
+        `obstacle` is the reason why the daemon runs no workers, "" if it does.  `find_leak` returns
+        a defect of the sandbox, "" for none; each borrow checks it and ends all workers on a
+        defect.
         """
         self._find_leak = find_leak
         self._launch = launch
         self._on_change = on_change
         self._seats: list[_Seat] = []
         self._starting = 0
-        self._turn = trio.StrictFIFOLock()  # whoever came first chooses first
+        self._turn = trio.StrictFIFOLock()  # borrowers are served in order
         self._changed = trio.Event()
         self._wanted = trio.Event()
-        self.is_available = False  # whether workers can be had, as far as is known
-        self.obstacle = obstacle  # why not
+        self.is_available = False  # last known state
+        self.obstacle = obstacle  # reason for unavailability
 
     def has(self, purpose: str) -> bool:
-        """Whether a worker of that purpose is at rest."""
+        """True if a worker of that purpose is idle."""
         return any(seat.serves == purpose and not seat.is_busy for seat in self._seats)
 
     def want(self) -> None:
-        """From now on workers stand ready.  Before, a daemon without skills has none."""
+        """Start the workers.  A daemon without skills never calls this and runs none."""
         self._wanted.set()
 
     @asynccontextmanager
     async def borrow(self, purpose: str, *, is_last: bool = False) -> AsyncGenerator[WorkerClient]:
-        """A worker that has served nothing but `purpose`; `is_last`: it serves nothing after this.
+        """Lend a worker that has served no other purpose; `is_last` ends it after this use.
 
-        Raises Unavailable when workers cannot be started.  Whoever leaves the block with an error
-        leaves a dead worker.  Cancellation: the same.
+        Waits for a free worker.  Raises Unavailable when workers cannot be started.  An error in
+        the block ends the worker.  Cancellation: the worker is ended.
         """
         self.want()
         self._check_walls()
@@ -104,7 +113,10 @@ class WorkerPool:
             raise Unavailable(leak)
 
     def _choose(self, purpose: str) -> _Seat | None:
-        """A worker of that purpose, else an unused one; else room is made for one."""
+        """Return an idle worker of that purpose, else an unassigned one.
+
+        If there is neither, end the least recently used idle worker to free a slot.
+        """
         idle = [seat for seat in self._seats if not seat.is_busy]
         for serves in (purpose, ""):
             for seat in idle:
@@ -122,7 +134,7 @@ class WorkerPool:
     def _end(self, seat: _Seat) -> None:
         if seat in self._seats:
             self._seats.remove(seat)
-            self._starting += 1  # its slot begins anew
+            self._starting += 1  # its slot starts a replacement
         seat.is_busy = False
         seat.life.cancel("the worker is not to be used again")
 
@@ -135,7 +147,7 @@ class WorkerPool:
     async def keep_worker(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Keep one worker, for ever.  Cancellation: it is gone."""
+        """Keep one worker running for ever.  Cancellation: the worker process is dead."""
         task_status.started()
         await self._wanted.wait()
         while True:
@@ -143,7 +155,7 @@ class WorkerPool:
                 await trio.sleep(RETRY_S)
 
     async def _live(self) -> bool:
-        """One worker's life; False when it never came to serve."""
+        """Run one worker until it ends; False if it never became ready."""
         seat: _Seat | None = None
         life = trio.CancelScope()
         self._starting += 1
@@ -168,7 +180,10 @@ class WorkerPool:
         return seat
 
     def _leave(self, seat: _Seat | None) -> None:
-        """The worker is gone; `_starting` counted its slot unless it died while it was seated."""
+        """Remove a worker that has ended.
+
+        `_starting` counts its slot unless the worker ended while in `_seats`.
+        """
         if seat in self._seats:
             self._seats.remove(seat)
         else:

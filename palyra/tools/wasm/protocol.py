@@ -1,9 +1,15 @@
-"""What daemon and worker say to each other: length-prefixed MessagePack over two pipes.
+"""Protocol between daemon and WASM worker: length-prefixed MessagePack over two pipes.
 
-Pure framing.  A frame is four bytes of length, big-endian, and that many bytes of one message.
-The worker answers each `Load`, `Compile` and `Run` with exactly one `Loaded`, `Compiled` or `Done`,
-or with `Failed`; during a `Run` it may ask any number of `HostCall`s, each answered by a
-`HostReply`.  Neither side believes the other's lengths.
+A frame is a four-byte big-endian length followed by one message of that many bytes.
+
+    worker  WorkerHello                                  once, after the start
+    daemon  Compile     ->  worker  Compiled | Failed
+    daemon  LoadModule  ->  worker  Loaded | Failed
+    daemon  RunGuest    ->  worker  (HostCall -> daemon HostReply)*, then Done | Failed
+
+Each request has exactly one final answer, and the daemon sends one request at a time.  During a
+`RunGuest` the worker may send any number of `HostCall`s; the daemon enforces a limit.  Both sides
+check the length of a frame before they receive its body.  This module contains framing only, no I/O.
 """
 
 import struct
@@ -25,7 +31,7 @@ MAX_RUN_BYTES = MAX_INPUT_BYTES + 64 * 1024
 
 
 class BadWorkerFrame(Exception):
-    """The other side does not keep the protocol."""
+    """The peer violated the protocol."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", array_like=True):
@@ -33,14 +39,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", array_l
 
 
 class Compile(Message, frozen=True, kw_only=True, tag="compile"):
-    """Make machine code of a module, within a limit of CPU time."""
+    """Compile a module to machine code within `cpu_s` seconds of CPU time."""
 
     module: bytes
     cpu_s: float
 
 
 class LoadModule(Message, frozen=True, kw_only=True, tag="load"):
-    """Take machine code that the daemon vouches for."""
+    """Load machine code from the daemon's cache or from a compilation."""
 
     compiled: bytes
 
@@ -50,7 +56,7 @@ class RunGuest(Message, frozen=True, kw_only=True, tag="run"):
 
     input: bytes
     limits: GuestLimits
-    granted: tuple[str, ...] = ()  # names of host functions that may be called
+    granted: tuple[str, ...] = ()  # kinds of granted capabilities
 
 
 class HostReply(Message, frozen=True, kw_only=True, tag="reply"):
@@ -64,34 +70,34 @@ Request = Compile | LoadModule | RunGuest | HostReply
 
 
 class WorkerHello(Message, frozen=True, kw_only=True, tag="hello"):
-    """The worker is ready."""
+    """The worker is ready for requests."""
 
 
 class Compiled(Message, frozen=True, kw_only=True, tag="compiled"):
-    """Machine code."""
+    """The machine code of the module."""
 
     compiled: bytes
 
 
 class Loaded(Message, frozen=True, kw_only=True, tag="loaded"):
-    """The module can be run."""
+    """The module is loaded and can be run."""
 
 
 class HostCall(Message, frozen=True, kw_only=True, tag="host"):
-    """The guest asks for something outside."""
+    """The guest calls a host function."""
 
     function: str
     argument: bytes
 
 
 class Done(Message, frozen=True, kw_only=True, tag="done"):
-    """The guest's output, unchecked."""
+    """The output of the guest, not validated."""
 
     output: bytes
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
-    """What was asked did not work; the daemon replaces the worker."""
+    """The request failed; the daemon replaces the worker."""
 
     problem: GuestProblem
     text: str
@@ -106,7 +112,7 @@ T = TypeVar("T")
 
 
 def encode(message: Message) -> bytes:
-    """The frame of one message."""
+    """Encode one message as a frame.  Raises BadWorkerFrame if it is too large."""
     body = _encoder.encode(message)
     if len(body) > MAX_FRAME_BYTES:
         raise BadWorkerFrame(f"a message of {len(body) / MIB:.1f} MiB is too large to send")
@@ -114,12 +120,12 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(body: bytes) -> Request:
-    """What the daemon said.  Raises BadFrame."""
+    """Decode a message of the daemon.  Raises BadWorkerFrame."""
     return _decode(_requests, body)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """What the worker said.  Raises BadFrame."""
+    """Decode a message of the worker.  Raises BadWorkerFrame."""
     return _decode(_answers, body)
 
 
@@ -131,18 +137,18 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], body: bytes) -> T:
 
 
 class Deframer:
-    """Bytes as they come in, out as the bodies of whole frames."""
+    """Splits a byte stream into the bodies of complete frames."""
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """More bytes; any number."""
+        """Append received bytes."""
         self._buffer += data
 
     def next_body(self) -> bytes | None:
-        """The body of the next frame, None until it is whole.  Raises BadFrame for a long one."""
+        """Return the next frame's body, None if incomplete.  Raises BadWorkerFrame if too long."""
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)

@@ -1,7 +1,7 @@
-"""Modules and their calls: compile once, load into a worker, run, check what comes back.
+"""WASM runtime: compile a module once, load it into a worker and run guest calls.
 
-Owns: nothing but a pool and a cache.  Never: compiles in a worker that has run anything, or runs
-anything in a worker that has compiled.
+Owns: the worker pool and the cache of machine code.
+Never: compiles in a worker that has run a guest, or runs a guest in a worker that has compiled.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from palyra.tools.wasm.worker_client import ServeHost, WorkerGone
 
 
 class CompiledCode(Protocol):
-    """Where machine code is kept between runs (`store.files.compiled`).  Blocks."""
+    """Persistent cache of machine code (`store.files.compiled`); its methods block."""
 
     def find(self, engine: str, module_sha256: str) -> bytes | None: ...
     def put(self, engine: str, module_sha256: str, code: bytes) -> None: ...
@@ -31,14 +31,14 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a module."""
 
     module_sha256: str
-    read_module: Callable[[], bytes]  # blocks; needed only when the module must be compiled
+    read_module: Callable[[], bytes]  # blocks; called only if the module must be compiled
     input: bytes
     limits: GuestLimits = GuestLimits()
     granted: tuple[str, ...] = ()  # kinds of capabilities
 
 
 class Runtime:
-    """Guests behind the walls."""
+    """Runs guests in sandboxed workers."""
 
     def __init__(self, pool: WorkerPool, cache: CompiledCode, run_blocking: RunBlocking) -> None:
         self.pool = pool
@@ -47,9 +47,9 @@ class Runtime:
         self._engine = fingerprint()
 
     async def compile(self, digest: str, read_module: Callable[[], bytes]) -> bytes:
-        """Machine code, from the cache or made in a worker that then ends.
+        """Return machine code from the cache, or compile it in a worker that is ended afterwards.
 
-        Raises GuestFailure for a module that is refused, Unavailable without workers.
+        Raises GuestFailure for a refused module, Unavailable without workers.
         """
         code = await self._run_blocking(self._cache.find, self._engine, digest)
         if code is not None:
@@ -61,9 +61,10 @@ class Runtime:
         return code
 
     async def run(self, guest: Guest, serve_host: ServeHost) -> bytes:
-        """The guest's output, unchecked.  Raises GuestFailure; Unavailable is one of them here.
+        """Run the guest and return its output, not validated.
 
-        Cancellation: the guest is gone.
+        Raises GuestFailure; missing workers are the problem `disabled`.
+        Cancellation: the worker that runs the guest is ended.
         """
         if len(guest.input) > MAX_INPUT_BYTES:
             raise GuestFailure("quota_exceeded", f"an input of {len(guest.input)} bytes")
@@ -80,10 +81,10 @@ class Runtime:
             raise GuestFailure("trapped", f"the worker broke down: {error}") from None
 
     async def _find_code(self, guest: Guest) -> bytes | None:
-        """What a fresh worker would need; nothing while one stands ready that has it.
+        """Return machine code for an unassigned worker, None if an idle worker has the module.
 
-        Found before a worker is borrowed: a call that holds one and waits for another to compile
-        could wait for itself.
+        Runs before a worker is borrowed: a call that held a worker while waiting for another one
+        to compile could deadlock.
         """
         if self.pool.has(guest.module_sha256):
             return None
@@ -108,9 +109,9 @@ def _checked(digest: str, read_module: Callable[[], bytes]) -> bytes:
 
 
 def check_module(module: bytes) -> frozenset[str]:
-    """The kinds of capabilities its imports call for.  Blocks for a millisecond or two.
+    """Return the capabilities required by the imports of a module (blocks, 1 to 2 ms).
 
-    Raises GuestFailure for a module that no worker should see.
+    Raises GuestFailure for a module that must not be passed to a worker.
     """
     outline = read_outline(module)
     find_kind(outline)

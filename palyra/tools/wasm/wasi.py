@@ -1,7 +1,7 @@
-"""The part of WASI preview 1 that a guest gets: three streams, an exit, no arguments, no world.
+"""Subset of WASI preview 1 for guests: three streams and an exit; no arguments, files or network.
 
-Written here instead of taken from wasmtime, whose WASI always has a clock and a source of chance.
-Clock and chance answer only where they were granted.
+The functions are implemented here, because wasmtime's WASI always provides a clock and random
+numbers.  Guests get these two only with the capabilities `clock` and `random`.
 Source: WASI preview 1 (`wasi_snapshot_preview1`), typenames and function docs.
 """
 
@@ -17,7 +17,7 @@ SUCCESS, BADF, INVAL, SPIPE = 0, 8, 28, 70
 STDIN, STDOUT, STDERR = 0, 1, 2
 REALTIME, MONOTONIC = 0, 1
 MAX_VECTORS = 1_024
-STDERR_BYTES = 2_048  # of it, kept for the message of a failure
+STDERR_BYTES = 2_048  # of standard error, kept for failure messages
 MAX_RANDOM_BYTES = 65_536
 _RIGHTS = {STDIN: 1 << 1, STDOUT: 1 << 6, STDERR: 1 << 6}  # fd_read, fd_write
 
@@ -31,7 +31,7 @@ class GuestExit(Exception):
 
 
 class Streams:
-    """The three streams of one call."""
+    """Standard input, output and error of one call."""
 
     def __init__(self, given: bytes) -> None:
         self._input = memoryview(given)
@@ -39,13 +39,13 @@ class Streams:
         self.errors = bytearray()
 
     def read(self, at_most: int) -> bytes:
-        """The next bytes of the input; none at its end."""
+        """Return the next bytes of the input, b"" at its end."""
         part = self._input[:at_most]
         self._input = self._input[len(part) :]
         return bytes(part)
 
     def write(self, fd: int, part: bytes) -> None:
-        """Take output.  Raises GuestFailure (`quota_exceeded`) for too much of it."""
+        """Append output; excess standard error is dropped.  Raises GuestFailure (`quota_exceeded`)."""
         if fd == STDERR:
             self.errors += part[: STDERR_BYTES - len(self.errors)]
             return
@@ -56,7 +56,7 @@ class Streams:
             )
 
 
-# --- the functions, named as WASI names them -------------------------------------------------------
+# --- WASI functions, under their WASI names --------------------------------------------------------
 
 
 def fd_read(  # noqa: PLR0917 - as WASI has them
@@ -106,7 +106,7 @@ def fd_seek(_streams: Streams, _memory: GuestMemory, fd: int, *_where: int) -> i
 
 
 def fd_prestat_get(_streams: Streams, _memory: GuestMemory, *_arguments: int) -> int:
-    """No directory is open."""
+    """Return BADF: no directory is preopened."""
     return BADF
 
 
@@ -115,7 +115,7 @@ def fd_prestat_dir_name(_streams: Streams, _memory: GuestMemory, *_arguments: in
 
 
 def args_sizes_get(_streams: Streams, memory: GuestMemory, count: int, size: int) -> int:
-    """There are none; the same function serves the environment."""
+    """Write zero counts; also used for the environment."""
     for place in (count, size):
         memory.write(place, struct.pack("<I", 0))
     return SUCCESS

@@ -1,8 +1,9 @@
-"""The worker: a process that compiles or runs one stranger's module, told what by the daemon.
+"""WASM worker process: compiles or runs one untrusted module on request of the daemon.
 
-It is started inside the jail by `tools.wasm.launch` and speaks `tools.wasm.frames` over its
-standard input and output.  Whatever goes wrong in here, the daemon only sees a frame, or an end.
-Owns: one engine, one loaded module.  Never: believes that it is needed; it may be killed any time.
+`tools.wasm.launch` starts it in the sandbox.  It speaks `tools.wasm.protocol` over its standard
+input and output.  Every failure reaches the daemon as a frame or as the end of the process.
+Owns: one engine, one loaded module.
+Never: holds state that must survive; the daemon may kill the process at any time.
 """
 
 import os
@@ -22,13 +23,13 @@ CHUNK_BYTES = 1 << 18
 
 
 class WorkerPipes:
-    """The daemon at the other end; nothing else in this process has these descriptors."""
+    """Pipes to the daemon; no other code in this process has their descriptors."""
 
     def __init__(self) -> None:
-        """Take over standard input and output, and put the null device in their place."""
+        """Duplicate standard input and output, and replace them by the null device."""
         self._incoming, self._outgoing = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1):  # errors are few and stay where the jail sends them
+        for descriptor in (0, 1):  # standard error stays connected to the sandbox
             os.dup2(null, descriptor)
         self._deframer = protocol.Deframer()
 
@@ -38,7 +39,7 @@ class WorkerPipes:
             rest = rest[os.write(self._outgoing, rest) :]
 
     def requests(self) -> Iterator[protocol.Request]:
-        """What the daemon says, until it closes the pipe."""
+        """Yield requests until the daemon closes the pipe."""
         while True:
             body = self._deframer.next_body()
             if body is not None:
@@ -51,7 +52,7 @@ class WorkerPipes:
 
 
 class Worker:
-    """The engine and the one module it was given."""
+    """The engine and its single loaded module."""
 
     def __init__(self, pipes: WorkerPipes) -> None:
         self._pipes = pipes
@@ -86,7 +87,7 @@ class Worker:
                 assert_never(request)
 
     def _compile(self, request: protocol.Compile) -> protocol.Answer:
-        """Machine code.  The process ends by SIGPROF when it takes more CPU than it may."""
+        """Compile the module.  SIGPROF ends the process after `cpu_s` seconds of CPU time."""
         signal.setitimer(signal.ITIMER_PROF, request.cpu_s)
         try:
             compiled = bytes(wasmtime.Module(self._engine, request.module).serialize())
@@ -114,7 +115,7 @@ class Worker:
         self._pipes.send(protocol.HostCall(function=function, argument=argument))
         reply = next(self._requests, None)
         if not isinstance(reply, protocol.HostReply):
-            raise SystemExit(1)  # the daemon is gone, or lost count
+            raise SystemExit(1)  # the pipe is closed, or the daemon broke the protocol
         if reply.denied:
             raise GuestFailure("capability_denied", reply.denied)
         return reply.reply

@@ -1,6 +1,7 @@
-"""The daemon's end of one worker: questions, answers, and what the guest asks of the host.
+"""Client of one WASM worker: sends requests, awaits answers, serves host calls of the guest.
 
-Owns: the pipes of one worker.  Never: believes a frame's content; output is bytes until checked.
+Owns: the pipes of one worker.
+Never: trusts the content of a frame; output stays bytes until it is validated.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,26 +21,26 @@ from palyra.tools.wasm.limits import (
 )
 
 CHUNK_BYTES = 1 << 18
-HELLO_S = 30.0  # interpreter and wasmtime, on a machine with other things to do
-GRACE_S = 0.5  # between the guest's own deadline and the end of its worker
+HELLO_S = 30.0  # start of interpreter and wasmtime on a loaded machine
+GRACE_S = 0.5  # from the guest's deadline to the end of the wait for its worker
 
 ServeHost = Callable[[protocol.HostCall], Awaitable[protocol.HostReply]]
 
 
 class WorkerGone(Exception):
-    """The worker ended, or said something that is not the protocol."""
+    """The worker ended or violated the protocol."""
 
 
 class WorkerClient:
-    """One worker."""
+    """Client of one worker process."""
 
     def __init__(self, process: WorkerProcess) -> None:
         self._process = process
         self._deframer = protocol.Deframer()
-        self.loaded = ""  # the digest of the module it has
+        self.loaded = ""  # digest of the loaded module, "" for none
 
     async def greet(self) -> None:
-        """Wait until the worker can serve.  Raises WorkerGone."""
+        """Wait until the worker is ready.  Raises WorkerGone, after at most HELLO_S."""
         with trio.move_on_after(HELLO_S):
             answer = await self._receive()
             if not isinstance(answer, protocol.WorkerHello):
@@ -48,9 +49,9 @@ class WorkerClient:
         raise WorkerGone(f"the worker was not ready within {HELLO_S:g} s")
 
     async def compile(self, module: bytes) -> bytes:
-        """Machine code of the module.  Raises GuestFailure.
+        """Compile the module and return its machine code.  Raises GuestFailure.
 
-        Cancellation: the worker is in the middle of it; end it.
+        Cancellation: the worker may still be compiling; the caller must end it.
         """
         with trio.move_on_after(COMPILE_WALL_S):
             try:
@@ -69,15 +70,16 @@ class WorkerClient:
         raise GuestFailure("quota_exceeded", f"compiling took more than {COMPILE_WALL_S:g} s")
 
     async def load(self, digest: str, compiled: bytes) -> None:
-        """Give the worker its module.  Raises GuestFailure, WorkerGone."""
+        """Load machine code into the worker.  Raises GuestFailure, WorkerGone."""
         await self._send(protocol.LoadModule(compiled=compiled))
         self._expect(await self._receive(), protocol.Loaded)
         self.loaded = digest
 
     async def run(self, request: protocol.RunGuest, serve_host: ServeHost) -> bytes:
-        """The guest's output, unchecked JSON.  Raises GuestFailure.
+        """Run the guest and return its output, not validated.  Raises GuestFailure.
 
-        After a failure, and after a cancellation, the worker is of no more use; end it.
+        After a failure the worker is unusable and the caller must end it.
+        Cancellation: the same.
         """
         with trio.move_on_after(request.limits.deadline_s + GRACE_S):
             try:
@@ -100,7 +102,7 @@ class WorkerClient:
 
     @staticmethod
     def _expect(answer: protocol.Answer, kind: type[protocol.T]) -> protocol.T:
-        """The answer, if it is of that kind.  Raises GuestFailure for `Failed`, else WorkerGone."""
+        """Return an answer of that kind.  Raises GuestFailure for `Failed`, WorkerGone for others."""
         if isinstance(answer, protocol.Failed):
             raise GuestFailure(answer.problem, answer.text)
         if not isinstance(answer, kind):

@@ -1,1 +1,1 @@
-"""Requests made for a model: checked before they leave, bounded when they come back."""
+"""HTTP requests on behalf of a model: checked before sending, with bounded responses."""

@@ -1,8 +1,8 @@
-"""Credentials for hosts: which secret goes where, in which header.  Never the secret itself.
+"""Configured credentials: the host, header and secret reference of each, without the secret value.
 
-A model names a credential; the daemon adds the header on its way out, to the credential's own host
-only, over https (http is for hosts the configuration opened), and never after a redirect to
-another origin.
+A model names a credential and the daemon adds the header to the request.  The header is sent only
+to the credential's own host and only over https; plain http is allowed for hosts that the
+configuration opened.  A redirect to another origin drops the header.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """One configured credential."""
 
     name: str
-    secret: str  # a reference, see `secret_reference`
-    host: str  # in its one form
+    secret: str  # a reference, see `core.redaction.references`
+    host: str  # normalized, see `core.tool.hosts`
     header: str = "authorization"
     prefix: str = "Bearer "
 
@@ -27,7 +27,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 def find_credential(
     name: str, url: Url, known: Mapping[str, Credential], rules: ReachRules
 ) -> Credential:
-    """The credential, if it may go to this URL.  Raises NotFound or Unreachable."""
+    """Return the named credential if it may be sent to this URL.  Raises NotFound, EgressRefused."""
     found = known.get(name)
     if found is None:
         listed = ", ".join(sorted(known)) or "none"

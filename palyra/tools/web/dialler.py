@@ -1,9 +1,8 @@
-"""Connections for a model: a name is resolved once, every address checked, a checked one dialled.
+"""Checked outbound connections: resolve a host name once, check every address, dial a checked one.
 
-The only way out: `client` and the egress proxy dial through here.  A name that resolves to another
-address later (DNS rebinding) gains nothing, since what is connected to is the checked address and
-not the name.
-Never: contacts anything when one address of the answer is refused.
+`http_client` and the egress proxy open all their connections through `Dialler`.  The checks resist DNS rebinding, because the connection is made to a checked
+address and the name is not resolved a second time.
+Never: connects when any address of the DNS answer is refused.
 """
 
 import socket
@@ -20,24 +19,24 @@ Stream = trio.abc.HalfCloseableStream
 Connect = Callable[[str, int], Awaitable[Stream]]  # an address, never a name
 Dial = Callable[[str, int], Awaitable[Stream]]
 
-ATTEMPT_S = 4.0  # for one address: a dead one must leave time for the next
+ATTEMPT_S = 4.0  # timeout for one address; leaves time to try the next one
 MAX_ATTEMPTS = 4
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """All addresses of the host, in the system's order of preference.
+    """Return all addresses of the host, in the system's order of preference.
 
     Raises Unavailable.  Cancellation: the lookup is abandoned.
     """
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the second for a label no encoding takes
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
         raise Unavailable(f"{host} cannot be resolved: {_reason(error)}") from None
     return [str(address[0]) for *_, address in found]
 
 
 async def connect(address: str, port: int) -> Stream:
-    """A TCP connection to exactly this address.  Raises OSError."""
+    """Open a TCP connection to exactly this address.  Raises OSError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = trio.socket.socket(family, socket.SOCK_STREAM)
     with ExitStack() as cleanup:
@@ -48,7 +47,7 @@ async def connect(address: str, port: int) -> Stream:
 
 
 class Dialler:
-    """Checked connections.  `resolve` and `connect` are the world; tests hand in recording ones."""
+    """Opens checked connections.  Tests replace `resolve` and `connect` with recording fakes."""
 
     def __init__(
         self, rules: ReachRules, *, resolve: Resolve = resolve, connect: Connect = connect
@@ -58,10 +57,11 @@ class Dialler:
         self._connect = connect
 
     async def dial(self, host: str, port: int) -> Stream:
-        """A connection to one of the host's addresses, all of which were checked.
+        """Connect to one of the host's addresses, after checking all of them.
 
-        Raises Unreachable before anything was contacted, Unavailable when nobody answers.
-        Cancellation: nothing stays open.
+        At most MAX_ATTEMPTS addresses are tried, ATTEMPT_S each.
+        Raises EgressRefused before any connection attempt, Unavailable when no address answers.
+        Cancellation: no connection stays open.
         """
         self.rules.check_port(host, port)
         answer = await self._resolve(host.strip("[]"), port)

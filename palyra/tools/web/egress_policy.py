@@ -1,7 +1,8 @@
-"""Where requests made for a model may go: hosts and ports before, addresses after resolving.
+"""Egress rules for requests made for a model: allowed hosts, ports and addresses.
 
-`check_url` is asked before a name is resolved, `check_addresses` before anything is contacted; one
-refused address among several refuses them all, because the next answer may hold only that one.
+`check_url` runs before a name is resolved; `check_addresses` runs on the resolved addresses before
+any connection is made.  One refused address refuses the whole answer, because a later DNS answer
+may contain only that address.
 """
 
 from collections.abc import Iterable
@@ -17,23 +18,23 @@ USUAL_PORTS = frozenset({80, 443})
 
 
 class EgressRefused(Rejected):
-    """A host, port or address that requests made for a model do not go to."""
+    """The egress rules refuse this host, port or address."""
 
     code = "unreachable"
 
 
 class ReachRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration adds to the rules; nothing of it opens a metadata service."""
+    """Configured ports and private hosts.  No setting allows a cloud metadata service."""
 
     ports: frozenset[int] = USUAL_PORTS
-    opened: frozenset[tuple[str, int]] = frozenset()  # host and port that may be private
+    opened: frozenset[tuple[str, int]] = frozenset()  # (host, port) that may be private
 
     def is_opened(self, host: str, port: int) -> bool:
-        """Whether private networks may answer for this host and port."""
+        """True if this host and port may be at a private address."""
         return (host, port) in self.opened
 
     def check_port(self, host: str, port: int) -> None:
-        """Raises Unreachable for a port that is neither usual nor configured."""
+        """Raise EgressRefused for a port that is neither 80, 443 nor configured."""
         if port not in self.ports and not self.is_opened(host, port):
             listed = ", ".join(map(str, sorted(self.ports)))
             is_near = host == "localhost" or may_be_opened(host.strip("[]"))
@@ -41,14 +42,14 @@ class ReachRules(msgspec.Struct, frozen=True, kw_only=True):
             raise EgressRefused(f"port {port} of {host} is not contacted, only {listed}; {how}")
 
     def check_url(self, url: Url) -> None:
-        """Raises Unreachable for what no answer of a resolver could make right."""
+        """Check the port and a literal address, before DNS.  Raises EgressRefused."""
         self.check_port(url.host, url.port)
         literal = url.host.strip("[]")
         if ":" in literal or literal.replace(".", "").isdigit():
             self.check_addresses(url.host, url.port, [literal])
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[str]) -> list[str]:
-        """The addresses, each of which may be contacted.  Raises Unreachable if one may not be."""
+        """Return the addresses as a list.  Raises EgressRefused if one is refused or none is given."""
         found = list(addresses)
         if not found:
             raise EgressRefused(f"{host} has no address")
@@ -65,7 +66,7 @@ def _how_to_open(host: str, port: int) -> str:
 
 
 def parse_opened(entries: Iterable[str]) -> frozenset[tuple[str, int]]:
-    """`host:port` of the configuration.  Raises InvalidParams for anything else."""
+    """Parse the `host:port` entries of `fetch.private`.  Raises InvalidParams for other forms."""
     return frozenset(_opened(entry) for entry in entries)
 
 

@@ -1,7 +1,8 @@
-"""http_fetch reads from the web, http_send writes to it.
+"""The web tools: http_fetch reads, http_send sends a request with a body.
 
-Two tools, because class, risk and grants belong to a tool: reading may run beside other calls and
-again after a crash, sending may not (docs/decisions/0013-web-fetch.md).
+They are two tools because tool class, risk and grants are properties of a tool.  A read may run in
+parallel with other calls and be repeated after a crash; a send may not
+(docs/decisions/0013-web-fetch.md).
 """
 
 import ssl
@@ -22,8 +23,8 @@ from palyra.tools.web.redirects import MAX_REDIRECTS, REDIRECTS, WebRequest, fol
 from palyra.tools.web.request import find_facets, read_request
 from palyra.tools.web.urls import MAX_URL_CHARS
 
-DEADLINE_S = 15.0  # for everything: names, connections, redirects, a body that drips
-BODY_CAP_BYTES = 2_097_152  # decoded
+DEADLINE_S = 15.0  # total: DNS, connections, redirects and a slow body
+BODY_CAP_BYTES = 2_097_152  # after decompression
 _SHOWN_HEADERS = ("content-type", "location", "last-modified", "etag", "retry-after")
 _FIRST_ERROR_STATUS = 400
 _NO_CONTENT = frozenset({204, 205, 304})
@@ -60,7 +61,7 @@ FETCH = ToolSpec(
     tool_class="idempotent_network",
     risk="medium",
     capabilities=("network",),
-    deadline_s=DEADLINE_S + 5,  # the client's own deadline comes first, and says more
+    deadline_s=DEADLINE_S + 5,  # DEADLINE_S expires first and gives a better message
     never_coerced=("url", "headers", "credential", "method"),
     executor="async",
     enforcement="egress",
@@ -91,13 +92,15 @@ SEND = ToolSpec(
     enforcement="egress",
 )
 
-FindSecret = Callable[[str], Awaitable[str]]  # of a reference; teaches the redactor
+FindSecret = Callable[
+    [str], Awaitable[str]
+]  # reference to value; the value is added to the redactor
 
 
 class Web:
-    """Requests by the rules of http_fetch, for its tools and for whoever else a model acts through.
+    """Sends requests under the rules of http_fetch, for the web tools and for skills.
 
-    `find_secret` resolves a credential's reference.
+    `find_secret` resolves a credential's secret reference.
     """
 
     def __init__(
@@ -117,16 +120,17 @@ class Web:
         self._tls = lru_cache(maxsize=1)(lambda: tls_context(ca_file))
 
     def check(self, request: WebRequest) -> None:
-        """What can be said without asking anybody.  Raises Unreachable or NotFound."""
+        """Check URL and credential without network access.  Raises EgressRefused, NotFound."""
         self.rules.check_url(request.url)
         if request.credential:
             find_credential(request.credential, request.url, self._credentials, self.rules)
 
     async def fetch(self, request: WebRequest) -> ToolOutput:
-        """The answer as text for a model, whatever its status.
+        """Send the request, follow redirects and return the response as text for a model.
 
-        Raises Unreachable before an address that is not allowed was contacted, Unavailable, and
-        TooSlow after DEADLINE_S.  Cancellation: the connection is closed.
+        A response of any status is returned; 400 and above are marked as failures.
+        Raises EgressRefused before contacting a refused address, Unavailable, and TooSlow after
+        DEADLINE_S.  Cancellation: the connection is closed.
         """
         with trio.move_on_after(DEADLINE_S):
             request, answer = await self._follow(request)
@@ -140,13 +144,13 @@ class Web:
         raise _too_slow(request)
 
     async def exchange(self, request: WebRequest) -> HttpResponse:
-        """One answer, to which no redirect is followed.  Raises as `fetch` does."""
+        """Send one request and return its response without following redirects.  Raises as `fetch`."""
         with trio.move_on_after(DEADLINE_S):
             return await self._send(request)
         raise _too_slow(request)
 
     async def _follow(self, request: WebRequest) -> tuple[WebRequest, HttpResponse]:
-        """The last request and its answer, once no redirect is left to follow."""
+        """Follow up to MAX_REDIRECTS redirects; return the last request and its response."""
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._send(request)
             location = answer.find("location")
@@ -176,7 +180,7 @@ def _too_slow(request: WebRequest) -> TooSlow:
 
 
 def _check_head(request: WebRequest) -> Callable[[int, Headers], None]:
-    """Refuses what is no text before any of it is read."""
+    """Return a check that refuses a non-text response before its body is read."""
 
     def check(status: int, headers: Headers) -> None:
         has_body = request.method != "HEAD" and status not in _NO_CONTENT
@@ -187,7 +191,7 @@ def _check_head(request: WebRequest) -> Callable[[int, Headers], None]:
 
 
 def _text(request: WebRequest, answer: HttpResponse) -> str:
-    """Status, where it came from, and the body (blocks)."""
+    """Render status, final URL, selected headers and body as text (blocks)."""
     headers = [(name, answer.find(name)) for name in _SHOWN_HEADERS]
     if request.method == "HEAD":
         headers = [header for header in answer.headers if header[0] != "set-cookie"]
@@ -200,14 +204,14 @@ def _is_long_page(answer: HttpResponse) -> bool:
     return is_page(answer.find("content-type")) and len(answer.body) > MAX_PAGE_BYTES
 
 
-# --- as tools --------------------------------------------------------------------------------------
+# --- tools -----------------------------------------------------------------------------------------
 
 
 def web_tools(web: Web) -> list[Tool]:
-    """Both."""
+    """Return the tools http_fetch and http_send."""
 
     def inspect(call: ToolCall) -> Preflight:
-        """Nothing of the world; what cannot be sent is refused before anybody is asked."""
+        """Refuse an invalid request before an approval is requested; no network access."""
         try:
             web.check(read_request(call.arguments))
         except PalyraError as error:
@@ -217,7 +221,7 @@ def web_tools(web: Web) -> list[Tool]:
     async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         try:
             return await web.fetch(read_request(call.arguments))
-        except PalyraError as error:  # its text may name a host that a stranger redirected to
+        except PalyraError as error:  # may name a host from an untrusted redirect
             return ToolOutput(text=error.message, is_failure=True, trust="external_untrusted")
 
     return [AsyncTool(spec, run, find_facets, inspect) for spec in (FETCH, SEND)]

@@ -1,13 +1,12 @@
-"""The HTTP client: one request, no redirects, a body that is read raw and inflated under a cap.
+"""HTTP client for web tools: one request per connection, no redirects, bounded decompression.
 
-The only module that speaks HTTP outwards, by h11 and nothing above it
-(docs/decisions/0013-web-fetch.md).
-Never: dials by itself (`dial` does), keeps a connection or a cookie, listens to a proxy variable.
+The protocol is h11 over a stream from `dial` (docs/decisions/0013-web-fetch.md).
+Never: dials by itself, reuses a connection, keeps a cookie, reads a proxy variable.
 
-Inflating a body under a cap: never more in memory than what may be kept.
-
-A few kilobytes of gzip hold gigabytes of zeros.  So each piece is inflated with a limit on what
-comes out, and nothing more is fed in once the cap is reached.
+Decompression bombs: a few kilobytes of gzip can expand to gigabytes.  Each piece of a body is
+therefore inflated with a limit on its output, and no input is fed after the cap is reached, so
+the decoded body never exceeds the cap.  The compressed input is bounded by the same number
+of bytes, because blocks that inflate to nothing would otherwise never end the body.
 """
 
 import ssl
@@ -27,34 +26,34 @@ from palyra.tools.web.urls import Url
 
 ENCODINGS = ("gzip", "deflate")
 _PLAIN = frozenset({"", "identity"})
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # window bits: the wrapping zlib expects
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib window bits: select the container format
 
 
 class Inflater:
-    """One body.  `feed` gives what is decoded, at most `cap_bytes` of it over all calls."""
+    """Decoder of one body.  All `feed` calls together return at most `cap_bytes`."""
 
     def __init__(self, encoding: str, cap_bytes: int) -> None:
-        """`encoding` is the Content-Encoding.  Raises Unavailable for one we did not ask for."""
+        """`encoding` is the Content-Encoding.  Raises Unavailable for one that was not requested."""
         self._encoding = encoding.strip().lower().removeprefix("x-")
         if self._encoding not in _PLAIN.union(ENCODINGS):
             raise Unavailable("the body's encoding is none that was asked for")
         self._left = cap_bytes
         self._stream: zlib._Decompress | None = None
-        self.is_cut = False  # there was more than the cap
+        self.is_cut = False  # the body was longer than the cap
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is taken; what follows the end of the stream does not count."""
+        """True if further input is ignored: the cap is reached or the compressed stream has ended."""
         return self.is_cut or (self._stream is not None and self._stream.eof)
 
     def feed(self, data: bytes) -> bytes:
-        """What the next piece of the body decodes to.  Raises Unavailable for damaged data."""
+        """Decode the next piece of the body.  Raises Unavailable for damaged data."""
         if not data or self.is_done:
             return b""
         return self._take(data if self._encoding in _PLAIN else self._inflate(data))
 
     def finish(self) -> None:
-        """There is no more.  Raises Unavailable when the body broke off."""
+        """Signal the end of input.  Raises Unavailable for a truncated compressed body."""
         if self._stream is not None and not self.is_done:
             raise Unavailable(f"the {self._encoding} body broke off")
 
@@ -68,13 +67,13 @@ class Inflater:
         if self._stream is None:
             self._stream = zlib.decompressobj(self._window_bits(data))
         try:
-            # One byte more than there is room for tells whether there is more.
+            # Request one byte above the cap to detect a body that is longer.
             return self._stream.decompress(data, self._left + 1)
         except zlib.error:
             raise Unavailable(f"the body is no {self._encoding}, or damaged") from None
 
     def _window_bits(self, data: bytes) -> int:
-        """Of gzip; for deflate, of zlib (RFC 1950) or of none at all, which some servers send."""
+        """Return the window bits: gzip, or for deflate zlib (RFC 1950) or raw, as some servers send."""
         if self._encoding == "gzip":
             return _GZIP
         has_check = len(data) == 1 or int.from_bytes(data[:2], "big") % 31 == 0
@@ -96,25 +95,25 @@ _MAX_HEAD_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What came back."""
+    """One HTTP response."""
 
     status: int
     headers: Headers  # names in lower case
-    body: bytes  # decoded, at most the cap
-    is_cut: bool  # there was more
+    body: bytes  # decoded, cut at the cap
+    is_cut: bool  # the body was longer than the cap
 
     def find(self, name: str) -> str:
-        """The value of a header; "" when it is missing."""
+        """Return the first value of a header, "" if it is missing."""
         return find_header(self.headers, name)
 
 
 def find_header(headers: Headers, name: str) -> str:
-    """The first value of a header; "" when it is missing."""
+    """Return the first value of a header, "" if it is missing; `name` is in lower case."""
     return next((value for key, value in headers if key == name), "")
 
 
 def tls_context(ca_file: str = "") -> ssl.SSLContext:
-    """Who is believed: the usual authorities, and those in `ca_file`.  Blocks for some 20 ms.
+    """Return a TLS context that trusts certifi's authorities and those in `ca_file` (blocks, ~20 ms).
 
     Raises InvalidParams for a file that cannot be read.
     """
@@ -122,7 +121,7 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
     try:
         if ca_file:
             context.load_verify_locations(ca_file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is a subclass
         raise InvalidParams(
             f"fetch.ca_file = {ca_file!r}: {error}", field="fetch.ca_file"
         ) from None
@@ -130,7 +129,7 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
 
 
 class HttpClient:
-    """Requests over connections that `dial` made, secured when there is a context for that."""
+    """Sends single requests over connections from `dial`; https needs a TLS context."""
 
     def __init__(self, dial: Dial, tls: ssl.SSLContext | None, cap_bytes: int) -> None:
         self._dial = dial
@@ -140,11 +139,12 @@ class HttpClient:
     async def send(
         self, request: WebRequest, secret: Headers, check_head: CheckHead
     ) -> HttpResponse:
-        """The answer to this one request; the body of a redirect is not read.
+        """Send the request and return its response; the body of a redirect is not read.
 
-        `secret` are headers that only the wire sees.  Raises what `dial` and `check_head` raise,
-        and Unavailable for everything that goes wrong on the way.
-        Cancellation: the connection is closed; the server may have acted.
+        `secret` holds headers that are written to the wire and stored nowhere else.
+        Raises the exceptions of `dial` and `check_head`, and Unavailable for protocol and
+        connection errors.
+        Cancellation: the connection is closed; the server may have processed the request.
         """
         stream = self._secured(await self._dial(request.url.host, request.url.port), request.url)
         try:
@@ -168,7 +168,7 @@ class HttpClient:
 
 
 class _Exchange:
-    """One request and its answer over one stream."""
+    """One request and its response over one stream."""
 
     def __init__(self, stream: trio.abc.Stream, cap_bytes: int) -> None:
         self._stream = stream
@@ -176,7 +176,7 @@ class _Exchange:
         self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
 
     async def ask(self, request: WebRequest, secret: Headers) -> None:
-        """Send the request.  Raises h11.LocalProtocolError for what cannot stand in one."""
+        """Send the request.  Raises h11.LocalProtocolError for an invalid request."""
         events: list[h11.Event] = [
             h11.Request(
                 method=request.method,
@@ -186,11 +186,11 @@ class _Exchange:
         ]
         events += [h11.Data(data=request.body)] if request.body else []
         wire = [self._state.send(event) or b"" for event in [*events, h11.EndOfMessage()]]
-        with suppress(trio.BrokenResourceError):  # an answer may be there all the same
+        with suppress(trio.BrokenResourceError):  # a response may have arrived
             await self._stream.send_all(b"".join(wire))
 
     async def hear(self, check_head: CheckHead) -> HttpResponse:
-        """Read the answer.  Raises h11.RemoteProtocolError for what is none."""
+        """Read the response.  Raises h11.RemoteProtocolError for an invalid one."""
         head = await self._next()
         while isinstance(head, h11.InformationalResponse):
             head = await self._next()
@@ -204,10 +204,10 @@ class _Exchange:
         return HttpResponse(head.status_code, headers, body, is_cut)
 
     async def _read(self, encoding: str) -> tuple[bytes, bool]:
-        """The body under the cap, and whether there was more of it."""
+        """Read the body up to the cap; the flag is True if the body was longer."""
         inflater = Inflater(encoding, self._cap_bytes)
         pieces: list[bytes] = []
-        raw_left = self._cap_bytes  # blocks that inflate to nothing can go on for ever
+        raw_left = self._cap_bytes  # bounds input whose blocks inflate to nothing
         while not inflater.is_done and raw_left >= 0:
             event = await self._next()
             if not isinstance(event, h11.Data):
@@ -243,7 +243,10 @@ def _read_headers(head: h11.Response) -> Iterable[tuple[str, str]]:
 
 
 def _failure(url: Url, error: BaseException) -> Unavailable:
-    """What went wrong, in our words: those of the library repeat what the server, or a secret, says."""
+    """Convert a library error to Unavailable with a fixed message.
+
+    The library's own text is not used: it can repeat server data or a secret header.
+    """
     match error.__cause__ or error:
         case ssl.SSLCertVerificationError() as unbelieved:
             reason = f"its certificate is not believed: {unbelieved.verify_message}"

@@ -1,4 +1,8 @@
-"""What a model is shown of a body: text in its charset, HTML as Markdown without what it hides."""
+"""Response bodies as text for a model: decoded by charset, HTML converted to Markdown.
+
+Text that a page hides by inline style is left out, because hidden text is a common carrier of
+prompt injection.
+"""
 
 import re
 
@@ -6,7 +10,7 @@ import re2
 
 from palyra.errors import Unavailable
 
-# The converter takes time that grows with the square of some hostile pages: 4 s at this size.
+# Conversion time is quadratic for some hostile pages: 4 s at this size.
 MAX_PAGE_BYTES = 524_288
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXTUAL = frozenset(
@@ -18,17 +22,17 @@ _TEXTUAL = frozenset(
     }
 )  # fmt: skip
 _SUFFIXES = ("+json", "+xml", "+yaml")
-_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,40}")  # fit to be shown: it is not our word
+_TYPE = re.compile(r"[a-z0-9.+-]{1,20}/[a-z0-9.+-]{1,40}")  # from the server; bounded for messages
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-_META_BYTES = 1_024  # where a page may name its charset, as the HTML standard has it
-# Python's codecs include some that are no charsets (punycode, unicode_escape); these are.
+_META_BYTES = 1_024  # prefix scanned for a charset declaration (HTML standard)
+# Allowed charsets: Python's codecs also include others (punycode, unicode_escape).
 _CHARSETS = re.compile(
     r"utf-?8|utf-?16(?:-?[lb]e)?|us-ascii|ascii|latin-?1|iso-?8859-\d{1,2}|windows-12\d\d|cp12\d\d"
     r"|koi8-[ru]|shift[_-]jis|euc-(?:jp|kr)|iso-2022-jp|gb2312|gbk|gb18030|big5",
     re.IGNORECASE,
 )
-# Ways to hide text by its own style that the converter does not know; it knows display,
-# visibility, hidden and font size.  Found ones are told to it in its own words.
+# Inline styles that hide text and that the converter does not handle; it handles display,
+# visibility, hidden and font size.  `to_markdown` adds `display:none` to each match.
 _UNSEEN = re2.compile(
     r"""(?i)(<[a-z][^<>]*\sstyle\s*=\s*)(["'])([^"'<>]*(?:"""
     r"""\bopacity\s*:\s*0*(?:\.0*)?%?\s*(?:;|!|["'])"""
@@ -39,7 +43,7 @@ _UNSEEN = re2.compile(
 
 
 def check_type(content_type: str) -> None:
-    """Raises Unavailable for a type that is no text."""
+    """Raise Unavailable for a content type that is not text."""
     kind = _kind(content_type)
     if not (kind.startswith("text/") or kind in _TEXTUAL | _HTML or kind.endswith(_SUFFIXES)):
         shown = kind if _TYPE.fullmatch(kind) else "none that is known"
@@ -47,10 +51,10 @@ def check_type(content_type: str) -> None:
 
 
 def render(body: bytes, content_type: str) -> str:
-    """The body as text; of a page at most MAX_PAGE_BYTES are read (blocks for some 0.1 s).
+    """Convert the body to text (blocks, ~0.1 s); HTML is cut at MAX_PAGE_BYTES.
 
-    What is no text in its charset is replaced character by character.  Raises Unavailable for a
-    page that the converter cannot take.
+    Bytes that are invalid in the charset become replacement characters.  Raises Unavailable for a
+    page that the converter rejects.
     """
     if not is_page(content_type):
         return body.decode(_charset(content_type, b""), "replace")
@@ -59,14 +63,15 @@ def render(body: bytes, content_type: str) -> str:
 
 
 def is_page(content_type: str) -> bool:
-    """Whether it is HTML."""
+    """True if the content type is HTML or XHTML."""
     return _kind(content_type) in _HTML
 
 
 def to_markdown(page: str) -> str:
-    """HTML as Markdown, without scripts, styles and what the page hides from its reader.
+    """Convert HTML to Markdown without scripts, styles and text hidden by inline style.
 
-    What a style sheet hides is not known here: that would take a browser.
+    Text hidden by a style sheet is kept: detecting it would need a browser.
+    Raises Unavailable when the conversion fails.
     """
     import html_to_markdown as library  # noqa: PLC0415 - native code that only a page needs
 

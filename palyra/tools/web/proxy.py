@@ -1,9 +1,18 @@
-"""The proxy's side of one connection: who is asked for, whether that is granted, and the way there.
+"""HTTP egress proxy, one connection: read the target, check the grant, connect upstream.
 
-A command in a jail reaches the network through this and nothing else.  It speaks HTTP as a proxy
-does (RFC 9110 §9.3.6, §7.1): CONNECT for whatever is encrypted, and requests with a whole URL.  A
-host must be granted to the command; everything else is as for http_fetch, down to the dialler.
-Never: looks into an encrypted connection, or carries a second request over a plain one.
+A jailed command has no other access to the network.  The proxy supports the two forms of RFC 9110
+(§9.3.6, §7.1): CONNECT for encrypted connections, and plain requests with an absolute URL.  The
+target host must be granted to the command; URL and address checks are those of http_fetch and use
+the same dialler.
+
+One connection passes through these steps:
+1. Read one request head within HEAD_S.
+2. Parse the target and look it up among the granted hosts.
+3. Dial upstream within DIAL_S.
+4. CONNECT: answer 200; the caller then copies bytes both ways.  Plain request: forward the head
+   and body; the caller then copies the response only.
+A PalyraError in any step is answered with an HTTP error status and the reason.
+Never: decrypts a connection, or forwards a second request of a plain connection.
 """
 
 from collections.abc import Callable, Collection
@@ -19,9 +28,9 @@ from palyra.tools.web.egress_policy import EgressRefused
 from palyra.tools.web.request import grant_key
 from palyra.tools.web.urls import Url, parse_url
 
-HEAD_S = 10.0  # to say what one wants
-DIAL_S = 15.0  # to get there
-MAX_NOTED = 32  # refused hosts of one command: the log is not its to fill
+HEAD_S = 10.0  # to receive the request head
+DIAL_S = 15.0  # to connect upstream
+MAX_NOTED = 32  # refused hosts reported per command; bounds the log
 _READ_BYTES = 16_384
 _MAX_HEAD_BYTES = 32_768
 _HOP_BY_HOP = frozenset(
@@ -37,21 +46,21 @@ _GATEWAY = "502 Bad Gateway"
 
 
 class Tunnel(NamedTuple):
-    """A way that stands: what is to be copied now."""
+    """An established upstream connection, ready for copying."""
 
     upstream: Stream
-    is_two_way: bool  # False: the request has gone out, only its answer comes back
+    is_two_way: bool  # False: the request is sent; copy the response only
 
 
 class ProxyGate:
-    """Admits the connections of one command."""
+    """Checks the connections of one command against its granted hosts."""
 
     def __init__(
         self, dial: Dial, granted: Collection[str], on_refused: Callable[[str], None]
     ) -> None:
-        """`granted`: hosts, with their port where it is not 80 or 443; see `request.grant_key`.
+        """`granted`: hosts, with the port unless it is 80 or 443; see `request.grant_key`.
 
-        `on_refused` hears of each host once, and of MAX_NOTED at most.
+        `on_refused` is called once per refused host, for at most MAX_NOTED hosts.
         """
         self._dial = dial
         self._granted = frozenset(granted)
@@ -59,10 +68,10 @@ class ProxyGate:
         self._noted: set[str] = set()
 
     async def admit(self, client: Stream) -> Tunnel | None:
-        """The way the client asked for; None when it was told why there is none.
+        """Connect the client to its target; None after an error response was sent to the client.
 
-        Raises trio.BrokenResourceError for a client that has gone.  Cancellation: nothing of ours
-        stays open.
+        Raises trio.BrokenResourceError when the client has disconnected.
+        Cancellation: the upstream connection is closed.
         """
         try:
             return await self._admit(client)
@@ -118,7 +127,7 @@ def _plain_target(head: h11.Request) -> Url:
 
 
 def _tunnel_target(head: h11.Request) -> Url:
-    """host:port of a CONNECT, read as strictly as any URL."""
+    """Parse the host:port of a CONNECT with the checks of `parse_url`."""
     target = head.target.decode("ascii")
     if "/" in target or "?" in target or ":" not in target:
         raise InvalidParams("CONNECT takes host:port")
@@ -126,7 +135,7 @@ def _tunnel_target(head: h11.Request) -> Url:
 
 
 def _rewritten(head: h11.Request, url: Url) -> h11.Request:
-    """The request as the server gets it: without what was said to the proxy, and the last one."""
+    """Return the request for the server: no hop-by-hop or proxy headers, `connection: close`."""
     headers = [(b"host", url.authority.encode("ascii")), (b"connection", b"close")]
     for name, value in head.headers:
         if name not in _HOP_BY_HOP and not name.startswith(b"proxy-"):
@@ -137,7 +146,7 @@ def _rewritten(head: h11.Request, url: Url) -> h11.Request:
 async def _forward(
     state: h11.Connection, client: Stream, request: h11.Request, upstream: Stream
 ) -> None:
-    """Send this one request with its body; what the client says after it goes nowhere."""
+    """Send this request and its body upstream; later bytes from the client are not forwarded."""
     onward = h11.Connection(h11.CLIENT)
     event: Event = request
     while isinstance(event, h11.Request | h11.Data):

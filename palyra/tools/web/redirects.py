@@ -1,4 +1,4 @@
-"""What a redirect makes of a request (RFC 9110 §15.4, and stricter where a model is asking)."""
+"""Redirect handling: RFC 9110 §15.4, with stricter rules for requests of a model."""
 
 import msgspec
 
@@ -15,17 +15,18 @@ class WebRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     url: Url
-    headers: tuple[tuple[str, str], ...] = ()  # custom ones: bound to the origin
-    credential: str = ""  # name of a configured one: bound to the origin
+    headers: tuple[tuple[str, str], ...] = ()  # set by the model; dropped on another origin
+    credential: str = ""  # name of a configured credential; dropped on another origin
     body: bytes | None = None
 
 
 def follow(request: WebRequest, status: int, location: str) -> WebRequest:
-    """The request that a redirect asks for.
+    """Return the next request for a redirect response.
 
-    301, 302 and 303 turn whatever had a body into GET.  Another origin gets neither custom headers
-    nor credential nor body.  Raises InvalidParams for a location that cannot be read, Unreachable
-    for one that is not followed.
+    301, 302 and 303 change a request with a body to GET.  A redirect to another origin drops
+    custom headers, credential and body.  Raises InvalidParams for an invalid location, and
+    EgressRefused for a downgrade from https to http and for a 307 or 308 that would repeat a
+    method other than GET and HEAD at another origin.
     """
     url = join_url(request.url, location)
     if request.url.scheme == "https" and url.scheme == "http":

@@ -1,4 +1,7 @@
-"""A model's arguments as a request; pure, and the same before the gate and after it."""
+"""Parse the arguments of a web tool into a request.
+
+The functions are pure, so the policy check and the execution see the same request.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +16,7 @@ MAX_HEADERS = 32
 MAX_HEADER_CHARS = 4_096
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110
 _VALUE = re.compile(r"[\x20-\x7e]*")
-# Whose they are: the client's, the connection's, a credential's, or a metadata service's.
+# Headers reserved for the client, the connection, credentials, or metadata services.
 _KEPT_BACK = frozenset(
     {
         "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te",
@@ -25,7 +28,7 @@ _KEPT_BACK_PREFIXES = ("proxy-", "x-aws-", "x-forwarded-", "x-google-metadata")
 
 
 def read_request(arguments: Mapping[str, Any]) -> WebRequest:
-    """The request.  Raises InvalidParams for what cannot be one."""
+    """Parse tool arguments into a request.  Raises InvalidParams."""
     body = arguments.get("body")
     return WebRequest(
         method=arguments.get("method", "GET" if body is None else "POST"),
@@ -37,9 +40,10 @@ def read_request(arguments: Mapping[str, Any]) -> WebRequest:
 
 
 def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
-    """Host and secret for the rules; a grant is for one host, and with it one credential.
+    """Return the host and secret for the policy rules, and the key of a grant.
 
-    What cannot be a request has none: it is refused before anybody is asked.
+    A grant covers one host, and one credential if the call names one.  Invalid arguments give no
+    facts; the call is refused before an approval is requested.
     """
     try:
         request = read_request(arguments)
@@ -53,7 +57,7 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def grant_key(url: Url) -> str:
-    """The host, and its port where it is not one of the two usual ones."""
+    """Return the host, with the port unless it is 80 or 443."""
     return url.host if url.port in DEFAULT_PORTS.values() else f"{url.host}:{url.port}"
 
 

@@ -1,7 +1,8 @@
-"""URLs of requests made for a model: one strict reading, so that no two parsers can disagree.
+"""Strict URL parsing for requests made for a model.
 
-What browsers repair (tabs, backslashes, credentials, empty hosts) is refused here.  The request is
-built from the parts below and never from the text again.
+A URL is parsed once, and the request is built from the parsed parts, so no second parser can read
+the text differently.  Forms that browsers repair (tabs, backslashes, credentials, empty hosts) are
+refused.
 """
 
 import re
@@ -19,25 +20,25 @@ MAX_PORT = 65_535
 _URL = re.compile(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
-_KEPT = "%/:?[]@!$&'()*+,;=~-._"  # of RFC 3986: may stand in a path or query as they are
+_KEPT = "%/:?[]@!$&'()*+,;=~-._"  # RFC 3986: characters left unescaped in a path or query
 
 
 class Url(msgspec.Struct, frozen=True, kw_only=True):
-    """One http or https URL in parts."""
+    """A parsed http or https URL."""
 
     scheme: str
-    host: str  # in its one form, see `hosts`
+    host: str  # normalized, see `core.tool.hosts`
     port: int
     target: str  # path and query, percent-encoded
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What credentials are bound to."""
+        """Scheme, host and port: the scope of a credential."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """The host, and the port where it is not the scheme's own: the Host header."""
+        """The value of the Host header: the host, and the port unless it is the scheme's default."""
         is_usual = self.port == DEFAULT_PORTS[self.scheme]
         return self.host if is_usual else f"{self.host}:{self.port}"
 
@@ -48,7 +49,7 @@ class Url(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_url(text: str) -> Url:
-    """The URL in parts.  Raises InvalidParams, which never repeats what may be a credential."""
+    """Parse a URL.  Raises InvalidParams; its message repeats nothing that may be a credential."""
     if len(text) > MAX_URL_CHARS:
         raise _bad(f"longer than {MAX_URL_CHARS} characters")
     if _UNSAFE.search(text):
@@ -69,10 +70,10 @@ def parse_url(text: str) -> Url:
 
 
 def join_url(base: Url, location: str) -> Url:
-    """Where a redirect goes.  Raises InvalidParams, which does not repeat a stranger's words."""
+    """Resolve a redirect location.  Raises InvalidParams without repeating the untrusted text."""
     try:
         return parse_url(urljoin(base.text, location))
-    except (InvalidParams, ValueError):  # the latter by urljoin, which reads brackets before we can
+    except (InvalidParams, ValueError):  # ValueError: urljoin parses brackets itself
         raise _bad("the location of a redirect cannot be read as one") from None
 
 
