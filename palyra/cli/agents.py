@@ -99,7 +99,7 @@ def create(
 def update(
     options: Options, name: str, instructions: str | None, *, no_tools: bool, **wanted: object
 ) -> None:
-    """Update an agent; runs accepted before keep the version they started with."""
+    """Update an agent; a run keeps the version that it was accepted with."""
     given = _given(wanted, no_tools=no_tools)
     text = None if instructions is None else read_text(instructions)
     changed = talk(options, lambda client: client.update_agent(name, instructions=text, **given))
