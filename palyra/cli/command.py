@@ -98,8 +98,8 @@ def shared_options(command: Command) -> Command:
 def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
     """Run `work` with a connected client and return its result.
 
-    Raises CommandFailed for an interrupt and for errors of the daemon, the first OSError for
-    others.
+    Raises CommandFailed for an interrupt and for a PalyraError, and the OSError if only the output
+    failed.
     """
     import trio  # noqa: PLC0415 - help must be instant
 

@@ -66,7 +66,7 @@ def write_posix(name: str, value: str) -> str:
 
 
 def write_fish(name: str, value: str) -> str:
-    """Format an exported variable for fish, whose single quotes know the escapes \\\\ and \\'."""
+    """Format an exported variable for fish; its single quotes escape the backslash and the quote."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"set -gx {name} '{escaped}'"
 
