@@ -56,7 +56,7 @@ class OwnDaemon:
 
         If the daemon of a killed harness still drains, wait for its end, at most STOPPED_WITHIN_S.
         Raises Unavailable with the end of the daemon's log.
-        Cancellation: the process may have been started; `stop` ends it.
+        Cancellation: a process may have been started; `stop` stops it, or it drains by itself.
         """
         until_s = trio.current_time() + STOPPED_WITHIN_S
         while True:
