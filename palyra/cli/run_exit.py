@@ -14,8 +14,12 @@ PAGE_ROWS = 500
 class RunExit:
     """Fold of a run's events to an exit code.
 
-    DONE: answered, no call denied, no call of the last calling turn rejected.  PARTIAL: any other
-    `run.done`.  OVER_BUDGET and CANCELLED: as named.  FAILED: every other end, or no end yet.
+    - DONE: the run answered, no call was denied, and no call was rejected in the last turn with
+      calls.
+    - PARTIAL: any other `run.done`.
+    - OVER_BUDGET: a budget ended the run.
+    - CANCELLED: the run was cancelled.
+    - FAILED: any other failure, or no end yet.
     """
 
     run_id: str | None = None

@@ -299,7 +299,7 @@ def enable(options: Options, skill_id: str) -> None:
 @click.argument("skill_id")
 @shared_options
 def remove(options: Options, skill_id: str) -> None:
-    """Remove a skill; its publisher's key stays trusted."""
+    """Remove a skill; its publisher's key stays on record."""
     _confirm(options, talk(options, lambda client: client.remove_skill(skill_id)), "is removed")
 
 

@@ -18,7 +18,7 @@ from palyra.core.text.validation_errors import explain
 from palyra.errors import InvalidParams
 
 MAX_LINE_BYTES = 4_194_304  # far above the size limit of a daemon's message
-MAX_NAME_CHARS = 200  # leaves room for a prefix below the protocol's limit of 256
+MAX_NAME_CHARS = 200  # leaves room for additions of the harness below the protocol's limit of 256
 
 Approval = Literal["allow", "deny", "ask"]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]

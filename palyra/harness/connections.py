@@ -40,8 +40,8 @@ class PacedConnection:
     async def ask(self, ask: Ask[T], size_bytes: int = 0) -> T:
         """Send a request until the daemon answers it, and return the answer.
 
-        Raises the daemon's refusal; raises Unavailable or TooSlow if the failures of one request
-        last for more than PATIENCE_S.
+        Raises the daemon's refusal, Unavailable if the client gives up reconnecting, and
+        Unavailable or TooSlow if the failures of one request last for more than PATIENCE_S.
         Cancellation: the request may have taken effect.
         """
         failures, since_s = 0, trio.current_time()

@@ -3,8 +3,8 @@
 Theory: the daemon is tied to the harness by a pipe.  It drains by itself when the harness ends,
 even by a kill, so no process is left over.  A harness that starts while such a daemon still drains
 finds the data directory in use (exit code TAKEN_EXIT) and tries again until STOPPED_WITHIN_S has
-passed.  A daemon that exits is restarted without delay.  After MOST_STARTS starts in a row, none of
-which lived for more than STEADY_S, the harness stops with an error.
+passed.  A daemon that exits is restarted without delay.  The harness stops with an error when more
+than MOST_STARTS processes in a row exit, none of which lived for more than STEADY_S.
 """
 
 import signal
