@@ -156,6 +156,28 @@ def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
     return CommandFailed(error.message, kind=error.code, field=error.field)
 
 
+def stop_for_start(error: PalyraError) -> CommandFailed:
+    """Return the failure to raise for an error that prevents a daemon's start or ends the daemon.
+
+    The usual remedy of Unavailable, `palyra doctor`, is replaced, because it needs a running daemon.
+    A message that already contains a remedy (_OWN_REMEDIES) gets none; others get DATA_REMEDY.
+    """
+    failed = stop_for(error)
+    if isinstance(error, errors.DiskFull):
+        failed.remedy = "make room, then start again"
+        failed.exit_code = DISK_FULL  # type: ignore[misc]  # click reads it from the instance
+    elif isinstance(error, errors.Unavailable):
+        says_itself = any(word in error.message for word in _OWN_REMEDIES)
+        failed.remedy = None if says_itself else DATA_REMEDY
+        failed.exit_code = NO_DAEMON  # type: ignore[misc]  # a retry would fail again
+    return failed
+
+
+DATA_REMEDY = "restore the data directory from a backup, or choose another one with --home"
+_OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup", "remove it", "chmod",
+                 "newer version", "in use elsewhere")  # fmt: skip
+
+
 def _remedy(error: PalyraError) -> str | None:
     """Return the remedy that depends on the error's field: a list command or the `--help` call."""
     if isinstance(error, errors.NotFound):

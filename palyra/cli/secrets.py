@@ -48,7 +48,8 @@ def _read_value(name: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
         raise InvalidParams(
             f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised where it must not "
-            "be seen"
+            "be seen; give a longer one",
+            field="value",
         )
     return value
 

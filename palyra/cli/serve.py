@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from palyra.cli.command import Command, GivenPath, Options, load_config
-from palyra.cli.errors import NO_DAEMON, stop_for
+from palyra.cli.errors import stop_for_start
 from palyra.config.load import Config
-from palyra.errors import PalyraError, Unavailable
+from palyra.errors import PalyraError
 from palyra.net.protocol.discovery import Discovery
 
 _OPTIONS = (
@@ -73,9 +73,7 @@ def run_daemon(
         )
         return trio.run(serving, clock=make_clock())
     except PalyraError as error:
-        # A distinct exit code tells a service manager not to restart the daemon.
-        code = NO_DAEMON if isinstance(error, Unavailable) else None
-        raise stop_for(error, code=code) from None
+        raise stop_for_start(error) from None
 
 
 @contextmanager

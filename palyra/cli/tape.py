@@ -5,6 +5,7 @@ chain, signatures and seal.  Replaying checks its consistency: the decisions are
 the recorded inputs and compared with the recorded decisions.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,15 +16,24 @@ from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, print_table, say
 from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
-from palyra.core.journal.changes import VerifyReport
+from palyra.core.incident.incident import UNRESOLVED
+from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.replay.report import ReplayReport
 from palyra.core.tape.export import ExportReport, verify_export
 from palyra.core.text.visible import pluralize
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, PalyraError
 from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
 STEPS = 1_000
+BREAKS = {  # kind of a break -> text
+    "edited": "an event was changed",
+    "missing": "events are missing",
+    "inserted": "an event was added",
+    "reordered": "an event was moved",
+    "truncated": "the end is missing",
+    "root": "a signed root does not fit",
+}
 PUBLIC_KEY_PATH = Path("keys", "signing.pub")
 
 
@@ -100,7 +110,24 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
         check_run_id(what)
     if key is not None:
         raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
-    _print_online(options, talk(options, lambda client: client.verify_tape(what)))
+    report, noticed = talk(options, lambda client: _verify_online(client, what))
+    _print_online(options, report, noticed)
+
+
+async def _verify_online(client: Client, run_id: str | None) -> tuple[VerifyReport, list[str]]:
+    """Verify a run or the journal; return the report and the breaks named by open incidents.
+
+    The check at a daemon's start can detect breaks that a later verification cannot.
+    """
+    report = await client.verify_tape(run_id)
+    if report.first_break is None or run_id is not None:
+        return report, []
+    try:
+        page = await client.list_incidents(states=UNRESOLVED, limit=PAGE_ROWS)
+    except PalyraError:  # the token may lack the scope
+        return report, []
+    broken = [each for each in page.incidents if each.key.startswith("chain_broken:")]
+    return report, [str(each.evidence.get("detail", each.summary)) for each in broken]
 
 
 def check_run_id(what: str) -> None:
@@ -110,8 +137,18 @@ def check_run_id(what: str) -> None:
 
 
 def verify_file(path: Path, key: bytes | None) -> ExportReport:
-    """Verify an exported file; `key` is the trusted public key, if there is one."""
-    return verify_export(read_bytes(path), is_signed, key)
+    """Verify an exported file; `key` is the trusted public key, if there is one.
+
+    Raises CommandFailed for a file that cannot be read or is no export.
+    """
+    content = read_bytes(path)
+    report = verify_export(content, is_signed, key)
+    if report.problem is not None and not content.lstrip().startswith(b"{"):
+        raise CommandFailed(
+            f"{path} is no export of a run",
+            "`palyra tape export RUN_ID -o FILE` writes one",
+        )
+    return report
 
 
 def read_bytes(path: Path) -> bytes:
@@ -235,7 +272,7 @@ def _print_replay(options: Options, report: ReplayReport) -> None:
         raise SystemExit(FAILED)
 
 
-def _print_online(options: Options, report: VerifyReport) -> None:
+def _print_online(options: Options, report: VerifyReport, noticed: Sequence[str]) -> None:
     found = report.first_break
     if options.as_json:
         print_json(report)
@@ -246,14 +283,27 @@ def _print_online(options: Options, report: VerifyReport) -> None:
             fg="green",
         )
     else:
-        rows = [
-            ("kind", found.kind),
-            ("position", found.position),
-            ("run", found.run_id),
-            ("seq", found.seq),
-            ("detail", found.detail),
-        ]
-        say(f"NOT INTACT: {report.breaks} break(s); the first:", fg="red", bold=True)
-        print_table(("WHAT", "VALUE"), rows, empty="")
+        _print_breaks(report, report.found or (found,), noticed)
     if found is not None:
         raise SystemExit(FAILED)
+
+
+def _print_breaks(
+    report: VerifyReport, found: Sequence[ChainViolation], noticed: Sequence[str]
+) -> None:
+    """Print one line for each break, the number of further breaks, and the remedy."""
+    say(f"NOT INTACT: {pluralize(report.breaks, 'break')}", fg="red", bold=True)
+    for each in found:
+        known = (("position", each.position), ("run", each.run_id), ("seq", each.seq))
+        place = ", ".join(f"{name} {value}" for name, value in known if value is not None)
+        say(f"  {BREAKS[each.kind]}: {each.detail}{f' ({place})' if place else ''}")
+    if report.breaks > len(found):
+        say(f"  and {report.breaks - len(found)} more")
+    for detail in dict.fromkeys(noticed):
+        if all(each.detail != detail for each in found):
+            say(f"  noticed before: {detail}")
+    say("remedy: restore the data directory from a backup")
+    places = [each.position for each in found]
+    if all(place is not None and place > 1 for place in places):
+        first = min(place for place in places if place is not None)
+        say(f"what was checked before position {first} is as it was written")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.errors import DISK_FULL, NO_DAEMON, CommandFailed, stop_for
+from palyra.cli.errors import DISK_FULL, NO_DAEMON, CommandFailed, stop_for_start
 from palyra.cli.output import say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
 from palyra.config.load import Config, first_file
@@ -37,7 +37,7 @@ def up(
         was_ready = True
         _print_panel(config, discovery, created)
 
-    code = run_daemon(config, ready, report=lambda error: stop_for(error).show())
+    code = run_daemon(config, ready, report=lambda error: stop_for_start(error).show())
     if was_ready:
         say("stopped" if code == 0 else f"stopped with exit code {code}")
     raise SystemExit(code)

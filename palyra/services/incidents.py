@@ -21,10 +21,12 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import (
+    KEPT_RESOLVED,
     MAX_OPEN,
     IncidentReport,
     cleaned,
     count_again,
+    is_same_finding,
     is_wanted,
     merged,
     open_incident,
@@ -111,6 +113,20 @@ class Incidents:
             self._notify("incident.opened", incident)
         self._keep(incident)
         return incident
+
+    async def report_finding(self, alarm: IncidentReport) -> None:
+        """Report what a look has found, unless that very finding was resolved by an operator.
+
+        A look changes nothing: looking again at the same damage opens no other incident.
+        """
+        alarm = cleaned(alarm, self._redactor.redact_bytes)
+        if alarm.key not in self._open:
+            wanted = IncidentFilter(states=("resolved",), domain=alarm.domain, limit=KEPT_RESOLVED)
+            kept = await self._journal.read(lambda store: store.list_incidents(wanted))
+            known = (*self._unsaved.values(), *kept)
+            if any(is_same_finding(each, alarm) for each in known):
+                return
+        self.report(alarm)
 
     def clear(self, key: str, reason: str) -> None:
         """See `IncidentReporter.clear`."""
@@ -265,6 +281,14 @@ def report_opened(incidents: Incidents, report: OpenReport) -> None:
     for note in report.notes:
         log.warning("journal.opened", note=note)
     incidents.begin(report.incidents)
+    for incident in report.incidents:
+        if incident.severity == "critical":
+            log.warning(
+                "a critical incident is open",
+                key=incident.key,
+                incident_id=incident.incident_id,
+                summary=incident.summary,
+            )
     if found.first_break is not None:
         incidents.report(chain_broken(found.first_break, found))
 

@@ -500,7 +500,32 @@ async def test_broken_journal_exits_1() -> None:
         verified = await palyra("tape", "verify", url=daemon.url)
     assert 1 == verified.code
     assert "NOT INTACT" in verified.out
-    assert "edited" in verified.out
+    assert "an event was changed: link" in verified.out
+
+
+async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
+    """Fields that are not known are left out, the number of others is said."""
+    lost = {"kind": "truncated", "position": None, "run_id": None, "seq": None, "detail": "gone"}
+    edited = {"kind": "edited", "position": 7, "run_id": RUN, "seq": 1, "detail": "no fit"}
+    async with fake_daemon() as daemon:
+        report = {**VERIFIED, "first_break": lost, "breaks": 5, "found": [lost, edited]}
+        opened = {**INCIDENT, "key": "chain_broken:missing", "evidence": {"detail": "it is empty"}}
+        daemon.reply_with("incident.list", {"incidents": [opened], "next_cursor": None})
+        daemon.reply_with("tape.verify", report)
+        shown = (await palyra("tape", "verify", url=daemon.url)).out
+        daemon.reply_with("tape.verify", {**report, "first_break": edited, "found": [edited]})
+        placed = (await palyra("tape", "verify", url=daemon.url)).out
+    assert "None" not in shown
+    for text in (
+        "the end is missing: gone\n",
+        f"an event was changed: no fit (position 7, run {RUN}, seq 1)",
+        "and 3 more",
+        "noticed before: it is empty",
+        "restore the data directory from a backup",
+    ):
+        assert text in shown
+    assert "before position 7 is as it was written" in placed
+    assert "as it was written" not in shown
 
 
 # --- what goes wrong ---

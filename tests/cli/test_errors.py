@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from palyra import errors
 from palyra.cli.command import load_config, verdict
-from palyra.cli.errors import CommandFailed, find_exit_code, stop_for
+from palyra.cli.errors import CommandFailed, find_exit_code, stop_for, stop_for_start
 from palyra.cli.main import cli
 from palyra.client.frames import ErrorBody, WireFault, to_exception
 from palyra.net.protocol.discovery import get_discovery
@@ -69,6 +69,26 @@ def test_errors_for_programs(
     assert code == find_exit_code(failing(error), as_json=True)
     out, err = capsys.readouterr()
     assert ("", {"error": told}) == (out, msgspec.json.decode(err))
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.Unavailable("journal: opening: file is not a database"), "from a backup"),
+        (errors.Unavailable("cannot listen on x:1: taken; choose a port with --port"), None),
+        (errors.Unavailable("cannot listen on x:1: unknown; name an address with --host"), None),
+        (errors.DiskFull("journal: opening: full"), "make room"),
+    ],
+)
+def test_a_daemon_that_cannot_start_is_not_asked_why(
+    error: errors.PalyraError, remedy: str | None
+) -> None:
+    """The remedy helps without a daemon; what the message says itself is not said twice."""
+    failed = stop_for_start(error)
+    assert (75 if isinstance(error, errors.DiskFull) else 69) == failed.exit_code
+    assert (remedy or "") in (failed.remedy or "")
+    assert (failed.remedy is None) == (remedy is None)
+    assert "doctor" not in (failed.remedy or "")
 
 
 def test_no_daemon_is_not_a_daemon_in_trouble(tmp_path: Path) -> None:

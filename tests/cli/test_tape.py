@@ -178,6 +178,17 @@ async def test_edited_export_is_found(tmp_path: Path) -> None:
     assert "NOT INTACT at seq 0" in verified.out
 
 
+async def test_a_file_of_something_else_is_no_export(tmp_path: Path) -> None:
+    """It is not said to be an export that was cut."""
+    file = tmp_path / "passwd"
+    for content in (b"root:x:0:0\n", b"", b"\x00\xff"):
+        file.write_bytes(content)
+        found = await palyra("tape", "verify", str(file))
+        assert 1 == found.code
+        assert "is no export of a run" in found.err
+        assert "palyra tape export" in found.err
+
+
 async def test_neither_file_nor_run() -> None:
     """What is no file and no run id is wrong usage, not a run that is missing."""
     found = await palyra("tape", "verify", "nothing.ndjson")

@@ -23,7 +23,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("sleep", {"seconds": "1e3"}, "seconds: expected a number of 0 to"),
     ("echo", {"text": "x" * 66_000}, "arguments: expected at most 65536 bytes"),
     ("echo", ["x"], "arguments: expected a JSON object"),
-    ("ecko", {"text": "x"}, "'ecko' is not in this run's catalogue"),
+    ("ecko", {"text": "x"}, "'ecko' is not in the catalogue"),
 ]
 
 

@@ -14,13 +14,13 @@ from trio.testing import MockClock
 from palyra.actors.hub.hub import Hub
 from palyra.actors.incident_writer import keep_incidents
 from palyra.core.access import Caller
-from palyra.core.incident.incident import MAX_OPEN, IncidentReport
+from palyra.core.incident.incident import MAX_OPEN, IncidentReport, open_incident
 from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import IncidentRecord, Role
 from palyra.errors import Conflict, DiskFull, Forbidden, NotFound
 from palyra.net.delivery import encoding
-from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents
+from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents, report_opened
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import SECRET, InlineJournal, now_ms, shared_redactor
 from tests.store.memory.journal import MemoryJournal
@@ -143,6 +143,44 @@ async def test_the_same_again_is_counted_and_told_once(
         (kept,) = desk.kept()
         assert (6, 1) == (kept.count, desk.book.open_count)
         assert [("incident.opened", "full", 1), ("incident.updated", "full", 6)] == desk.ann.heard
+
+
+async def test_a_resolved_finding_is_not_opened_again_by_another_look(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Neither in this life nor in the next; other evidence under the key is another incident."""
+    changed = msgspec.structs.replace(ALARM, evidence={"error": "other"})
+    async with open_book(store) as desk:
+        for _ in range(3):
+            await desk.book.report_finding(ALARM)
+        await settle()
+        (kept,) = desk.kept()
+        assert 3 == kept.count
+        await desk.book.resolve(OPERATOR, kept.incident_id, "seen")
+        await desk.book.report_finding(ALARM)
+        await settle()
+    async with open_book(store) as desk:
+        await desk.book.report_finding(ALARM)
+        await settle()
+        assert [("resolved", 3)] == [(each.state, each.count) for each in desk.kept()]
+        await desk.book.report_finding(changed)
+        await settle()
+        assert ["open", "resolved"] == sorted(each.state for each in desk.kept())
+
+
+def test_a_start_names_each_critical_incident_that_is_open(store: MemoryJournal) -> None:
+    """One warning for each, and none for what is less bad."""
+    desk = Desk(store)
+    grave = msgspec.structs.replace(ALARM, severity="critical", key="grave")
+    kept = (
+        open_incident(ALARM, "inc_1", 1),
+        open_incident(grave, "inc_2", 1),
+    )
+    report = msgspec.structs.replace(store.open(), incidents=kept)
+    with capture_logs() as logged:
+        report_opened(desk.book, report)
+    warned = [line["incident_id"] for line in logged if line["log_level"] == "warning"]
+    assert ["inc_2"] == warned
 
 
 async def test_what_is_over_is_resolved_and_found_again_is_another(

@@ -105,6 +105,15 @@ def count_again(incident: IncidentRecord, report: IncidentReport, now_ms: int) -
     )
 
 
+def is_same_finding(incident: IncidentRecord, alarm: IncidentReport) -> bool:
+    """Whether a cleaned alarm says nothing that a resolved incident has not said."""
+    return (
+        incident.state == "resolved"
+        and incident.key == alarm.key
+        and incident.evidence == dict(alarm.evidence)
+    )
+
+
 def move(incident: IncidentRecord, state: IncidentState, **changes: Any) -> IncidentRecord:  # noqa: ANN401 - the record's own fields
     """Move the incident to a state, counting attempts of remediation.
 

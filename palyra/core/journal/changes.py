@@ -123,8 +123,14 @@ class ChainViolation(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+MAX_FOUND = 20  # breaks that a report describes; one fault in the middle can break every later row
+
+
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of a verification; `first_break` is None if everything is valid."""
+    """Outcome of a verification; `first_break` is None if everything is valid.
+
+    `found` has the first of the `breaks`, at most `MAX_FOUND`.
+    """
 
     checked_events: int
     checked_roots: int
@@ -132,6 +138,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     signed_through_position: int
     first_break: ChainViolation | None = None
     breaks: int = 0
+    found: tuple[ChainViolation, ...] = ()
 
 
 class OpenReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from palyra.core.redaction.grammar import ANYWHERE, TOKEN, WORD, Rule, any_case
 from palyra.core.redaction.key_names import is_no_key, is_no_random_key
 from palyra.core.redaction.secret_values import (
     is_basic,
+    is_lettered,
     is_login,
     is_no_example,
     is_opaque,
@@ -21,16 +22,18 @@ from palyra.core.redaction.secret_values import (
 )
 
 # `=`, `:`, `=>`, `>` of XML, a column; `("…", "…")` and `("…")` of programs; `name: K` above
-# `value: V`.  Parentheses are escaped because the grammar has no nested groups.
+# `value: V`; the default in a block of HCL.  A subscript may end before it.  Parentheses are escaped
+# because the grammar has no nested groups.
 _SEPARATOR = (
-    r"""["'`\\]*[ \t]*"""
-    r"""(?:[:=>|]|%3[ADad]|,[ \t]*\\*["']|\x28\\*["']|[ \t]+is:?[ \t]+|[ \t\r\n,;]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=])"""
+    r"""["'`\\]*\]?[ \t]*"""
+    r"""(?:[:=>|]|[|?][|?]=|["'][ \t]*\{[^{}]*default[ \t]*=|%3[ADad]|,[ \t]*\\*["']|\x28\\*["']|[ \t]+is:?[ \t]+|[ \t\r\n,;]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=])"""
     r"""[ \t>=]*["'`\\]*"""
 )
 # No `=` or `:`, so that no key begins inside it: what is left of a password that holds one stays.
 _VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
 _OPAQUE = "[A-Za-z0-9+/_.~-]"
-_PART = "(?:^|[^:]|env:)"  # of a key, or all of it; `arn:aws:secret:…` and `AWS::Secret` are none
+# Of a key, or all of it, or a symbol; `arn:aws:secret:…` and `AWS::Secret` are none.
+_PART = r"(?:^|[^:]|env:|^:|[ \t\r\n{,\x28\[]:)"
 
 
 def _keyed(
@@ -65,6 +68,7 @@ _KEYED = (
     _keyed("secret", "secret"),
     _keyed("token", "token"),
     *(_keyed("api_key", f"{word} key") for word in _KEYS),
+    _keyed("api_key", "secret key base"),
     Rule("private_key", _PART, any_case("key data") + _SEPARATOR, "[A-Za-z0-9+/=]{40,}",
          accepts=is_random),
     *(
@@ -149,7 +153,7 @@ _ADDRESSES = (
 
 
 # What a flag stands behind; a command's own name must be near (`CONTEXT_BYTES`).
-_BLANK = "[ \t]"
+BLANK = "[ \t]"
 _ARGUMENT = r"""[^\s"'\\$<>{}]"""
 
 
@@ -165,7 +169,7 @@ _THEN = r"[\s\S]*"  # a short name such as `7z` stands in many a digest
 
 def _command(flag: str, *commands: str) -> Rule:
     return Rule(
-        "password", _BLANK, rf"""{flag}["'\\]*""", f"{_ARGUMENT}{{4,}}",
+        "password", BLANK, rf"""{flag}["'\\]*""", f"{_ARGUMENT}{{4,}}",
         accepts=is_typed_password,
         spares=_far_from(*(command.encode() for command in commands)),
         hint=f"(?:{'|'.join(commands)}){_THEN}{flag.partition('[')[0]}",
@@ -181,14 +185,19 @@ _FLAG_WORDS = "|".join(
     )
 )  # fmt: skip
 _FLAG_HINT = rf"--?[A-Za-z0-9_-]*(?:{_FLAG_WORDS})[ \t]"
-_IS_FLAG = r"--?[A-Za-z0-9_-]*"
+BEFORE_FLAG = r"""(?:^|[ \t"'\[,\x28])-"""
+_PASSWORD_FLAG = (
+    "-?(?:from-literal[ \\t=]+|set[ \\t=]+|build-arg[ \\t=]+)?[A-Za-z0-9_.-]*"
+    f"(?:{'|'.join(map(any_case, ('password', 'passwd', 'passphrase', 'storepass', 'keypass')))})"
+    "[ \\t=]+[\"'\\\\]*"
+)
 
 _COMMANDS = (
     # A login as a flag: any command when the password looks random, curl in any case.
-    Rule("password", _BLANK, r"""(?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*["'\\]*""",
+    Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}:]{3,}""", accepts=is_login,
          hint=r"[ \t](?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*[\"'\\]*[^\s\"'\\:$<>{}/]+:"),
-    Rule("password", _BLANK, r"""(?:-u|-U|--user|--proxy-user)[ \t=]*["'\\]*""",
+    Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}""", accepts=is_no_example,
          spares=_far_from(b"curl"), hint="curl"),
     *(
@@ -213,8 +222,11 @@ _COMMANDS = (
     Rule("password", WORD, r"echo[ \t]+(?:-n[ \t]+)?[\"'\\]*", f"{_ARGUMENT}{{6,}}",
          after=r"""["'\\]*[ \t]*\|[ \t]*(?:sudo|docker|podman|helm|gh|vault|npm|op)[ \t]""",
          accepts=is_password),
+    # --password x and --from-literal=password=x of letters alone
+    Rule("password", BEFORE_FLAG, _PASSWORD_FLAG, "[A-Za-z]{16,}",
+         accepts=is_lettered, hint=_PASSWORD_FLAG),
     # --token x, --api-key x, -storepass x
-    Rule("password", "(?:^|[ \\t\"'\\[,(])-", f"-?(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*",
+    Rule("password", BEFORE_FLAG, f"-?(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*",
          f"{_VALUE}{{6,}}", accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),
     Rule("password", "[a-z0-9]-", f"(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*", f"{_VALUE}{{6,}}",
          accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),

@@ -80,6 +80,8 @@ def names_secret(key: str) -> str | None:
     found = list(_WORDS.finditer(key)) if len(key) <= MAX_KEY_CHARS else []
     if not found or found[-1].end() != len(key):
         return None
+    if len(found) > 1 and [match.group().lower() for match in found[-2:]] == ["key", "base"]:
+        found.pop()  # `secret_key_base` of Rails
     before, last = (match.group().lower() for match in (found[-2:-1] or found)[:1] + found[-1:])
     if last == "key":
         return "api_key" if before in KEY_OF else None
@@ -112,9 +114,9 @@ _NO_KEY = frozenset(
     b" node object option order ordering output page param parent partition path pk primary prop"
     b" property pub public publishable query queue range react ref region registry relation request"
     b" resource result root row run s3 schema scope search section sequence session setting shard"
-    b" sharding short site snapshot sort source span start state store string subject tab table tag"
+    b" sharding short site snapshot socket sort source span start state store string subject tab table tag"
     b" target task template tenant text thread trace translation type unique upload url user value"
-    b" variable version view".decode().split()
+    b" variable version view websocket".decode().split()
 )
 
 
@@ -150,7 +152,16 @@ def is_no_random_key(before: bytes) -> bool:
     return key is not None and names_secret(key) is None and may_name_secret(key) is None
 
 
+# The default in a block of HCL that the key names.
+_BLOCK_AT_END = re.compile(rb"[\"']\s*\{[^{}]*default\s*=[\s\\\"']*\Z")
+# A subscript without quotes is a key only as a symbol: neither a variable nor our own marker.
+_VARIABLE_AT_END = re.compile(rb"(?:\[|redacted:)[\w.-]+\][^\w\]]*\Z")
+
+
 def _key(before: bytes) -> str | None:
+    if _VARIABLE_AT_END.search(before):
+        return ""
+    before = _BLOCK_AT_END.sub(b"=", before)
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )

@@ -49,12 +49,19 @@ _KEYS = (
     Rule("age", WORD, "", "AGE-PLUGIN-[A-Z0-9]+-1[0-9A-Z]{50,}"),
 )  # fmt: skip
 
+
+def _never(_found: bytes) -> bool:
+    return False
+
+
 # RFC 7519; the payload of a JWE is no object, so only the first part must begin like one.
 _TOKENS = (
     Rule("jwt", TOKEN, "", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}\.{_URL64}*"),
     Rule("bearer", WORD, rf"{any_case('bearer')}(?:[ \t]|\\+t)+", "[A-Za-z0-9._~+/=-]{16,}",
          accepts=has_digit),
     Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}{{3,}}", "@", accepts=is_no_example),
+    # Where errors are reported to, with the public half of a key: refused before the next row asks.
+    Rule("url_userinfo", ANYWHERE, "://", "[0-9a-f]{32}", "@[A-Za-z0-9.:-]+/[0-9]+", accepts=_never),
     Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
 )  # fmt: skip
 
@@ -79,7 +86,12 @@ def _is_token_and_no_base64(found: bytes) -> bool:
     return _is_token(found) and b"+" not in found and b"/" not in found
 
 
+def _always(_found: bytes) -> bool:
+    return True
+
+
 _CHECKS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
+    "own": (WORD, _always),
     "drawn": (WORD, _is_token),
     "entropy": (WORD, _has_entropy),
     "marked": (RUN, _is_token),
@@ -88,9 +100,17 @@ _CHECKS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
 }
 
 
+# What sets a token apart from base64: a literal outside its alphabet.  A random signature or a packed
+# vector of 88 characters or more holds any two or three given letters behind a slash now and then.
+_CLASSES = re.compile(r"\[[^\]]*\]|\{[^}]*\}|\(\?:")
+_SEPARATOR = re.compile(r"[_:~!|.-]")
+
+
 def vendor_rule(row: Format) -> Rule:
     """The rule of one row of the table."""
     start, accepts = _CHECKS[row.check]
+    if start == WORD and not _SEPARATOR.search(_CLASSES.sub("", row.regex)):
+        start = RUN  # letters and digits alone: inside base64 a slash or plus is no boundary
     if (
         row.is_rare
     ):  # at a boundary where there is one, or a rule with a boundary would begin earlier
@@ -123,7 +143,7 @@ _TIMED = re.compile(rb"01[A-Za-z0-9]{22,24}|[0-3][A-Za-z0-9]{25,26}")
 _NO_PREFIX = frozenset(
     b"acct appr asst att ba batch blob build bundle call ch chatcmpl chunk cmpl commit conv cs cus"
     b" digest dpl ev evt fc file fp ft gen hash id img in index ii item job md5 msg node obj org pi"
-    b" pm po prj price prod proj py react req resp ref rev rs run seti sha sha1 sha256 sha384 sha512"
+    b" pk pm po prj price prod proj py react req resp ref rev rs run seti sha sha1 sha256 sha384 sha512"
     b" sha3 si snap span src step sub subnet task team thread tok toolu trace txn us user usr uuid"
     b" vec vpc vs webpack ws".split()
 )

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
+from palyra.core.redaction.context_patterns import BEFORE_FLAG, BLANK
 from palyra.core.redaction.grammar import ANYWHERE, Rule, units
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 _CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
 _HIGH = "%[89A-Fa-f][0-9A-Fa-f]"  # a byte of a character beyond ASCII
+_ANY = r"[\s\S]"
 _SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
 _AFTER_BLANK = frozenset({"bearer", "basic"})  # nothing but a blank tells them, and `+` is one
 _BODY = "(?:[A-Za-z0-9+/=%._]|-[A-Za-z0-9+/=%._])"  # of a key in PEM, and not its end
@@ -40,7 +42,7 @@ def _encoded(rule: Rule) -> Rule | None:
     before, joint, secret, after = encoded = tuple(map(_encoded_shape, plain))
     if encoded == plain:
         return None
-    return rule._replace(
+    derived = rule._replace(
         before=before,
         joint=joint,
         secret=secret,
@@ -51,6 +53,23 @@ def _encoded(rule: Rule) -> Rule | None:
         needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
         hint=rule.hint.replace("[ \\t]", "[ \\t+%09]"),  # a blank, or an end of its escape
     )
+    return _as_argument(derived, rule) if rule.start in {BLANK, BEFORE_FLAG} else derived
+
+
+def _as_argument(encoded: Rule, plain: Rule) -> Rule:
+    """The row for an argument of a command: the blanks round it and behind the command are encoded.
+
+    A `+` is such a blank only behind a word; at the beginning of a line it is one of a patch.
+    """
+    return encoded._replace(
+        start=_encoded_shape(plain.start).replace(r"\+", r"[A-Za-z0-9]\+"),
+        spares=lambda found: plain.spares(_unquoted(found.replace(b"+", b" "))),
+        needs=b"%+",
+        hint=_encoded_shape(_BLANK_BEHIND_WORD.sub("", plain.hint)),
+    )
+
+
+_BLANK_BEHIND_WORD = re.compile(r"(?<=[a-z]) (?=[|)])")
 
 
 def _unquoted(found: bytes) -> bytes:
@@ -68,7 +87,7 @@ def _encoded_unit(unit: str) -> str:
     """The unit, with the escapes of every character it matches."""
     if unit.endswith(_SCHEME):
         return f"{unit.removesuffix(_SCHEME)}[ \\t+%209]+)"
-    escapes = list(_escapes(unit))
+    escapes = [] if unit == _ANY else list(_escapes(unit))
     if not escapes:
         return unit
     inner = unit[3:-1] if unit.startswith("(?:") else _without_percent(unit)
@@ -83,7 +102,9 @@ def _without_percent(unit: str) -> str:
     if not unit.startswith("["):
         return unit
     plain = unit.replace("(", r"\x28").replace(")", r"\x29")
-    return plain if plain.startswith("[^") else plain.replace("%", "", 1)
+    if plain.startswith("[^"):  # nor with the `+` that stands for a blank
+        return plain.replace("[^", r"[^%+" if r"\s" in plain else "[^%", 1)
+    return plain.replace("%", "", 1)
 
 
 def _escapes(unit: str) -> Iterator[str]:

@@ -27,6 +27,11 @@ from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
 BASE64 = base64_rules(lambda decoded: _holds_secret(decoded))  # noqa: PLW0108 - defined below
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
+# Several values in a row as well, and JSON that was cut off.
+_JSON_TEXT = compile_bytes(
+    r'(?:[ \t\r\n{}\[\]:,]|true|false|null|-?[0-9][0-9.eE+-]*|"(?:[^"\\]|\\[\x00-\xff])*")*'
+    r'(?:"(?:[^"\\]|\\[\x00-\xff])*\\?|[a-z]*)\z'
+)
 REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
 MEMORY_BYTES = 2_097_152
 ENTRY_BYTES = 256  # of an entry, beside what it holds
@@ -87,7 +92,7 @@ class Redactor:
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """The JSON text with secrets replaced inside its strings, and whether there were any.
 
-        What is not JSON after all is redacted as text.
+        What is not JSON after all is redacted as text, and its strings as those of JSON.
         """
         if not self._may_hold(data):
             return data, False
@@ -95,6 +100,8 @@ class Redactor:
         return redacted, redacted != data
 
     def _redact_json(self, data: bytes) -> bytes:
+        if _JSON_TEXT.match(data) is None:  # a key may then stand outside of the strings
+            data = self._redact_plain(data)
         return b"".join(self._json_pieces(data))
 
     def redact_text(self, text: str) -> tuple[str, bool]:

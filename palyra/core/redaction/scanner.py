@@ -301,7 +301,7 @@ class Scanner:
             matches[at] = self._parts[at].next_place(data, start + 1)
         return None
 
-    def find_viable(self, data: bytes, pos: int) -> int:
+    def find_viable(self, data: bytes | bytearray, pos: int) -> int:
         """Where the longest end of `data` begins that more text could complete; len() if none."""
         match = self._viable.search(data, pos)
         return len(data) if match is None else match.span()[0]

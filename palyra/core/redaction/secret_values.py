@@ -25,7 +25,16 @@ _CODE = re.compile(
 
 def is_password(found: bytes) -> bool:
     """Whether it may be a password: letters and digits, no placeholder, nothing that code writes."""
-    return _is_mixed(found) and not _is_placeholder(found)
+    return (_is_mixed(found) or is_scattered(found)) and not _is_placeholder(found)
+
+
+def is_lettered(found: bytes) -> bool:
+    """Whether a word of letters alone is long enough for a password, and no name of a program."""
+    return (
+        bits_a_character(found) >= _MIN_BITS_A_CHARACTER
+        and not _CAMEL.fullmatch(found)
+        and not _is_placeholder(found)
+    )
 
 
 def is_random(found: bytes) -> bool:
@@ -148,10 +157,13 @@ def _is_mixed(found: bytes) -> bool:
     return has_digit and len(found.translate(None, _LETTERS)) < len(found)
 
 
+_PUBLIC = (b"pk_live_", b"pk_test_")  # publishable keys, which pages carry
+
+
 def _is_placeholder(found: bytes) -> bool:
     word = found.translate(None, _DIGITS).strip(b"_-.").lower()
     is_code = word in _CODE_WORDS or _CODE.fullmatch(found) is not None
-    return is_code or _PLACEHOLDERS.search(found) is not None
+    return is_code or found.startswith(_PUBLIC) or _PLACEHOLDERS.search(found) is not None
 
 
 def bits_a_character(found: bytes) -> float:

@@ -6,11 +6,11 @@ come out join to exactly what the scanner makes of the whole text.  Past the lim
 has already matched is swallowed to its end, and what has not matched anything is let go.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 from palyra.core.redaction.grammar import CONTEXT_BYTES
-from palyra.core.redaction.scanner import Expression, Match, Scanner, Span, compile_bytes
+from palyra.core.redaction.scanner import Ahead, Expression, Match, Scanner, Span, compile_bytes
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
@@ -37,15 +37,16 @@ class StreamHoldBack:
             return b""
         self._buffer += data if self._tail is None else self._beyond(self._tail, data)
         if not self._scanner.may_find(self._buffer):
-            return self._release(self._hold())
-        return b"".join([*self._replaced(self._hold), self._release(self._hold())])
+            return self._release(self._hold(self._buffer, self._first))
+        replaced = list(self._replaced(is_end=False))
+        return b"".join([*replaced, self._release(self._hold(self._buffer, self._first))])
 
     def flush(self) -> bytes:
         """Everything that is left."""
         if self._out == len(self._buffer):
             self._restart(b"")
             return b""
-        rest = b"".join([*self._replaced(lambda: len(self._buffer)), self._buffer[self._out :]])
+        rest = b"".join([*self._replaced(is_end=True), self._buffer[self._out :]])
         self._restart(b"")
         return rest
 
@@ -55,27 +56,39 @@ class StreamHoldBack:
         self._out = first  # so much of the buffer went out before
         self._tail: Expression | None = None
 
-    def _hold(self) -> int:
-        """Where doubt begins.  Past the limit the older half of it is let go."""
-        hold = self._scanner.find_viable(self._buffer, self._first)
-        if len(self._buffer) - hold <= HELD_LIMIT_BYTES:
+    def _hold(self, data: bytes | bytearray, pos: int) -> int:
+        """Where doubt begins, from `pos` on.  Past the limit the older half of it is let go."""
+        hold = self._scanner.find_viable(data, pos)
+        if len(data) - hold <= HELD_LIMIT_BYTES:
             return hold
-        newer = len(self._buffer) - HELD_LIMIT_BYTES // 2
-        return self._scanner.find_viable(self._buffer, newer)
+        return self._scanner.find_viable(data, len(data) - HELD_LIMIT_BYTES // 2)
 
-    def _replaced(self, hold: Callable[[], int]) -> Iterator[bytes]:
-        """The text up to and including each secret that begins before `hold`."""
-        while (span := self._find()) is not None and _begin(span) < hold():
-            yield self._buffer[self._out : span.start]
+    def _replaced(self, *, is_end: bool) -> Iterator[bytes]:
+        """The text up to and including each secret that begins before doubt does.
+
+        The search goes on in the same buffer: one for each secret would be read to its end as often.
+        """
+        data = self._buffer
+        shown: bytes | bytearray = data
+        pos, done = self._first, self._out
+        ahead: Ahead = {}
+        while (span := self._scanner.find(shown, pos, floor=done, ahead=ahead)) is not None:
+            is_near = not is_end and len(data) - _begin(span) <= HELD_LIMIT_BYTES
+            if is_near and _begin(span) >= self._hold(shown, pos):
+                break
+            yield data[done : span.start]
             yield span.marker
-            is_cut = span.end == len(self._buffer)
-            self._restart(AFTER_SECRET + self._buffer[span.end :])
-            self._out = len(AFTER_SECRET)
+            done = span.end
+            pos = done - 1
+            if isinstance(shown, bytes):
+                shown = bytearray(data)
+            shown[pos:done] = AFTER_SECRET
+            is_cut = done == len(data)
             # Only past the limit does a secret that still grows get here: the rest is dropped.
             self._tail = compile_bytes(span.rule.tail) if is_cut and span.rule.tail else None
-
-    def _find(self) -> Span | None:
-        return self._scanner.find(self._buffer, self._first, floor=self._out)
+        if isinstance(shown, bytearray):
+            self._buffer = AFTER_SECRET + data[done:]
+            self._first, self._out = 0, len(AFTER_SECRET)
 
     def _release(self, hold: int) -> bytes:
         while hold < len(self._buffer) and self._buffer[hold] & 0xC0 == 0x80:  # noqa: PLR2004 - RFC 3629: inside a character

@@ -37,7 +37,7 @@ class Format(NamedTuple):
     description: str
     regex: str
     source: str = ""  # page of the vendor, without the scheme
-    check: str = "drawn"  # drawn: a digit or mixed case; entropy: only that; run: drawn, no `+` `/`; marked: see below
+    check: str = "drawn"  # drawn: a digit or mixed case; entropy: only that; run: drawn, no `+` `/`; marked: see below; own: always
     is_rare: bool = False  # a prefix that needs no boundary on its left
 
     @property
@@ -71,7 +71,7 @@ def _literals(regex: str) -> Iterator[str]:
 
 FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     # --- This daemon -----------------------------------------------------------------------------
-    ("palyra-token", "Bearer token of this daemon", f"pal_{_U}{{40,}}"),
+    ("palyra-token", "Bearer token of this daemon", f"pal_{_U}{{40,}}", "", "own"),
     # --- Source hosts ----------------------------------------------------------------------------
     ("github-token", "GitHub access, OAuth, app, installation and refresh tokens", f"gh[oprsu]_{_A}{{36,}}", "docs.github.com/en/authentication/keeping-your-account-and-data-secure/about-authentication-to-github"),
     ("github-app-jwt", "GitHub token that wraps a JWT", rf"gh[oprsu]_{_U}+\.{_U}{{20,}}\.{_U}{{20,}}"),
@@ -190,7 +190,6 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("mapbox-token", "Mapbox secret and public tokens", rf"[stp]k\.eyJ{_U}{{40,}}\.{_U}{{20,}}", "docs.mapbox.com/help/getting-started/access-tokens/"),
     # --- Payment and commerce --------------------------------------------------------------------
     ("stripe-key", "Stripe secret, restricted and organization keys", f"(?:sk|rk|sk_org|ek|uk)_(?:live|test|prod|org)_{_A}{{16,}}", "docs.stripe.com/keys"),
-    ("stripe-public", "Stripe publishable key and others of its form", f"pk_(?:live|test|prod)_{_A}{{16,}}", "docs.stripe.com/keys"),
     ("stripe-webhook", "Webhook signing secret of Stripe, Svix, Clerk and Resend", "whsec_[A-Za-z0-9+/]{24,}=*", "docs.stripe.com/webhooks"),
     ("square-token", "Square access token", f"EAAA{_B}{{56,}}", "developer.squareup.com/docs/build-basics/access-tokens", "run"),
     ("square-secret", "Square application secret", f"sq0(?:csp|atp|idp|acp|cbp)-{_U}{{22,}}", "developer.squareup.com/docs/build-basics/access-tokens"),
@@ -258,7 +257,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("hubspot-token", "HubSpot private app token", f"pat-[a-z]{{2}}[0-9]-{_UUID}", "developers.hubspot.com/docs/guides/apps/private-apps/overview"),
     ("postman-key", "Postman API key", f"PMAK-{_H}{{24}}-{_H}{{34}}", "learning.postman.com/docs/developer/postman-api/authentication/"),
     ("contentful-token", "Contentful management token", f"CFPAT-{_U}{{40,}}", "www.contentful.com/developers/docs/references/authentication/"),
-    ("sanity-token", "Sanity token", f"sk{_A}{{80,}}", "www.sanity.io/docs/http-auth"),
+    ("sanity-token", "Sanity token", f"sk{_A}{{140,}}", "www.sanity.io/docs/http-auth"),
     ("calcom-key", "Cal.com key", f"cal_(?:live_|test_)?{_A}{{28,}}", "cal.com/docs/api-reference"),
     ("clickup-token", "ClickUp personal token", "pk_[0-9]{5,}_[A-Z0-9]{28,}", "developer.clickup.com/docs/authentication"),
     ("klaviyo-key", "Klaviyo private key", f"pk_{_X}{{34,}}", "developers.klaviyo.com/en/docs/authenticate_"),
@@ -351,7 +350,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("onfido-token", "Onfido token", "api_(?:live|sandbox)(?:_us|_ca|_eu)?\\.[A-Za-z0-9_.-]{24,}", "documentation.onfido.com"),
     ("cloudinary-address", "Cloudinary address", f"cloudinary://[0-9]+:{_U}{{20,}}", "cloudinary.com/documentation"),
     ("adobe-secret", "Adobe client secret", f"p8e-{_U}{{32}}", "developer.adobe.com/developer-console/docs/"),
-    ("twitter-bearer", "X bearer token", "AAAAAAAAAAAAAAAAAAAAA[A-Za-z0-9%]{60,}", "docs.x.com/resources/fundamentals/authentication"),
+    ("twitter-bearer", "X bearer token", "AAAAAAAAAAAAAAAAAAAAA[A-Za-z0-9]{5,40}%[A-Za-z0-9%]{30,}", "docs.x.com/resources/fundamentals/authentication"),
     ("linkedin-secret", "LinkedIn secret", r"WPL_AP[01]\.[A-Za-z0-9+/=.]{16,}", "learn.microsoft.com/linkedin/"),
     ("twitch-token", "Twitch chat password", f"oauth:{_L}{{30}}", "dev.twitch.tv/docs/chat/"),
     ("maxmind-key", "MaxMind licence key", f"{_A}{{6}}_{_A}{{29}}_mmk", "dev.maxmind.com/geoip/", "marked"),

@@ -64,7 +64,7 @@ def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     near = get_close_matches(name[:64], catalogue.tools, n=1)
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
     return refusal(
-        f"{shown!r} is not in this run's catalogue; the agent's tool list "
+        f"{shown!r} is not in the catalogue; the agent's tool list "
         f"and what the request says of tools decide that{also}",
         expected=f"{near[0]!r}" if near else _tools_text(catalogue),
     )

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from palyra.core.tool.protected_names import SHARED_EXAMPLES, TABLE
+from palyra.core.tool.protected_names import EXAMPLE_ENDINGS, TABLE
 
 MAX_PATH_BYTES = 4096  # PATH_MAX
 MAX_NAME_BYTES = 255  # NAME_MAX
@@ -23,11 +23,10 @@ _IN_REPOSITORIES = "continuous integration"  # read only at the top of a reposit
 
 
 class _NameMatcher:
-    """Matcher of names of the table in folded paths."""
+    """Matcher of names of the table in paths: in folded ones, or in exact case."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = tuple(names)
-        folded = [name.lower() for name in self.names]
+    def __init__(self, names: Iterable[str], *, in_exact_case: bool = False) -> None:
+        folded = [name if in_exact_case else name.lower() for name in names]
         literal = [name for name in folded if "*" not in name]
         self._single = frozenset(name for name in literal if "/" not in name)
         self._longer: dict[str, list[list[str]]] = {}
@@ -36,14 +35,14 @@ class _NameMatcher:
             if rest:
                 self._longer.setdefault(first, []).append(rest)
         globs = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in folded if "*" in name)
-        shared = "|".join(map(re.escape, sorted(SHARED_EXAMPLES)))
-        self._globs = re.compile(rf"(?:^|/)(?!(?:{shared})(?:/|$))(?:{globs})(?=/|$)")
+        shared = rf"\.env[^/]*[._-](?:{'|'.join(EXAMPLE_ENDINGS)})(?:/|$)"
+        self._globs = re.compile(rf"(?:^|/)(?!{shared})(?:{globs})(?=/|$)")
 
-    def find(self, folded: str) -> int | None:
+    def find(self, path: str) -> int | None:
         """Return the offset of the outermost match in the path; None for none."""
-        glob = self._globs.search(folded)
-        first_glob = len(folded) + 1 if glob is None else glob.start() + (glob[0][0] == "/")
-        at, parts = 0, folded.split("/")
+        glob = self._globs.search(path)
+        first_glob = len(path) + 1 if glob is None else glob.start() + (glob[0][0] == "/")
+        at, parts = 0, path.split("/")
         for index, part in enumerate(parts):
             if at >= first_glob or part in self._single or self._has_longer(parts, index):
                 return at
@@ -59,9 +58,23 @@ PRIVATE_NAMES = tuple(name for row in TABLE if row.kind == "secrets" for name in
 CONFIGURATION_NAMES = tuple(name for row in TABLE if row.kind != "secrets" for name in row.names)
 PLACEHOLDER_NAMES = frozenset(name for row in TABLE if row.needs_placeholder for name in row.names)
 _PRIVATE = _NameMatcher(PRIVATE_NAMES)
-_ANYWHERE = _NameMatcher(
-    name for row in TABLE if row.kind not in {"secrets", _IN_REPOSITORIES} for name in row.names
+# Agents' instructions in capitals; below the top, other spellings are ordinary pages.
+INSTRUCTION_NAMES = frozenset(
+    name
+    for row in TABLE
+    if row.kind == "agents"
+    for name in row.names
+    if name.endswith(".md") and name[0].isupper()
 )
+_ANYWHERE = _NameMatcher(
+    name
+    for row in TABLE
+    if row.kind not in {"secrets", _IN_REPOSITORIES}
+    for name in row.names
+    if name not in INSTRUCTION_NAMES
+)
+_INSTRUCTIONS_AT_TOP = _NameMatcher(INSTRUCTION_NAMES)
+_INSTRUCTIONS = _NameMatcher(INSTRUCTION_NAMES, in_exact_case=True)
 _REPOSITORY = _NameMatcher(
     name for row in TABLE if row.kind == _IN_REPOSITORIES for name in row.names
 )
@@ -111,7 +124,7 @@ def is_configuration(path: str) -> bool:
     folded = _folded(path)
     if folded == BARE_REPOSITORY.lower() or BARE_REPOSITORY in path.split("/"):
         return True
-    return _ANYWHERE.find(folded) is not None or _REPOSITORY.find(folded) is not None
+    return _is_read_anywhere(path, folded) or _REPOSITORY.find(folded) is not None
 
 
 def find_repository(path: str) -> str | None:
@@ -120,12 +133,19 @@ def find_repository(path: str) -> str | None:
     "" is the top of the workspace; None: it takes effect in any folder.
     """
     folded = _folded(path)
-    if BARE_REPOSITORY in path.split("/") or _ANYWHERE.find(folded) is not None:
+    if BARE_REPOSITORY in path.split("/") or _is_read_anywhere(path, folded):
         return None
     at = _REPOSITORY.find(folded)
     if at is None:
         return None
     return "/".join(path.split("/")[: folded[:at].count("/")])
+
+
+def _is_read_anywhere(path: str, folded: str) -> bool:
+    if _ANYWHERE.find(folded) is not None or _INSTRUCTIONS_AT_TOP.find(folded) == 0:
+        return True
+    composed = path if path.isascii() else unicodedata.normalize("NFKC", path)
+    return _INSTRUCTIONS.find(composed) is not None
 
 
 def is_on_the_way(path: str) -> bool:

@@ -29,8 +29,10 @@ The class of a name, and nothing else, decides how the name is protected:
   ends (`tools.sandbox.restored_paths`).
 
 Names are paths below any folder, in POSIX form; `*` matches anything within one name.  They are
-compared after NFKC and case folding.  `source` is the page of the program's own documentation, or a
-manual page.
+compared after NFKC and case folding.  Below the top of the workspace, an agent's instructions in
+capitals (`AGENTS.md`) are compared in exact case: `docs/agents.md` is an ordinary page, and agents
+ask for the name in capitals.  `source` is the page of the program's own documentation, or a manual
+page.
 """
 
 from typing import Literal, NamedTuple
@@ -75,6 +77,11 @@ _VERSION_CONTROL = (
     _row("version control", ".cvsrc .p4config .p4enviro .p4aliases", "CVS, Perforce: server, programs, aliases", "https://help.perforce.com/helix-core/server-apps/cmdref/current/Content/CmdRef/P4CONFIG.html"),
     _row("version control", ".repo", "repo: manifests, hooks", "https://source.android.com/docs/setup/reference/repo"),
     _row("version control", ".dvc/config .dvc/config.local .lfsconfig", "DVC, Git LFS: where data comes from", "https://dvc.org/doc/user-guide/project-structure/configuration"),
+    _row("version control", ".gitreview", "git-review, at a push: the host", "https://docs.opendev.org/opendev/git-review/latest/installation.html"),
+    _row("version control", ".reviewboardrc", "RBTools, when a change is posted: Python code, the server", "https://www.reviewboard.org/docs/rbtools/latest/rbt/configuration/"),
+    _row("version control", ".lazygit.yml .config/lazygit", "lazygit: commands, pagers", "https://github.com/jesseduffield/lazygit/blob/master/docs/Config.md"),
+    _row("version control", ".tigrc .config/tig .config/gitui", "tig, gitui: commands of keys", "https://jonas.github.io/tig/doc/tigrc.5.html"),
+    _row("version control", ".gh-dash.yml .gh-dash.yaml .config/gh-dash", "gh-dash: commands of keys, pager", "https://www.gh-dash.dev/configuration/"),
 )
 _COMMIT_HOOKS = (
     _row("commit hooks", ".pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml prek.toml", "pre-commit, at each commit", "https://pre-commit.com/"),
@@ -116,10 +123,13 @@ _SHELLS = (
     _row("shells and login", ".config/fish .fishrc .config/nushell .config/xonsh .xonshrc .config/elvish .elvish .rcrc .config/powershell .config/starship.toml .starship.toml .config/oh-my-posh .config/bash .config/zsh", "fish, nushell, xonsh, elvish, PowerShell, prompts", "https://fishshell.com/docs/current/language.html#configuration-files"),
     _row("shells and login", ".inputrc .config/readline .editrc .lesskey .lessfilter .lessrc .config/lesskey", "readline, libedit, less", "https://man7.org/linux/man-pages/man3/readline.3.html"),
     _row("shells and login", ".tmux.conf .tmux.conf.local .tmux .config/tmux .tmuxinator.yml .tmuxinator.yaml .tmuxinator .config/tmuxinator .tmuxp.yaml .tmuxp.yml .tmuxp.json .tmuxp .screenrc .byobu .config/zellij .zellij .config/wezterm .wezterm.lua .config/kitty .config/alacritty .alacritty.* .config/ghostty .teamocil", "terminals and multiplexers", "https://man.openbsd.org/tmux.1"),
-    _row("shells and login", ".xinitrc .xsession .xsessionrc .xprofile .xserverrc .Xresources .Xdefaults .xbindkeysrc .pam_environment .login_conf", "X sessions and logins", "https://www.x.org/releases/current/doc/man/man1/xinit.1.xhtml"),
+    _row("shells and login", ".xinitrc .xsession .xsessionrc .xprofile .xserverrc .xinputrc .Xresources .Xdefaults .xbindkeysrc .pam_environment .login_conf", "X sessions and logins", "https://www.x.org/releases/current/doc/man/man1/xinit.1.xhtml"),
     _row("shells and login", ".forward .procmailrc .qmail .qmail-* .vacationrc .mailcap .mailrc .muttrc .mutt .config/mutt .config/neomutt", "mail, when one comes in or is opened", "https://man.archlinux.org/man/aliases.5"),
     _row("shells and login", ".curlrc .wgetrc .config/curlrc .config/wget .lftprc .lftp", "curl, wget: proxies, output files", "https://curl.se/docs/manpage.html"),
     _row("shells and login", ".crontab .rhosts .shosts .local/bin .local/sbin", "cron, logins, and PATH", "https://man7.org/linux/man-pages/man5/crontab.5.html"),
+    _row("shells and login", ".cargo/bin .cargo/env .rustup .nvm .pyenv .rbenv .rvm .nodenv .goenv .jenv .asdf .sdkman .volta .bun/bin .deno/bin .krew .ghcup .juliaup .dotnet/tools", "logins, which load scripts of version managers and put their programs into PATH", "https://rust-lang.github.io/rustup/installation/index.html"),
+    _row("shells and login", ".profile.d", "Heroku, at the start of every shell of the app", "https://devcenter.heroku.com/articles/dynos"),
+    _row("shells and login", ".selected_editor", "sensible-editor, which loads it as a shell script", "https://manpages.debian.org/stable/sensible-utils/sensible-editor.1.en.html"),
 )
 _EDITORS = (
     _row("editors", ".vscode", "VS Code: tasks, interpreters, settings", "https://code.visualstudio.com/docs/debugtest/tasks", needs_placeholder=True),
@@ -136,14 +146,15 @@ _EDITORS = (
     _row("editors", "*.sublime-project *.sublime-workspace *.sublime-build *.sublime-settings *.sublime-commands *.sublime-keymap .config/sublime-text", "Sublime Text: builds, language servers", "https://www.sublimetext.com/docs/projects.html"),
     _row("editors", ".kakrc kakrc.local .kak .config/kak .micro .config/micro .nanorc .config/nano .jedrc .joerc .mcedit .config/mc .mc .config/geany .geany *.geany .kateproject .kateproject.build .kateconfig .kdev4 *.kdev4 *.komodoproject .komodotools .textadept .tm_properties *.tmproj", "other editors: builds, tools, settings", "https://docs.kde.org/stable5/en/kate/kate/kate-application-plugin-projects.html"),
     _row("editors", ".vs *.vcxproj.user *.csproj.user *.vbproj.user *.fsproj.user *.suo launch.vs.json tasks.vs.json CppProperties.json CMakeUserPresets.json *.pro.user *.qbs.user CMakeLists.txt.user .qtcreator", "Visual Studio, Qt Creator, CMake: one person's commands", "https://learn.microsoft.com/visualstudio/ide/customize-build-and-debug-tasks-in-visual-studio"),
-    _row("editors", ".project .classpath .cproject .pydevproject .buildpath .settings .externalToolBuilders nbproject nbactions.xml nb-configuration.xml", "Eclipse, NetBeans: builders that run at each change", "https://help.eclipse.org/latest/topic/org.eclipse.platform.doc.isv/reference/misc/project_description_file.html"),
+    _row("editors", ".project .classpath .factorypath .cproject .pydevproject .buildpath .settings .externalToolBuilders nbproject nbactions.xml nb-configuration.xml", "Eclipse, NetBeans: builders that run at each change", "https://help.eclipse.org/latest/topic/org.eclipse.platform.doc.isv/reference/misc/project_description_file.html"),
     _row("editors", ".lvim .spacevim .SpaceVim.d .config/lvim .astronvim .lsp.json .coc-settings.json coc-settings.json .efmrc .efm-langserver .config/efm-langserver .dap.json .languageclient.json .ensime .merlin .solargraph.yml .rubocop-lsp .config/marksman .marksman.toml .sourcekit-lsp", "language servers that editors start", "https://scalameta.org/metals/docs/"),
+    _row("editors", ".jupytext.py", "Jupyter with jupytext, when a notebook of the folder is opened: Python code", "https://jupytext.readthedocs.io/en/latest/config.html"),
 )
 _AGENTS = (
     _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
     _row("agents", "AGENT.md AGENTS.*.md .agents .agent .rules .ai-rules .llmrules", "agents: taken for the owner's instructions", "https://agents.md/"),
     _row("agents", "CLAUDE.md .claude .mcp.json", "Claude Code: instructions, hooks, servers", "https://code.claude.com/docs/en/settings", needs_placeholder=True),
-    _row("agents", "CLAUDE.local.md .claude.json .clauderules .claude-plugin .claude.* .config/claude mcp.json .mcp mcp_config.json mcp-config.json .mcp.* .mcprc mcp_settings.json", "Claude Code and others: servers they start", "https://modelcontextprotocol.io/docs/develop/connect-local-servers"),
+    _row("agents", "CLAUDE.local.md .claude.json .clauderules .claude-plugin .claude.* .config/claude .mcp .mcp.* .mcprc .lmstudio", "Claude Code and others: servers they start", "https://modelcontextprotocol.io/docs/develop/connect-local-servers"),
     _row("agents", "GEMINI.md .gemini .codex", "Gemini CLI, Codex: instructions, settings", "https://github.com/google-gemini/gemini-cli/blob/main/docs/get-started/configuration.md", needs_placeholder=True),
     _row("agents", "GEMINI.local.md .geminirules .qwen QWEN.md .iflow IFLOW.md .codexrc CODEX.md .grok GROK.md .kimi KIMI.md .deepseek", "agents like these", "https://developers.openai.com/codex/config-basic"),
     _row("agents", ".cursor .cursorrules", "Cursor: rules, hooks, servers", "https://cursor.com/docs/context/rules", needs_placeholder=True),
@@ -154,8 +165,9 @@ _AGENTS = (
     _row("agents", ".continue .continuerc.json .continuerules .kiro .amazonq .aws-q .q-developer .augment .augment-guidelines .augmentrules .trae .junie .aiassistant .factory .droid", "Continue, Kiro, Amazon Q, Augment, Trae, Junie", "https://docs.continue.dev/customize/deep-dives/rules"),
     _row("agents", ".aider.conf.yml .aider.conf.yaml .aider.model.settings.yml .aider.model.metadata.json .aider*", "aider: test and lint commands", "https://aider.chat/docs/config/aider_conf.html"),
     _row("agents", ".opencode opencode.json opencode.jsonc .opencode.json .opencode.jsonc OPENCODE.md .crush crush.json .crush.json CRUSH.md .config/opencode .config/crush", "opencode, crush: servers, plugins, permissions", "https://opencode.ai/docs/config/"),
-    _row("agents", ".github/copilot-instructions.md .github/instructions .github/prompts .github/chatmodes .github/agents .github/hooks .github/skills .github/copilot .github/copilot-setup-steps.yml .github/mcp.json .github/plugin .copilot copilot-instructions.md *.instructions.md *.chatmode.md *.agent.md", "GitHub Copilot: instructions, agents, hooks", "https://docs.github.com/en/copilot/how-tos/configure-custom-instructions/add-repository-instructions"),
+    _row("agents", ".github/copilot-instructions.md .github/instructions .github/prompts .github/chatmodes .github/agents .github/hooks .github/skills .github/copilot .github/copilot-setup-steps.yml .github/mcp.json .github/plugin .copilot copilot-instructions.md", "GitHub Copilot: instructions, agents, hooks", "https://docs.github.com/en/copilot/how-tos/configure-custom-instructions/add-repository-instructions"),
     _row("agents", ".goosehints .goose .config/goose .goosehints.local .openhands .openhands_instructions .amp .ampcode .config/amp .devin .jules JULES.md WARP.md .zencoder .tabnine .cody .sourcegraph .voidrules .pearai .pearairules .firebender firebender.json .rovodev .rovodev.yml .bolt replit.md .gptme gptme.toml .mentat .mentatconfig.json .plandex .serena .conductor .conductor.json .refact .codebuddy CODEBUDDY.md .qoder .antigravity .openclaw .clawd", "other agents: instructions, servers", "https://block.github.io/goose/docs/guides/context-engineering/using-goosehints"),
+    _row("agents", ".vibe .ruler .pochi .pi .lingma", "Mistral Vibe, Ruler, Pochi, Pi, Lingma: instructions, servers, extensions", "https://docs.mistral.ai/mistral-vibe/introduction/configuration"),
     _row("agents", ".coderabbit.yaml .coderabbit.yml .pr_agent.toml greptile.json .greptile .sweep.yaml sweep.yaml .sourcery.yaml .bito.yaml .ellipsis.yaml ellipsis.yaml .korbit-config.yaml .cubic.yaml cubic.yaml .qodo .codiumai.toml .bugbot BUGBOT.md", "review services, at each push", "https://docs.coderabbit.ai/getting-started/yaml-configuration"),
 )
 _CI = (
@@ -165,8 +177,10 @@ _CI = (
     _row("continuous integration", "azure-pipelines.yml azure-pipelines.yaml azure-pipelines-*.yml azure-pipelines.*.yml .azure-pipelines .azure-pipelines.yml .azuredevops .azure-devops .vsts-ci.yml vsts-ci.yml .vsts-*.yml bitbucket-pipelines.yml bitbucket-pipelines.yaml", "Azure Pipelines, Bitbucket, at each push", "https://learn.microsoft.com/azure/devops/pipelines/yaml-schema/"),
     _row("continuous integration", ".drone.yml .drone.yaml .drone.star .drone.jsonnet .drone .woodpecker .woodpecker.yml .woodpecker.yaml .buildkite buildkite.yml buildkite.yaml .buildkite.yml .harness", "Drone, Woodpecker, Buildkite, at each push", "https://woodpecker-ci.org/docs/usage/intro"),
     _row("continuous integration", ".forgejo/workflows .forgejo/actions .gitea/workflows .gitea/actions .onedev-buildspec.yml .gogs .builds .build.yml .build.yaml .builds.yml", "Forgejo, Gitea, OneDev, SourceHut, at each push", "https://forgejo.org/docs/latest/user/actions/reference/"),
-    _row("continuous integration", "appveyor.yml .appveyor.yml appveyor.yaml .appveyor .cirrus.yml .cirrus.yaml .cirrus.star .semaphore semaphore.yml .teamcity .teamcity.yml wercker.yml shippable.yml codeship-steps.yml codeship-services.yml codefresh.yml .codefresh codemagic.yaml .bitrise .bitrise.yml screwdriver.yaml .screwdriver .tekton .concourse .zuul.yaml .zuul.d zuul.yaml zuul.d .dagger .vela.yml .vela.yaml .prow.yaml .ci-operator.yaml .taskcluster.yml .packit.yaml .packit.yml packit.yaml .copr .spacelift ci_scripts .ci.yaml .ci.yml", "other services, at each push", "https://cirrus-ci.org/guide/writing-tasks/"),
+    _row("continuous integration", "appveyor.yml .appveyor.yml appveyor.yaml .appveyor .cirrus.yml .cirrus.yaml .cirrus.star .semaphore semaphore.yml .teamcity .teamcity.yml wercker.yml shippable.yml codeship-steps.yml codeship-services.yml codefresh.yml .codefresh codemagic.yaml .bitrise .bitrise.yml bitrise.yml screwdriver.yaml .screwdriver .tekton .concourse .zuul.yaml .zuul.d zuul.yaml zuul.d .dagger .vela.yml .vela.yaml .prow.yaml .ci-operator.yaml .taskcluster.yml .packit.yaml .packit.yml packit.yaml .copr .spacelift ci_scripts .ci.yaml .ci.yml", "other services, at each push", "https://cirrus-ci.org/guide/writing-tasks/"),
     _row("continuous integration", "cloudbuild.yaml cloudbuild.yml cloudbuild.json buildspec.yml buildspec.yaml amplify.yml", "builds of clouds, at each push", "https://docs.aws.amazon.com/codebuild/latest/userguide/build-spec-ref.html"),
+    _row("continuous integration", "atlantis.yaml", "Atlantis, at each pull request: commands of workflows", "https://www.runatlantis.io/docs/repo-level-atlantis-yaml.html"),
+    _row("continuous integration", "*.gocd.yaml *.gocd.json", "GoCD, at each push", "https://docs.gocd.org/current/advanced_usage/pipelines_as_code.html"),
     _row("continuous integration", ".readthedocs.yml .readthedocs.yaml readthedocs.yml .renovaterc .renovaterc.json .renovaterc.json5 renovate.json renovate.json5 .mergify.yml .mergify .bors.toml bors.toml .kodiak.toml .deepsource.toml .dependabot .releaserc .releaserc.* release.config.* .release-it.* .goreleaser.yml .goreleaser.yaml .autorc .trunk", "bots and releases, at each push", "https://docs.readthedocs.com/platform/stable/config-file/v2.html"),
 )
 _PACKAGES = (
@@ -179,11 +193,13 @@ _PACKAGES = (
     _row("package managers", ".composer/config.json .config/composer .pearrc", "composer, PEAR: repositories, plugins", "https://getcomposer.org/doc/06-config.md"),
     _row("package managers", ".mvn .mavenrc .sbtopts .sbtrc .sbtconfig .jvmopts .mill-opts .mill-jvm-opts .mill-version .mill-jvm-version .config/coursier .leinrc", "Maven, Ivy, sbt, Mill, Leiningen: JVM options, extensions", "https://maven.apache.org/configure.html"),
     _row("package managers", ".config/luarocks .config/nimble .conanrc .config/swiftpm .config/guix .config/go .pacman.conf .makepkg.conf .config/pacman .config/paru .config/yay", "package managers: sources, hooks, flags", "https://go.dev/ref/mod"),
+    _row("package managers", ".dput.cf .dput.d .dupload.conf .devscripts .gbp.conf .pbuilderrc .sbuildrc .quiltrc .rpmmacros", "uploads and builds of Debian and RPM packages: commands, servers, of one person", "https://manpages.debian.org/stable/dput/dput.cf.5.en.html"),
 )
 _BUILDS = (
     _row("builds", ".gradle/gradle.properties .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d .gradle/config.properties", "gradle, in each project: JVM options, init scripts", "https://docs.gradle.org/current/userguide/build_environment.html"),
     _row("builds", ".bazelproject .blazerc .buckconfig.d .buckrc .pantsrc .pants.rc .please", "Bazel, Buck, Pants, Please: options of one person", "https://bazel.build/run/bazelrc"),
     _row("builds", ".ant .antrc .ant.properties .rakerc .rake .config/rake .ninjarc .config/meson .sconsrc .config/ccache .config/sccache .config/cmake .cmake .config/just .config/task .latexmkrc .config/latexmk", "builds: options, wrappers, scripts of one person", "https://bazel.build/run/bazelrc"),
+    _row("builds", ".actrc .config/act", "act: images and options of one person", "https://nektosact.com/usage/index.html"),
     _row("builds", ".terraformrc terraform.rc .tofurc .terraform.d .pulumi .ansible.cfg .vagrant.d .packer.d .tflint.d .samrc", "Terraform, Ansible and others: plugins, defaults", "https://docs.ansible.com/ansible/latest/reference_appendices/config.html"),
 )
 _RUNTIMES = (
@@ -191,38 +207,47 @@ _RUNTIMES = (
     _row("interpreters and debuggers", "sitecustomize.py usercustomize.py .pythonrc .pythonrc.py .pythonstartup .pythonstartup.py .pystartup .pdbrc .pdbrc.py .ipdb .ipdbrc .pudb .config/pudb .ipython ipython_config.py ipython_kernel_config.py ipython_startup.py .jupyter jupyter_*_config.py jupyter_config.py jupyter_*_config.json .config/ipython .config/bpython .config/ptpython .ptpython .bpython .pyrc .pyenvrc", "Python, pdb, IPython, Jupyter, when started in the folder", "https://docs.python.org/3/library/site.html"),
     _row("interpreters and debuggers", ".irbrc irbrc .pryrc .byebugrc .rdbgrc .rdbgrc.rb .config/irb .config/pry .railsrc .proverc .replyrc .psysh.php .config/psysh .phpdbginit .config/raku", "Ruby, Perl, PHP, when started in the folder", "https://docs.ruby-lang.org/en/master/IRB.html"),
     _row("interpreters and debuggers", ".ts-noderc .esmrc .esmrc.* .denorc .config/deno", "node, when started in the folder", "https://nodejs.org/api/cli.html#--experimental-default-config-file"),
-    _row("interpreters and debuggers", ".iex.exs .erlang .ghci .ocamlinit .utoprc .config/utop .Rprofile .Renviron .Rprofile.site .radian_profile .config/R .octaverc startup.m .matlab7rc.sh .juliarc.jl .sagerc .gprc .sbclrc .eclrc .clisprc .clisprc.lisp .ccl-init.lisp .abclrc .cmucl-init.lisp .clinit.cl .racketrc .csirc .chickenrc .swiplrc .config/swi-prolog .yaprc .prologrc .scala_repl .groovy .bshrc .tclshrc .wishrc .gnuplotrc .jqrc .config/gnuplot .duckdbrc", "interpreters, when started in the folder", "https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html"),
+    _row("interpreters and debuggers", ".iex.exs .erlang .ghci .ocamlinit .utoprc .config/utop .Rprofile .Renviron .Rprofile.site .radian_profile .config/R .octaverc .matlab7rc.sh .juliarc.jl .sagerc .gprc .sbclrc .eclrc .clisprc .clisprc.lisp .ccl-init.lisp .abclrc .cmucl-init.lisp .clinit.cl .racketrc .csirc .chickenrc .swiplrc .config/swi-prolog .yaprc .prologrc .scala_repl .groovy .bshrc .tclshrc .wishrc .gnuplotrc .jqrc .config/gnuplot .duckdbrc", "interpreters, when started in the folder", "https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html"),
+    _row("interpreters and debuggers", ".nrepl.edn .nrepl", "nREPL, when an editor starts it in the folder: middleware, address", "https://nrepl.org/nrepl/usage/server.html"),
     _row("interpreters and debuggers", ".psqlrc .sqliterc .mysqlrc .myclirc .pgclirc .config/pgcli .config/mycli .litecli .config/litecli .usqlrc .mongorc.js .mongoshrc.js .redisclirc .cqlshrc .hiverc .clickhouse-client .influxrc .sqlplusrc", "database clients, when started", "https://www.postgresql.org/docs/current/app-psql.html"),
 )
 _LANGUAGE_SERVERS = (
     _row("language servers", ".ropeproject", "rope, through a language server, when the folder is opened: its config.py is code", "https://rope.readthedocs.io/en/latest/configuration.html"),
     _row("language servers", ".clangd .config/clangd .ccls .ctags .ctags.d", "clangd and its like, when a file is opened: compilers, plugins, flags", "https://clangd.llvm.org/config"),
     _row("language servers", "rust-analyzer.toml .rust-analyzer.toml rust-project.json .zls.json zls.json omnisharp.json .omnisharp .als.json", "language servers, when the folder is opened: commands that replace the usual ones", "https://rust-analyzer.github.io/book/configuration.html"),
+    _row("language servers", ".bsp .bloop", "Metals and JetBrains IDEs, when the folder is opened: the command of a build server", "https://build-server-protocol.github.io/docs/overview/server-discovery"),
+    _row("language servers", "vetur.config.js", "Vetur, when the folder is opened: JavaScript code", "https://vuejs.github.io/vetur/reference/"),
 )
 _CONTAINERS = (
     _row("containers", ".docker/cli-plugins .docker/daemon.json .config/podman .config/nerdctl .buildkitd.toml .config/distrobox .config/toolbox.conf", "docker and others, in each command: plugins, options of one person", "https://docs.docker.com/reference/cli/docker/"),
     _row("containers", ".config/helm .k9s .config/k9s", "tools of clusters: plugins, hooks", "https://helm.sh/docs/topics/plugins/"),
 )
 _DESKTOP = (
-    _row("desktop", "*.desktop .directory autorun.inf .autorun desktop.ini", "file managers, when the folder is opened or an icon clicked", "https://specifications.freedesktop.org/desktop-entry-spec/latest/"),
+    _row("desktop", ".directory autorun.inf .autorun desktop.ini", "file managers, when the folder is opened", "https://specifications.freedesktop.org/desktop-entry-spec/latest/"),
     _row("desktop", ".config/autostart .config/systemd .config/environment.d .config/plasma-workspace .config/autostart-scripts .config/upstart .config/sway .config/i3 .i3 .config/hypr .config/bspwm .config/openbox .config/awesome .config/qtile .config/xmonad .xmonad .config/river .config/niri .config/labwc .config/mimeapps.list .config/nautilus .config/pcmanfm .config/ranger .config/lf .config/yazi .config/vifm .vifm .config/sxhkd .config/polybar .config/waybar .config/rofi .config/dunst .fluxbox .fvwm .fvwm2rc .icewm .twmrc .mwmrc .dtprofile .gnomerc .openbox .awesome", "sessions of a desktop, and what they start", "https://specifications.freedesktop.org/autostart-spec/latest/"),
     _row("desktop", ".local/share/applications .local/share/systemd .local/share/dbus-1 .local/share/nautilus .local/share/kservices5 .local/share/gnome-shell .local/share/plasma .local/share/kwin .local/share/bash-completion .local/share/zsh .local/share/fish .LaunchAgents", "services and entries of a desktop", "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"),
+    _row("desktop", ".local/share/thumbnailers .local/share/mime", "file managers, when the folder is opened: commands for its pictures", "https://specifications.freedesktop.org/thumbnail-spec/latest/"),
+    _row("desktop", ".asoundrc .pulse .config/pulse .config/pipewire .config/wireplumber", "every program that plays sound: loaded libraries, commands", "https://www.alsa-project.org/wiki/Asoundrc"),
 )
 _SECRETS = (
     _row("secrets", ".envrc", "direnv, when the folder is entered; holds keys", "https://direnv.net/man/direnv.1.html", needs_placeholder=True),
-    _row("secrets", ".env .env.local .env*", "docker compose, autoenv, frameworks; holds keys", "https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/"),
+    _row("secrets", ".env .env.* .env-* .env_* .env~ .envs .envrc.* .envfile", "docker compose, autoenv, frameworks; holds keys", "https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/"),
+    _row("secrets", ".rbenv-vars", "rbenv, with each program that it starts in the folder; holds keys", "https://github.com/rbenv/rbenv-vars#readme"),
+    _row("secrets", ".kamal/secrets*", "Kamal: keys, and commands that fetch them", "https://kamal-deploy.org/docs/configuration/environment-variables/"),
+    _row("secrets", ".streamlit/secrets.toml", "Streamlit: keys", "https://docs.streamlit.io/develop/api-reference/connections/secrets.toml"),
+    _row("secrets", ".config/github-copilot", "GitHub Copilot: tokens, instructions", "https://docs.github.com/en/copilot/how-tos/configure-custom-instructions"),
     _row("secrets", ".ssh .gnupg .gpg .putty", "ssh, gpg: keys, and commands of hosts", "https://man.openbsd.org/ssh_config.5"),
     _row("secrets", ".netrc .git-credentials .config/git/credentials .authinfo .authinfo.gpg .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc .getmail .esmtprc .smbcredentials .davfs2 .ftpconfig .ncftp", "curl, git, mail: passwords", "https://www.gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html"),
     _row("secrets", ".pypirc .cargo/credentials .cargo/credentials.toml .gem/credentials .local/share/gem/credentials .docker/config.json .dockercfg .config/containers/auth.json .composer/auth.json .config/composer/auth.json .m2/settings.xml .m2/settings-security.xml .sbt/.credentials .ivy2/.credentials .hex/hex.config .config/twine .nuget/NuGet/NuGet.Config .lein/credentials.clj.gpg .config/configstore .pub-cache/credentials.json .config/dart/pub-credentials.json .config/hub .config/uv/credentials .clojars .jfrog .config/jsr", "uploads of packages: tokens", "https://packaging.python.org/en/latest/specifications/pypirc/"),
-    _row("secrets", ".aws .azure .kube .config/gcloud .config/gh .config/glab-cli .config/doctl .config/rclone .config/sops .config/op .config/age .config/stripe .config/heroku .config/hcloud .config/linode-cli .config/scw .config/exoscale .config/flyctl .fly .oci .aliyun .bluemix .ibmcloud .vault-token .terraform.d/credentials.tfrc.json .boto .s3cfg .mc/config.json .gsutil .snowsql .databrickscfg .cloudflared .wrangler/config .config/.wrangler .netlify/config.json .config/netlify .vercel/auth.json .config/vercel .local/share/com.vercel.cli .railway .config/railway .ngrok2 .config/ngrok .doctl .hcloud .openstack .config/openstack .pulumi/credentials.json .config/argocd .argocd .minikube .helm/repository .rclone.conf .p4tickets .config/sentry .sentryclirc .kaggle .huggingface .config/wandb .config/openai", "clouds: keys and tokens", "https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html"),
+    _row("secrets", ".aws .azure .kube .config/gcloud .config/gh .config/glab-cli .config/doctl .config/rclone .config/sops .config/op .config/age .config/stripe .config/heroku .config/hcloud .config/linode-cli .config/scw .config/exoscale .config/flyctl .fly .oci .aliyun .bluemix .ibmcloud .vault-token .terraform.d/credentials.tfrc.json .boto .s3cfg .mc/config.json .gsutil .snowsql .databrickscfg .clasprc.json .cloudflared .wrangler/config .config/.wrangler .netlify/config.json .config/netlify .vercel/auth.json .config/vercel .local/share/com.vercel.cli .railway .config/railway .ngrok2 .config/ngrok .doctl .hcloud .openstack .config/openstack .pulumi/credentials.json .config/argocd .argocd .minikube .helm/repository .rclone.conf .p4tickets .config/sentry .sentryclirc .kaggle .huggingface .config/wandb .config/openai", "clouds: keys and tokens", "https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html"),
     _row("secrets", ".pgpass .pg_service.conf .my.cnf .mylogin.cnf .odbc.ini .sqldeveloper .dbeaver4", "databases: passwords", "https://www.postgresql.org/docs/current/libpq-pgpass.html"),
-    _row("secrets", ".password-store .local/share/keyrings .local/share/kwalletd .gnome2/keyrings .gnome-keyring .keepass .config/keepassxc .config/Bitwarden .config/1Password .config/Signal .electrum .bitcoin .ethereum .monero .config/solana .foundry/keystores .Xauthority .ICEauthority .k5login .k5identity .vnc .config/remmina .purple .irssi .weechat .config/hexchat", "stores of passwords and wallets", "https://www.passwordstore.org/"),
+    _row("secrets", ".password-store .gpg-id .local/share/keyrings .local/share/kwalletd .gnome2/keyrings .gnome-keyring .keepass .config/keepassxc .config/Bitwarden .config/1Password .config/Signal .electrum .bitcoin .ethereum .monero .config/solana .foundry/keystores .Xauthority .ICEauthority .k5login .k5identity .vnc .config/remmina .purple .irssi .weechat .config/hexchat", "stores of passwords and wallets", "https://www.passwordstore.org/"),
     _row("secrets", ".mozilla .thunderbird .librewolf .waterfox .floorp .config/google-chrome .config/google-chrome* .config/chromium .config/chromium* .config/BraveSoftware .config/BraveSoftware* .config/microsoft-edge .config/microsoft-edge* .config/vivaldi .config/vivaldi* .config/opera .config/opera* .config/epiphany .local/share/epiphany .config/qutebrowser", "browsers: sessions and passwords", "https://support.mozilla.org/kb/profiles-where-firefox-stores-user-data"),
 )
 # fmt: on
 
-# Examples without secrets, although `.env*` matches them.
-SHARED_EXAMPLES = frozenset({".env.example", ".env.sample", ".env.template"})
+# After a dot, hyphen or underscore, these endings make an example without secrets of a `.env` file.
+EXAMPLE_ENDINGS = ("example", "sample", "template", "dist")
 
 TABLE: tuple[ProtectedNames, ...] = (
     *_VERSION_CONTROL, *_COMMIT_HOOKS, *_ENTERING, *_SHELLS, *_EDITORS, *_AGENTS, *_CI, *_PACKAGES,

@@ -140,7 +140,7 @@ class GuardedApp:
         if refusal is None and scope["type"] == "http" and compat and compat.serves(scope["path"]):
             await compat(scope, receive, send)
         elif refusal is None:
-            await self._app(scope, receive, send)
+            await self._app(_literal(cast("HTTPScope", scope)), receive, send)
         elif scope["type"] == "http":
             await _answer(send, refusal)
         else:
@@ -156,6 +156,11 @@ class GuardedApp:
         if scope["http_version"] not in {"1.0", "1.1"}:
             return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
         return check_request(_head(scope), self._names())
+
+
+def _literal(scope: HTTPScope) -> HTTPScope:
+    """Return the request with its path as received: pages have no percent-encoded spellings."""
+    return cast("HTTPScope", {**scope, "path": scope["raw_path"].decode("ascii")})
 
 
 def build_server(sources: HttpSources) -> AppServer:

@@ -3,7 +3,7 @@
 h11 accepts all that RFC 9112 lets a server accept: bare line feeds, folded lines, repeated equal
 lengths, a length together with a transfer coding, anything after a chunk's size.  A proxy in front
 of the daemon may parse the same bytes differently, and one request then becomes two.  Every such head is
-refused with 400, and the connection ends.
+refused with 400, and the connection ends.  So is a method in lower case, with 405.
 Used by: the head parser and the HTTP server, each of which puts `StrictBuffer` into its h11 connection
 (a private attribute: the version range in pyproject.toml is narrow, and a test fails when it moves).
 Source: RFC 9112 sections 2.2, 3.2, 5.2, 6 and 7.1, RFC 9110 section 5.5.
@@ -89,6 +89,8 @@ def _in_origin_form(lines: list[bytearray]) -> bytearray:
     """
     method, _, rest = lines[0].partition(b" ")
     target, _, version = rest.rpartition(b" ")
+    if target and method.isalpha() and not method.isupper():  # Hypercorn would make it upper case
+        raise _refused("methods are case-sensitive: write it in capitals", status=405)
     if not target or target.startswith(b"/") or (target == b"*" and version != b"HTTP/1.0"):
         if b"#" in target:
             raise _refused("a fragment in the target")
@@ -109,5 +111,5 @@ def _values(lines: list[bytearray], name: bytes) -> list[bytes]:
     return [value.strip(b" \t") for key, _, value in pairs if key.lower() == name]
 
 
-def _refused(why: str) -> h11.LocalProtocolError:
-    return h11.LocalProtocolError(why, error_status_hint=400)
+def _refused(why: str, *, status: int = 400) -> h11.LocalProtocolError:
+    return h11.LocalProtocolError(why, error_status_hint=status)

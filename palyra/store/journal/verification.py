@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.journal.changes import MAX_FOUND, ChainViolation, VerifyReport
 from palyra.core.journal.hash_chain import GENESIS, link, merkle_root
 from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.signed_roots import SignedRoot
@@ -51,7 +51,11 @@ class ChainFindings:
         self.roots = 0
         self.breaks = 0
         self.signed_through = 0
-        self.first: ChainViolation | None = None
+        self.found: list[ChainViolation] = []
+
+    @property
+    def first(self) -> ChainViolation | None:
+        return self.found[0] if self.found else None
 
     def report(
         self,
@@ -62,14 +66,15 @@ class ChainFindings:
         run_id: str | None = None,
         seq: int | None = None,
     ) -> None:
-        """Record a violation; the first is kept, the others are counted."""
+        """Record a violation; the first ones are kept, the others are counted."""
         self.note(
             ChainViolation(kind=kind, position=position, run_id=run_id, seq=seq, detail=detail)
         )
 
     def note(self, found: ChainViolation) -> None:
         self.breaks += 1
-        self.first = self.first or found
+        if len(self.found) < MAX_FOUND:
+            self.found.append(found)
 
     @property
     def unnamed_position(self) -> int | None:
@@ -79,7 +84,7 @@ class ChainFindings:
     def name_first(self, run_id: str, seq: int) -> None:
         """Name the event of the first violation if it is not known yet."""
         if self.first is not None and self.unnamed_position is not None:
-            self.first = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
+            self.found[0] = msgspec.structs.replace(self.first, run_id=run_id, seq=seq)
 
     def conclude(self, through_position: int) -> VerifyReport:
         return VerifyReport(
@@ -89,6 +94,7 @@ class ChainFindings:
             signed_through_position=self.signed_through,
             first_break=self.first,
             breaks=self.breaks,
+            found=tuple(self.found),
         )
 
 

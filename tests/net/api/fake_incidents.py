@@ -39,6 +39,9 @@ class FakeIncidents(Asked):
         self.alarms.append(alarm)
         return FULL
 
+    async def report_finding(self, alarm: IncidentReport) -> None:
+        self.alarms.append(alarm)
+
     async def list_page(
         self, caller: Caller, wanted: IncidentFilter
     ) -> tuple[list[IncidentRecord], str | None]:

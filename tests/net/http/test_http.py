@@ -114,6 +114,14 @@ async def test_open_pages_need_no_token() -> None:
         assert b"1.2.3" in front.body
 
 
+@pytest.mark.parametrize("path", ["/%68ealthz", "/v1%2fasyncapi.json", "/v1%2Fws", "/readyz%2F"])
+async def test_a_page_has_one_spelling(path: str) -> None:
+    """A percent-encoded path is not found, whether or not it decodes to a page; a query may be encoded."""
+    async with serving() as running:
+        assert 404 == (await get(running, path, "Authorization: Bearer pal_op")).status
+        assert 200 == (await get(running, "/healthz?a=%2F")).status
+
+
 def _said(answer: Answer) -> tuple[int, bytes]:
     return answer.status, answer.body
 

@@ -141,6 +141,16 @@ async def test_an_ambiguous_head_is_refused_and_the_connection_ends(bad: bytes) 
         await check_still_serving(running)
 
 
+@pytest.mark.parametrize("method", [b"get", b"Get", b"gET", b"post"])
+async def test_a_method_in_lower_case_is_another_method(method: bytes) -> None:
+    """It is refused with 405, as the first request of a connection and as a later one."""
+    async with serving() as running:
+        bad = GOOD.replace(b"GET", method)
+        assert [405] == statuses(await running.ask(bad + SMUGGLED))
+        assert [200, 405] == statuses(await running.ask(GOOD + bad + SMUGGLED))
+        await check_still_serving(running)
+
+
 @pytest.mark.parametrize("chunks", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
 async def test_ambiguous_chunks_end_the_connection(chunks: bytes) -> None:
     """One answer at most, and what follows is no request."""

@@ -11,8 +11,13 @@ from typing import get_args
 import pytest
 
 from palyra.core.tool.call_facts import read_paths
-from palyra.core.tool.paths import PLACEHOLDER_NAMES, is_configuration, is_private
-from palyra.core.tool.protected_names import SHARED_EXAMPLES, TABLE, Class, ProtectedNames
+from palyra.core.tool.paths import (
+    INSTRUCTION_NAMES,
+    PLACEHOLDER_NAMES,
+    is_configuration,
+    is_private,
+)
+from palyra.core.tool.protected_names import TABLE, Class, ProtectedNames
 from palyra.core.tool.spec import ToolFailure
 from palyra.tools.files.changes import Changes
 from palyra.tools.files.workspace import Workspace
@@ -53,6 +58,11 @@ PROJECT_FILES = (
     "eslint.config.js", ".eslintrc.json", ".prettierrc", "stylelint.config.mjs", ".flake8",
     "mypy.ini", ".pylintrc", ".rubocop.yml", ".golangci.yml", "phpstan.neon", ".clang-tidy",
     "compile_flags.txt", "compose.override.yml", ".lando.yml", "gradlew",
+    "local.properties", "go.work", "docker-bake.override.hcl", "override.tf", ".ddev/config.yaml",
+    "public/.htaccess", ".user.ini", ".kamal/hooks/pre-build", ".mega-linter.yml", "codecov.yml",
+    ".sops.yaml", ".yardopts", "startup.m", "data/org.app.desktop", "fixtures/mcp.json",
+    "docs/style.instructions.md", ".envelope", ".env.dist", ".env-example", ".env.ci.example",
+    ".env_sample", ".env.local.template",
 )  # fmt: skip
 
 
@@ -96,8 +106,12 @@ def test_every_class_and_row_is_complete() -> None:
 def test_the_rules_know_every_name_at_every_depth(kind: Class, spelling: str) -> None:
     """In every spelling that a file system could take for the name, and for what lies below it."""
     mark = "private" if kind == "secrets" else "configuration"
+    in_capitals = {name.replace("*", "some") for name in INSTRUCTION_NAMES}
     for name in names_of(kind):
         path = SPELLINGS[spelling](name)
+        if spelling == "upper" and name in in_capitals:
+            assert mark in read_paths((path,)).marks  # below the top, only as agents ask for it
+            continue
         for each in (path, f"deep/er/{path}", f"{path}/inside"):
             assert mark in read_paths((each,)).marks, each
 
@@ -121,6 +135,23 @@ def test_project_files_are_for_policy_to_decide(tmp_path: Path, name: str, folde
     assert Changes(Workspace(tmp_path)).look(folder + name) is None
 
 
+@pytest.mark.parametrize("name", ["agents.md", "agent.md", "gemini.md", "Grok.md", "warp.md"])
+def test_pages_about_agents_are_ordinary_below_the_top(name: str) -> None:
+    """A page in lower case is no instruction, except at the top, where file systems may fold case."""
+    assert not is_configuration(f"docs/{name}")
+    assert is_configuration(name)
+    assert is_configuration(f"docs/{name.partition('.')[0].upper()}.md")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".env.example.local", ".env.examples", ".env-prod", ".env_ci", ".envs/prod/.django", ".env"],
+)
+def test_only_the_ending_makes_an_example(name: str) -> None:
+    """A file for secrets whose name continues after the word, or lacks it, stays private."""
+    assert is_private(name)
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_ordinary_names_like_them_are_left_alone(kind: Class) -> None:
     """The control: a prefix or suffix makes an ordinary name of every literal one."""
@@ -128,7 +159,7 @@ def test_ordinary_names_like_them_are_left_alone(kind: Class) -> None:
         for name in row.names:
             last = name.rpartition("/")[2]
             if "*" not in name:
-                near = f"my-{last.lstrip('.')}" if last not in SHARED_EXAMPLES else last
+                near = f"my-{last.lstrip('.')}"
                 found = (near, is_configuration(near), is_private(near))
                 assert found[1:] == (False, False) or any("*" in other for other in _globs(near))
 

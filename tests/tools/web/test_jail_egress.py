@@ -172,7 +172,7 @@ async def test_no_way_out_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that was promised one does not run without."""
     monkeypatch.setattr("palyra.actors.egress.MAX_COMMANDS", 0)
     async with outside() as world:
-        with pytest.raises(SandboxFailure, match="no way out"):
+        with pytest.raises(SandboxFailure, match="no egress"):
             await world.run("true", "e.example")
 
 

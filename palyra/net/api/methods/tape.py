@@ -165,7 +165,7 @@ async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
         raise Forbidden("only who sees every principal can verify the whole journal: name a run")
     report = await call.backend.journal.read(lambda store: store.verify(params.run_id))
     if report.first_break is not None:
-        call.backend.incidents.report(chain_broken(report.first_break, report))
+        await call.backend.incidents.report_finding(chain_broken(report.first_break, report))
     return report
 
 

@@ -1,4 +1,4 @@
-"""Run options in the headers of a request."""
+"""What the headers of a request say: its token, and options of its run."""
 
 import hashlib
 from typing import Any
@@ -8,13 +8,45 @@ import msgspec
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.errors import InvalidParams
+from palyra.errors import InvalidParams, Unauthenticated
 from palyra.net.api.method import MAX_KEY_CHARS
 from palyra.net.http.compat.http_exchange import INLINE_BYTES, HttpExchange
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.params import Params
+from palyra.net.server.request_head import RequestHead, find_bearer
 
+# Headers with one value.  If one is repeated, programs differ in which value counts.
+_SINGLE = frozenset({
+    b"authorization", b"x-api-key", b"content-type", b"content-encoding", b"idempotency-key",
+})  # fmt: skip
+_OWN_PREFIX = b"x-palyra-"
 _SWITCH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def check_headers(head: RequestHead) -> None:
+    """Raise InvalidParams if headers contradict each other, or may: a repeated one, two tokens."""
+    names = [name for name, _ in head.headers]
+    for name in set(names):
+        if names.count(name) > 1 and (name in _SINGLE or name.startswith(_OWN_PREFIX)):
+            text = name.decode("ascii")
+            raise InvalidParams(f"{text}: more than one such header", field=text)
+    bearer, key = _bearer_bytes(head), b"".join(head.values(b"x-api-key"))
+    if bearer and key and bearer != key:
+        raise InvalidParams("x-api-key: not the token of `Authorization`", field="x-api-key")
+
+
+def _bearer_bytes(head: RequestHead) -> bytes:
+    """Return the bearer token, also one that is not ASCII; empty if there is none."""
+    scheme, _, token = b"".join(head.values(b"authorization")).partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def find_token(exchange: HttpExchange) -> str:
+    """Return the token of a request with checked headers.  Raises Unauthenticated."""
+    token = find_bearer(exchange.head) or exchange.header(b"x-api-key")
+    if not token:
+        raise Unauthenticated("a token is needed: `Authorization: Bearer TOKEN`")
+    return token
 
 
 def with_headers(request: Any, exchange: HttpExchange) -> Any:  # noqa: ANN401 - any request

@@ -66,6 +66,11 @@ class HttpRoute:
         path = self.path.replace("{id}", id_pattern)
         return Rule(path, endpoint=self, methods=[self.method])
 
+    def is_literal_in(self, raw_path: bytes) -> bool:
+        """True if only the id is percent-encoded: `%2F` does not separate (RFC 3986 section 2.2)."""
+        before, _, after = self.path.encode().partition(b"{id}")
+        return raw_path.startswith(before) and raw_path.endswith(after)
+
     @property
     def structs(self) -> list[type[msgspec.Struct]]:
         """All structs of the route."""

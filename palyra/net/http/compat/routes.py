@@ -3,7 +3,7 @@
 Owns: the request rates of tokens.  The checks of Host and Origin come first
 (`palyra.net.http.pages`).  A request passes these steps in order, and the first that fails answers:
 
-1. authenticate: the token says whose request it is;
+1. authenticate: the headers name one token (400 if they may name two), which says whose request it is;
 2. the token's rate, for one request;
 3. the route (404, 405), from the web app's table;
 4. a place among the requests of that token in progress;
@@ -37,7 +37,6 @@ from palyra.errors import (
     NotFound,
     PalyraError,
     RateLimited,
-    Unauthenticated,
 )
 from palyra.net.api.rate_limit import TokenBucket
 from palyra.net.http.compat.chat import (
@@ -56,7 +55,7 @@ from palyra.net.http.compat.errors import (
     error_headers,
     status_of,
 )
-from palyra.net.http.compat.headers import find_key, with_headers
+from palyra.net.http.compat.headers import check_headers, find_key, find_token, with_headers
 from palyra.net.http.compat.http_exchange import INLINE_BYTES, Gone, HttpExchange
 from palyra.net.http.compat.messages import (
     CountRequest,
@@ -93,7 +92,7 @@ from palyra.net.http.compat.serving import Api, ApiRequest, serve
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol import jsonrpc
 from palyra.net.protocol.params import Params, convert_params
-from palyra.net.server.request_head import WEBSOCKET_PATH, find_bearer
+from palyra.net.server.request_head import WEBSOCKET_PATH
 
 log = structlog.get_logger("palyra.http")
 P = TypeVar("P", bound=Params)
@@ -185,7 +184,8 @@ class CompatApp:
 
     async def _serve(self, exchange: HttpExchange) -> None:
         backend = self._sources.backend
-        caller = await backend.authenticate(_find_token(exchange))
+        check_headers(exchange.head)
+        caller = await backend.authenticate(find_token(exchange))
         self._check_rate(caller, 1)
         handler, rest = self._route(exchange)
         with self._place(caller):
@@ -211,6 +211,8 @@ class CompatApp:
             allowed = [name for name in self._urls.allowed_methods(exchange.path) if name != "HEAD"]
             text = f"{exchange.method} is not possible here, only {', '.join(allowed)}"
             raise WrongMethod(text)
+        if not route.is_literal_in(exchange.head.target):
+            raise NotFound("no such path: only an id may be percent-encoded")
         return route.handler, values.get("id", "")
 
     @contextmanager
@@ -254,13 +256,6 @@ def _first(group: BaseExceptionGroup[PalyraError]) -> PalyraError:
 async def _end_with_client(exchange: HttpExchange, scope: trio.CancelScope) -> None:
     await exchange.wait_gone()
     scope.cancel("the client has left")
-
-
-def _find_token(exchange: HttpExchange) -> str:
-    token = find_bearer(exchange.head) or exchange.header(b"x-api-key")
-    if not token:
-        raise Unauthenticated("a token is needed: `Authorization: Bearer TOKEN`")
-    return token
 
 
 # --- handlers ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -28,13 +29,18 @@ class Asker:
         body: bytes | None = b"",
         token: str = "tok-ann",
         method: str = "",
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> tuple[int, str]:
         """Status and code of the answer; a body that is None never comes."""
         said: list[Any] = []
         scope: Any = {
-            "method": method or ("POST" if body or body is None else "GET"), "path": path,
+            "method": method or ("POST" if body or body is None else "GET"), "path": unquote(path),
             "raw_path": path.encode(), "query_string": b"",
-            "headers": [(b"authorization", f"Bearer {token}".encode())],
+            "headers": [
+                (name.encode(), value.encode())
+                for name, value in (("authorization", f"Bearer {token}"), *headers)
+                if value
+            ],
         }  # fmt: skip
         is_read = False
 
@@ -112,6 +118,14 @@ async def test_a_parameter_that_is_not_known_is_unsupported(
         ("GET", "/v1/models", (HTTPStatus.OK, "")),
         ("GET", "/v1/models/", (HTTPStatus.NOT_FOUND, "not_found")),
         ("GET", "/v1/models/a/b", (HTTPStatus.OK, "")),
+        ("GET", "/v1/models/a%2Fb", (HTTPStatus.OK, "")),
+        ("GET", "/v1/models/%61", (HTTPStatus.OK, "")),
+        ("GET", "/v1%2fmodels", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("GET", "/v1/models%2Fa", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("GET", "/v1/%6dodels", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("POST", "/v1/messages%2fcount_tokens", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("POST", "/v1/responses/a%2fcancel", (HTTPStatus.NOT_FOUND, "not_found")),
+        ("get", "/v1/models", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
         ("GET", "/v1/responses/a/b", (HTTPStatus.NOT_FOUND, "not_found")),
         ("HEAD", "/v1/models", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
         ("OPTIONS", "/v1/models", (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed")),
@@ -124,3 +138,34 @@ async def test_a_request_is_routed_by_path_and_method(
     """An unknown path is a 404 and a known one with another method a 405; ids of models have slashes."""
     async with open_daemon() as daemon:
         assert expected == await Asker(daemon).ask(path, method=method)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization", "x-api-key", "content-type", "content-encoding", "idempotency-key",
+        "x-palyra-approval-mode", "x-palyra-cancel-on-disconnect", "x-palyra-unknown",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("second", ["tok-ann", "other"])
+async def test_a_header_with_one_value_occurs_once(
+    autojump_clock: MockClock, name: str, second: str
+) -> None:
+    """A repeated one is refused, even with equal values: programs differ in which of them counts."""
+    twice = ((name, "tok-ann"), (name, second))
+    async with open_daemon() as daemon:
+        asker = Asker(daemon)
+        assert (HTTPStatus.BAD_REQUEST, "invalid_params") == await asker.ask(headers=twice)
+        assert (HTTPStatus.OK, "") == await asker.ask(headers=(("accept", "a"), ("accept", "b")))
+
+
+async def test_two_credentials_name_one_token(autojump_clock: MockClock) -> None:
+    """A bearer token with another `x-api-key` is refused; equal or empty ones are not."""
+    async with open_daemon() as daemon:
+        asker = Asker(daemon)
+        refused = (HTTPStatus.BAD_REQUEST, "invalid_params")
+        assert refused == await asker.ask(headers=(("x-api-key", "tok-bob"),))
+        assert refused == await asker.ask(token="tok-\u00e4nn", headers=(("x-api-key", "tok-bob"),))
+        assert (HTTPStatus.OK, "") == await asker.ask(headers=(("x-api-key", "tok-ann"),))
+        assert (HTTPStatus.OK, "") == await asker.ask(headers=(("x-api-key", " "),))
+        assert (HTTPStatus.OK, "") == await asker.ask(token="", headers=(("x-api-key", "tok-ann"),))
