@@ -1,1 +1,1 @@
-"""The command line: a client of `palyra.net` like any other."""
+"""Command line of Palyra, an ordinary client of `palyra.net`."""

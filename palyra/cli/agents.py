@@ -1,4 +1,4 @@
-"""`palyra agents`: who answers."""
+"""`palyra agents`: list and change agents."""
 
 import click
 
@@ -80,7 +80,7 @@ _MEMORY = click.option(
 def create(
     options: Options, name: str, instructions: str, *, no_tools: bool, **wanted: object
 ) -> None:
-    """Make an agent."""
+    """Create an agent."""
     given = _given(wanted, no_tools=no_tools)
     text = read_text(instructions)
     made = talk(options, lambda client: client.create_agent(name, text, **given))
@@ -99,7 +99,7 @@ def create(
 def update(
     options: Options, name: str, instructions: str | None, *, no_tools: bool, **wanted: object
 ) -> None:
-    """Change an agent; runs that were accepted before keep it as it was."""
+    """Update an agent; a run keeps the version that it was accepted with."""
     given = _given(wanted, no_tools=no_tools)
     text = None if instructions is None else read_text(instructions)
     changed = talk(options, lambda client: client.update_agent(name, instructions=text, **given))
@@ -110,13 +110,13 @@ def update(
 @click.argument("name")
 @shared_options
 def delete(options: Options, name: str) -> None:
-    """Delete an agent; its open runs go on."""
+    """Delete an agent; its open runs continue."""
     gone = talk(options, lambda client: client.delete_agent(name))
     _print_change(options, gone, "is deleted")
 
 
 def _given(wanted: dict[str, object], *, no_tools: bool) -> AgentOptions:
-    """The options that were given: what was not stays as it is."""
+    """Return only the options that were given; the others are left unchanged."""
     if no_tools and wanted["tools"]:
         raise click.UsageError("--tool and --no-tools exclude each other")
     given = {key: value for key, value in wanted.items() if value not in {None, ()}}

@@ -1,8 +1,10 @@
-"""Asking a person at the terminal, without ever being deaf to the run meanwhile.
+"""Approval prompt at the terminal, which keeps processing the run's events while it waits.
 
-Somebody else may answer first, the deadline may pass, the run may be cancelled: the question is
-then taken back.  The line is read from the terminal's descriptor itself, so that waiting for it
-is waiting like for anything else.
+Theory: approval requests of the run are queued, and the oldest one is shown.  The prompt then waits
+for two things at once: a line of input, and the next event of the run.  An `approval.resolved`
+event (another client answered, the deadline passed or the run was cancelled) removes the request
+from the queue and withdraws the prompt.  The line is read from the terminal's file descriptor,
+because trio can wait for a descriptor to become readable and cannot interrupt a blocking read.
 """
 
 import os
@@ -39,21 +41,25 @@ ANSWERS: dict[str, Answer] = {
 
 
 class ApprovalPrompt:
-    """The questions of one run, oldest first, and the person who may answer them."""
+    """Queue of the pending approval requests of one run, oldest first, and their prompt.
+
+    `descriptor` is that of the terminal; with None, or after its end of input, requests are only
+    announced, with the commands that answer them.
+    """
 
     def __init__(self, client: Client, descriptor: int | None) -> None:
         self._client = client
-        self._descriptor = descriptor  # None: nobody sits here
+        self._descriptor = descriptor  # None: not interactive
         self._pending: dict[str, ApprovalRequested] = {}
         self._shown: str | None = None
 
     @property
     def is_asking(self) -> bool:
-        """Whether there is a question and somebody to answer it."""
+        """True if the terminal is interactive and an approval is pending."""
         return self._descriptor is not None and bool(self._pending)
 
     def note(self, item: TapeEvent) -> None:
-        """Add a question, or take one back."""
+        """Add a requested approval to the queue, or remove a resolved one."""
         match item.event:
             case ApprovalRequested() as asked:
                 self._pending[asked.approval_id] = asked
@@ -67,9 +73,12 @@ class ApprovalPrompt:
                 pass
 
     async def work(self, items: Subscription) -> None:
-        """Ask the oldest question until it is answered or the run has news."""
+        """Prompt for the oldest approval; return after a line of input or when an event arrives.
+
+        Cancellation: an answer that was being sent may have been recorded.
+        """
         if self._descriptor is None or not self._pending:
-            return  # nothing to ask
+            return
         asked = next(iter(self._pending.values()))
         if self._shown != asked.approval_id:
             self._shown = asked.approval_id
@@ -81,7 +90,7 @@ class ApprovalPrompt:
 
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
-        if not line:  # the end of input: nobody sits here any more
+        if not line:  # end of input
             self._descriptor = None
             _say_how(asked)
             return
@@ -96,18 +105,18 @@ class ApprovalPrompt:
             await self._client.resolve_approval(
                 asked.approval_id, decision, asked.digest, scope=scope
             )
-        except (Conflict, IllegalState) as error:  # it was settled meanwhile; the tape says how
+        except (Conflict, IllegalState) as error:  # resolved by another client in the meantime
             say(f"  too late: {error.message}", err=True, fg="yellow")
 
 
 def find_terminal() -> int | None:
-    """The descriptor of a person's keyboard, if there is one."""
+    """Return the descriptor of standard input if it is a terminal, else None."""
     return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
 
 def _forget_typed(descriptor: int) -> None:
-    """Drop what was typed before the question: it was meant for another one, or for none."""
-    with suppress(termios.error):  # no terminal after all
+    """Discard input typed before the prompt, because it cannot be an answer to it."""
+    with suppress(termios.error):  # the descriptor is not a terminal
         termios.tcflush(descriptor, termios.TCIFLUSH)
 
 

@@ -1,4 +1,4 @@
-"""`palyra approvals`: the questions that wait for a person, the answers, and what they grant."""
+"""`palyra approvals`: list, show and resolve approvals, and manage the grants they create."""
 
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantReco
 from palyra.core.policy.grants import describe_key
 from palyra.core.text.visible import show_json, visible
 
-DIGEST_CHARS = 12  # enough to compare by eye; the whole digest is what is sent
+DIGEST_CHARS = 12  # shown, enough to compare by eye; the complete digest is sent
 
 
 Decision = Literal["allow", "deny"]
@@ -60,7 +60,7 @@ def _row(approval: ApprovalRecord) -> tuple[object, ...]:
 @click.argument("approval_id")
 @shared_options
 def show(options: Options, approval_id: str) -> None:
-    """Show exactly what is asked."""
+    """Show one approval with the exact arguments of the call."""
     approval = talk(options, lambda client: client.get_approval(approval_id))
     if options.as_json:
         print_json(approval)
@@ -88,14 +88,14 @@ def _answer_options(command: Command) -> Command:
 @approvals.command()
 @_answer_options
 def allow(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
-    """Allow what is asked, exactly as shown."""
+    """Allow a call, exactly as shown."""
     _answer(options, "allow", **given)
 
 
 @approvals.command()
 @_answer_options
 def deny(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
-    """Deny it; the model is told, with the reason."""
+    """Deny a call; the model is given the reason."""
     _answer(options, "deny", **given)
 
 
@@ -124,7 +124,7 @@ def _answer(
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @shared_options
 def list_grants(options: Options, limit: int, *, everything: bool) -> None:
-    """List answers that hold for more than one call."""
+    """List grants: answers that apply to more than one call."""
     found = talk(options, lambda client: client.list_grants(live_only=not everything, limit=limit))
     if options.as_json:
         print_json({"grants": found})
@@ -156,7 +156,7 @@ def _term(grant: GrantRecord) -> str:
 @click.argument("grant_id")
 @shared_options
 def revoke(options: Options, grant_id: str) -> None:
-    """End a grant: a person is asked again."""
+    """Revoke a grant; later calls need an approval again."""
     grant = talk(options, lambda client: client.revoke_grant(grant_id))
     if options.as_json:
         print_json(grant)
@@ -165,14 +165,14 @@ def revoke(options: Options, grant_id: str) -> None:
 
 
 def _end_of(grant: GrantRecord) -> str:
-    """How it ended: by this command, or before it."""
+    """Describe the end of a grant: revoked, or expired before this command."""
     if grant.ended_ms is None:
         return "had run out before: nothing changed"
     return _term(grant)
 
 
 async def _get_matching(client: Client, approval_id: str, digest: str | None) -> ApprovalRecord:
-    """The approval, if what it asks is what the caller saw."""
+    """Fetch the approval.  Raises CommandFailed if its digest does not start with `digest`."""
     approval = await client.get_approval(approval_id)
     if digest is not None and not approval.digest.startswith(digest.lower()):
         raise CommandFailed(
@@ -183,7 +183,7 @@ async def _get_matching(client: Client, approval_id: str, digest: str | None) ->
 
 
 def print_approval(approval: ApprovalRecord) -> None:
-    """Everything a person needs to decide, complete and with nothing hidden."""
+    """Print all facts for the decision: complete, with invisible characters escaped."""
     rows = [
         ("approval", approval.approval_id),
         ("run", approval.run_id),
@@ -208,7 +208,7 @@ def print_approval(approval: ApprovalRecord) -> None:
 
 
 def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:
-    """What an answer is for, beside the one call."""
+    """Return rows for the calls that the answer covers in addition to the one shown."""
     rows = []
     if approval.grant_key:
         rows.append(
@@ -220,7 +220,7 @@ def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:
 
 
 def _fate(approval: ApprovalRecord) -> tuple[str, str]:
-    """Until when it can be answered, or what was answered."""
+    """Return a row with the deadline of a pending approval, or the answer of a resolved one."""
     if approval.state == "pending":
         return "deadline", due(approval.expires_ms)
     why = f": {approval.reason}" if approval.reason else ""

@@ -1,4 +1,4 @@
-"""`palyra artifacts`: whole outputs of calls, of which a tape has an excerpt."""
+"""`palyra artifacts`: print complete outputs of tool calls; the tape holds only an excerpt."""
 
 import click
 
@@ -16,7 +16,7 @@ def artifacts() -> None:
 @click.argument("artifact")
 @shared_options
 def print_(options: Options, session_id: str, artifact: str) -> None:
-    """Print one as it is; its name is `artifact` in the call's tool.completed."""
+    """Print one artifact unchanged; its name is `artifact` in the call's tool.completed."""
 
     async def print_all(client: Client) -> None:
         async for text in client.artifact_pages(session_id, artifact):

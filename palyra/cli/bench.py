@@ -1,4 +1,4 @@
-"""`palyra bench`: many cases through a daemon, and what came of them."""
+"""`palyra bench`: run many cases against a daemon, replay the runs and compare results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILE = GivenPath(exists=True, dir_okay=False)
 def _some_time(
     _context: click.Context, _option: click.Parameter, value: float | None
 ) -> float | None:
-    """A length of time: of all numbers "nan" alone is neither below nor above another."""
+    """Reject "nan" as a number of seconds; click's range check accepts it."""
     if value is not None and math.isnan(value):
         raise click.BadParameter(f"{value} is no number of seconds.")
     return value
@@ -89,8 +89,8 @@ def bench() -> None:
 def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
     """Run every case of FILE (one JSON object a line) that has no result in --out yet.
 
-    Against the daemon of --home or --url, or, when none runs, one of its own in OUT/daemon.
-    Ctrl-C stops; the same command goes on.
+    The daemon is that of --home or --url or, when none runs, one started for the bench with its
+    data in OUT/daemon.  Ctrl-C stops the command; the same command continues where it stopped.
     """
     from palyra.harness.bench import BenchOptions, run_bench  # noqa: PLC0415 - help must be instant
 
@@ -107,7 +107,10 @@ def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click call
 
 
 def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its result
-    """What it returns.  Raises Stop for every expected failure."""
+    """Run an async function in trio and return its result.
+
+    Raises the error that `verdict` selects, for every expected failure.
+    """
     import trio  # noqa: PLC0415 - help must be instant
 
     results: list[Any] = []
@@ -119,7 +122,7 @@ def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its resu
 
 
 def judge(report: BenchReport) -> int:
-    """The exit code: 0 only if every case is done and as expected."""
+    """Return the exit code: 0 only if every case is done and met its expectations."""
     if report.ending == "interrupted":
         say("interrupted: the same command goes on", err=True, fg="yellow")
         return INTERRUPTED
@@ -132,7 +135,7 @@ def judge(report: BenchReport) -> int:
 
 
 class Screen:
-    """How far it is, on one line of a terminal."""
+    """Progress display on one line of a terminal, redrawn at most every SHOW_EVERY_S."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
@@ -140,7 +143,7 @@ class Screen:
         self._width = 0
 
     def show(self, tally: CaseCounts) -> None:
-        """Say how far it is, unless that was said a moment ago."""
+        """Print the counts of the cases, unless the line was redrawn less than SHOW_EVERY_S ago."""
         left_s = (tally.total - tally.done) / max(1e-9, tally.per_s)
         text = (
             f"{tally.done}/{tally.total}  {tally.per_s:.1f}/s  {tally.unmet} unmet  "
@@ -157,17 +160,17 @@ class Screen:
         self._width = len(text)
 
     def count(self, done: int) -> None:
-        """Say how many are done."""
+        """Print the number of replayed runs."""
         self._show(f"{done} replayed")
 
     def clear(self) -> None:
-        """Leave the line to others."""
+        """Erase the progress line."""
         if self._width:
             click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)
 
 
 def print_summary(summary: Summary, out: Path) -> None:
-    """The figures a person looks for first; summary.json has all."""
+    """Print the main figures of a summary; summary.json has all of them."""
     states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
     took = summary.took_ms
     rows = [
@@ -196,10 +199,10 @@ def _usd(micros: int) -> str:
 @click.option("--strict", is_flag=True, help="By their daemon, with its rules of now, too.")
 @shared_options
 def replay(options: Options, out: Path, *, strict: bool) -> None:
-    """Decide every run in OUT again, free of charge, and name the first divergence of each.
+    """Replay every run in OUT without cost, and name the first divergence of each.
 
-    Without a daemon, from the tapes, which are verified first.  The exit code is 1 when a run
-    diverges or a tape cannot be used.
+    Without --strict no daemon is needed: the tapes in OUT are verified, then replayed.  The exit
+    code is 1 when a run diverges or a tape cannot be used.
     """
     screen = Screen(is_shown=sys.stderr.isatty())
     try:
@@ -229,7 +232,7 @@ def _replay(options: Options, out: Path, screen: Screen, *, strict: bool) -> Rep
 
 
 def print_replays(found: Replays) -> None:
-    """The counts, and what does not match."""
+    """Print the runs that diverge or are unusable, then the counts."""
     rows = [
         (one.id, one.repeat, one.run_id, _describe(one.problem, one.divergence))
         for one in found.exceptions
@@ -274,7 +277,7 @@ def compare(options: Options, first: Path, second: Path) -> None:
 
 
 def print_comparison(found: Comparison) -> None:
-    """The cases that ended otherwise, then both sides' figures."""
+    """Print the cases whose outcome changed, then the figures of both sides."""
     columns = ("CASE", "REPEAT", "MET", "STATE", "REASON", "ANSWER", "COST", "TIME")
     changed = [_row(pair) for pair in found.pairs if pair.is_changed]
     print_table(columns, changed, empty=f"{pluralize(len(found.pairs), 'pair')}, all ended alike")

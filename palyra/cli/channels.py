@@ -1,4 +1,4 @@
-"""`palyra channels` and `palyra pairings`: what may come in from outside, and from whom."""
+"""`palyra channels` and `palyra pairings`: channels of inbound messages and their senders."""
 
 from typing import get_args
 
@@ -24,7 +24,7 @@ def channels() -> None:
 @click.option("--principal", help="Whose channels; else everybody's.")
 @shared_options
 def list_(options: Options, principal: str | None) -> None:
-    """List channels and who answers them."""
+    """List channels and the agents that answer them."""
     found = talk(options, lambda client: client.list_channels(principal))
     if options.as_json:
         print_json({"channels": found})
@@ -60,7 +60,7 @@ def set_(
     agent: str | None,
     pairing: PairingMode | None,
 ) -> None:
-    """Say who answers CHANNEL, and whether senders must be paired first."""
+    """Set the agent that answers CHANNEL, and whether senders must be paired first."""
     done = talk(
         options,
         lambda client: client.set_channel(
@@ -82,7 +82,7 @@ def set_(
 def delete(
     options: Options, channel: str, *, principal: str | None, conversation_id: str | None
 ) -> None:
-    """Let nothing in there any more."""
+    """Delete a channel; it accepts no more messages."""
     gone = talk(
         options,
         lambda client: client.delete_channel(
@@ -120,7 +120,7 @@ def list_pairings(
     limit: int,
     cursor: str | None,
 ) -> None:
-    """List senders, newest first; never their codes."""
+    """List senders, newest first, without their pairing codes."""
     page = talk(
         options,
         lambda client: client.list_pairings(
@@ -152,7 +152,7 @@ def list_pairings(
 @click.argument("code")
 @shared_options
 def approve(options: Options, pairing_id: str, code: str) -> None:
-    """Let a sender in who has told you CODE."""
+    """Approve a sender who has given you CODE."""
     paired = talk(options, lambda client: client.approve_pairing(pairing_id, code))
     _print_pairing(options, paired, "may send")
 
@@ -161,7 +161,7 @@ def approve(options: Options, pairing_id: str, code: str) -> None:
 @click.argument("pairing_id")
 @shared_options
 def revoke(options: Options, pairing_id: str) -> None:
-    """Let a sender in no more; what was started goes on."""
+    """Revoke a sender; runs that were already started continue."""
     revoked = talk(options, lambda client: client.revoke_pairing(pairing_id))
     _print_pairing(options, revoked, "may send no more")
 

@@ -1,4 +1,4 @@
-"""`palyra checkpoints`: files as calls found them, to be put back."""
+"""`palyra checkpoints`: list and restore file contents saved before tool calls changed them."""
 
 from typing import Literal
 
@@ -81,7 +81,7 @@ def _change(file: CheckpointFile) -> str:
 def restore(
     options: Options, checkpoint_id: str, *, to: Literal["before", "after"], force: bool
 ) -> None:
-    """Put the files of a checkpoint back: all of them or none."""
+    """Restore the files of a checkpoint: all of them or none."""
     done = talk(options, lambda client: client.restore_checkpoint(checkpoint_id, to, force=force))
     if options.as_json:
         print_json(done)

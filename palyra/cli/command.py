@@ -1,10 +1,11 @@
-"""What every command shares: its options, and a client to talk with.
+"""Helpers that all commands share.
 
-trio and the client are imported only once a command talks: `--help` must be instant.
+- the options --home, --url and --json, as one `Options`;
+- `talk`, which runs a function with a connected client and converts its errors;
+- `load_config`, which turns a configuration error into a usage error with a remedy;
+- reading the text of an option from a file, and replacing an output file atomically.
 
-The configuration as a command sees it: loaded, or a usage error with the remedy.
-
-Text of an option, as it stands or read from a file; and files that a command writes.
+trio and the client are imported only when a command connects, so that `--help` starts fast.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 Command = Callable[..., Any]
 
-PATIENCE_S = 20.0  # a restart of the daemon fits in; longer and a person wants to know
+PATIENCE_S = 20.0  # to connect: long enough for a restart of the daemon
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Which daemon, and how to print."""
+    """Shared options of a command: the daemon to connect to and the output format."""
 
     home: Path | None = None
     url: str | None = None
@@ -45,9 +46,9 @@ class Options:
 
 
 class GivenPath(click.Path):
-    """A path as an option or argument names it, which an empty text does not.
+    """Click type of a path that refuses an empty text.
 
-    An empty variable of a shell would otherwise name the current directory.
+    An empty shell variable would otherwise name the current directory.
     """
 
     def __init__(self, **wanted: Any) -> None:  # noqa: ANN401 - click's own keywords
@@ -59,7 +60,7 @@ class GivenPath(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """As click does; fails for a text without a name in it."""
+        """Convert the value as click does; fail if it is empty or blank."""
         if not os.fspath(value).strip():
             self.fail(f"it is empty: name a {self.name}, or leave it out", param, ctx)
         return super().convert(value, param, ctx)
@@ -73,9 +74,9 @@ _SHARED = (
 
 
 def shared_options(command: Command) -> Command:
-    """Add --home, --url and --json; the command gets them as one `Options`.
+    """Add --home, --url and --json to a command, which receives them as one `Options`.
 
-    They may also stand before the name of the command.
+    The same options may be given before the name of the command; those given after it win.
     """
 
     @click.pass_context
@@ -95,12 +96,16 @@ def shared_options(command: Command) -> Command:
 
 
 def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
-    """What `work` returns, given a connected client.  Raises Stop for every expected failure."""
-    import trio  # noqa: PLC0415 - see above
+    """Run `work` with a connected client and return its result.
+
+    Raises CommandFailed for an interrupt and for a PalyraError, and the OSError if only the output
+    failed.
+    """
+    import trio  # noqa: PLC0415 - help must be instant
 
     results: list[T] = []
     try:
-        # At checkpoints only: raised in the middle of a destructor Ctrl-C would be lost.
+        # Deliver Ctrl-C at checkpoints only: raised inside a destructor it would be lost.
         talk_on = partial(trio.run, restrict_keyboard_interrupt_to_checkpoints=True)
         results.append(talk_on(_talk, options, work))
     except* (KeyboardInterrupt, PalyraError, OSError) as group:
@@ -109,7 +114,7 @@ def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 async def _talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
-    from palyra.client import connect  # noqa: PLC0415 - see above
+    from palyra.client import connect  # noqa: PLC0415 - help must be instant
 
     async with connect(
         options.url, home=options.home, name="palyra-cli", patience_s=PATIENCE_S
@@ -118,19 +123,19 @@ async def _talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def verdict(group: BaseExceptionGroup[BaseException]) -> Exception:
-    """The one error that the command ends with; Ctrl-C before all others."""
+    """Select the one error to end the command with: Ctrl-C, then PalyraError, then OSError."""
     if group.subgroup(KeyboardInterrupt) is not None:
         return CommandFailed("interrupted", code=INTERRUPTED)
     expected = group.subgroup(PalyraError)
     if expected is not None:
         return stop_for(first_error(expected))
-    output = group.subgroup(OSError)  # what concerns the daemon has a class of its own
-    assert output is not None  # noqa: S101 - there was nothing else to be caught
+    output = group.subgroup(OSError)  # of the output: failures to reach the daemon are PalyraErrors
+    assert output is not None  # noqa: S101 - the callers catch these three classes only
     return first_error(output)
 
 
 def first_error(group: BaseExceptionGroup[E]) -> E:
-    """The first error in the group that is no group itself."""
+    """Return the first error in the group that is not a group itself."""
     inner = group.exceptions[0]
     return first_error(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
@@ -138,7 +143,10 @@ def first_error(group: BaseExceptionGroup[E]) -> E:
 def load_config(
     home: Path | None, file: Path | None, overrides: Mapping[str, Any] | None = None
 ) -> Config:
-    """The configuration, with what the command line says on top; None there says nothing."""
+    """Load the configuration; entries of `overrides` that are not None replace its values.
+
+    Raises CommandFailed with a remedy for an invalid configuration.
+    """
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     try:
         return load(file, home=home, overrides=given)
@@ -146,7 +154,7 @@ def load_config(
         remedy = "`palyra config schema` says what is allowed"
         if error.field == HOME_VARIABLE:
             remedy = "or name a directory with --home"
-        elif error.field is None:  # it is about the file, not about what stands in it
+        elif error.field is None:  # the file itself cannot be read
             remedy = "mend the file, or name another one with --config"
         raise CommandFailed(
             error.message, remedy, code=USAGE, kind=error.code, field=error.field
@@ -154,7 +162,10 @@ def load_config(
 
 
 def read_text(value: str) -> str:
-    """The text, or with `@FILE` what the file holds.  Raises Stop for a file that cannot be read."""
+    """Return the text, or for `@FILE` the content of the file.
+
+    Raises CommandFailed for a file that cannot be read or is not UTF-8.
+    """
     if not value.startswith("@"):
         return value
     try:
@@ -164,11 +175,12 @@ def read_text(value: str) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Make that the file's content, at once: what was there stays until all of it is written.
+    """Replace the content of a file atomically: the old content stays until the new is complete.
 
-    It keeps its permissions.  A device or a pipe is written to as it is.  Raises Stop.
+    The file keeps its permissions.  A device or a pipe is written to directly.
+    Raises CommandFailed if the file cannot be written.
     """
-    target = path.resolve()  # of a link the file that it leads to is replaced
+    target = path.resolve()  # replace the target of a link, not the link
     is_other = target.exists() and not target.is_file()
     try:
         target.write_bytes(content) if is_other else _replace(target, content)
@@ -186,7 +198,7 @@ def _replace(target: Path, content: bytes) -> None:
                 draft.chmod(S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
-            with suppress(OSError):  # a file system that cannot
+            with suppress(OSError):  # some file systems do not support fsync
                 os.fsync(file.fileno())
         draft.replace(target)
     finally:

@@ -1,4 +1,4 @@
-"""`palyra config`: what is configured, and what could be."""
+"""`palyra config`: print the configuration, its schema and a template."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def config() -> None:
 @click.option("--config", "file", type=GivenPath(), help="Another palyra.toml.")
 @shared_options
 def show(options: Options, file: Path | None) -> None:
-    """Show every key as it holds: file, environment and defaults together."""
+    """Show the effective value of every key: file, environment and defaults together."""
     found = load_config(options.home, file)
     refuse_secrets(found, Redactor([]).redact_text)
     values = {name: msgspec.structs.asdict(getattr(found, name)) for name in SECTIONS}

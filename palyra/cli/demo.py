@@ -1,10 +1,12 @@
 """The demonstration: `make run`, or `python -m palyra.cli.demo`.
 
-A real daemon in a process of its own, two real connections, one real run with the model that is
-built in (it plays the directives of the message, so no key and no network are needed).  The run
-reads README.md of the workspace and writes below `.palyra-demo/` there, which git ignores; the
-daemon's own directory is a temporary one outside the workspace, because it holds keys.
-Every claim at the end is checked; the exit code is 0 only if all hold.
+The demonstration starts a daemon in a separate process, opens two connections and executes one
+run.  The run uses the built-in scripted model, which follows the directives of the message, so
+neither an API key nor a network is needed.  The run reads README.md of the workspace and writes
+below `.palyra-demo/` there, which git ignores.  The daemon's own directory is a temporary one
+outside the workspace, because it contains keys.
+
+Every claim printed at the end is checked.  The exit code is 0 only if all claims hold.
 """
 
 import shutil
@@ -44,14 +46,14 @@ NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """One performance."""
+    """One execution of the demonstration."""
 
     show: DemoOutput
     home: Path
     workspace: Path
 
     async def perform(self) -> None:
-        """From an empty directory to a stopped daemon."""
+        """Start a daemon in an empty directory, execute and check the run, and stop the daemon."""
         (self.workspace / NOTE_PATH).unlink(missing_ok=True)
         self.show.step("starting a daemon in a process of its own")
         daemon, code = await start_daemon(self.home, "--workspace", str(self.workspace)), -1
@@ -73,7 +75,10 @@ class Demo:
         self.show.claim("it took its announcement back", holds=is_gone)
 
     async def _run(self, operator: Client, ws_url: str) -> list[TapeEvent]:
-        """The events of one run, shown as they come; a second client answers what is asked."""
+        """Execute one run, print its events live and return them.
+
+        A second client answers the approval requests.
+        """
         self.show.step("a second connection, whose token can answer approvals and start nothing")
         made = await operator.create_token(principal="reviewer", role="approver", name="demo")
         async with (
@@ -142,7 +147,7 @@ class Demo:
 
 
 def compose_message() -> str:
-    """What the model is told to do, as directives it can play."""
+    """Return the message of the run: directives for the scripted model."""
     reading = msgspec.json.encode({"path": "README.md"}).decode()
     writing = msgspec.json.encode({"path": NOTE_PATH, "content": NOTE}).decode()
     return (
@@ -152,7 +157,10 @@ def compose_message() -> str:
 
 
 def find_workspace() -> Path:
-    """The checkout this runs from, else the current directory; it has a README.md."""
+    """Return the checkout of this package, else the current directory, if it has a README.md.
+
+    Raises Unavailable if neither has one.
+    """
     for candidate in (Path(palyra.__file__).parents[1], Path.cwd()):
         if (candidate / "README.md").is_file():
             return candidate
@@ -160,7 +168,7 @@ def find_workspace() -> Path:
 
 
 def suggest(program: str) -> str:
-    """What to do next."""
+    """Return the suggested next commands, one a line."""
     lines = (
         ("up", "start a daemon of your own, here"),
         ('run "hello"', "talk to it, in another terminal"),
@@ -172,7 +180,7 @@ def suggest(program: str) -> str:
 
 
 def find_program() -> str:
-    """How to call the command line from here."""
+    """Return the shortest command that starts the command line from the current directory."""
     if shutil.which("palyra"):
         return "palyra"
     script = Path(sys.executable).with_name("palyra")
@@ -183,7 +191,7 @@ def find_program() -> str:
 
 
 async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
-    """The question, as the second client hears of it and reads it."""
+    """Wait for the notification of an approval request and fetch the approval."""
     async for notice in inbox:
         if notice.method == "approval.requested":
             return await reviewer.get_approval(notice.params["approval_id"])
@@ -198,7 +206,7 @@ async def _perform(show: DemoOutput, home: Path) -> None:
 
 
 def main() -> int:
-    """Perform it; 0 only if everything held."""
+    """Execute the demonstration and return the exit code: 0 only if all claims hold."""
     show = DemoOutput(Console(highlight=False))
     with tempfile.TemporaryDirectory(prefix="palyra-demo-") as directory:
         try:

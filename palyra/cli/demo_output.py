@@ -1,4 +1,4 @@
-"""How the demonstration looks: steps, events with their meaning, and claims with their proof."""
+"""Terminal output of the demonstration: steps, events with their meaning, and checked claims."""
 
 import time
 
@@ -11,11 +11,11 @@ from palyra.cli.event_text import MEANING, narrate
 from palyra.cli.output import safe
 from palyra.client import TapeEvent
 
-INDENT = 11  # the width of a time
+INDENT = 11  # columns of a time as `_now` formats it
 
 
 class DemoOutput:
-    """A terminal, the time since the beginning, and what was found to hold."""
+    """Printer of one demonstration; it stamps lines with the elapsed time and collects claims."""
 
     def __init__(self, console: Console) -> None:
         self.claims: list[tuple[str, bool]] = []
@@ -24,20 +24,20 @@ class DemoOutput:
 
     @property
     def holds(self) -> bool:
-        """Whether there are claims and all of them hold."""
+        """True if there is at least one claim and all claims hold."""
         return bool(self.claims) and all(holds for _, holds in self.claims)
 
     def step(self, text: str) -> None:
-        """Say what comes next."""
+        """Print a heading for the next step."""
         self._console.print()
         self._console.print(Text(f"{self._now()}{safe(text)}", style="bold"), soft_wrap=True)
 
     def detail(self, text: str, style: str = "") -> None:
-        """Say more about it."""
+        """Print an indented line below the current step."""
         self._console.print(Text(f"{'':{INDENT}}{safe(text)}", style=style), soft_wrap=True)
 
     def event(self, item: TapeEvent) -> None:
-        """An event: its place, what happened, what that means."""
+        """Print an event: its seq, kind and text, and below it the meaning of the kind."""
         line = narrate(item)
         text = Text(self._now())
         text.append(f"{item.seq:>3} {item.kind:<19}", style="cyan")
@@ -47,11 +47,11 @@ class DemoOutput:
         self._console.print(Text(f"{'':{INDENT + 23}}{meaning}", style="dim"), soft_wrap=True)
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Note whether something that was promised is so."""
+        """Record a claim and its result for `sum_up`."""
         self.claims.append((text, holds))
 
     def sum_up(self, next_commands: str) -> None:
-        """Print every claim with its verdict, and what to do next."""
+        """Print every claim with its result, and a panel of suggested commands."""
         table = Table(title="what was checked", show_header=False, title_justify="left")
         for text, holds in self.claims:
             verdict = (

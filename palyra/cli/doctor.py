@@ -1,6 +1,6 @@
-"""`palyra doctor`: is this machine fit, is the daemon well?
+"""`palyra doctor`: check the machine, the configuration and the daemon.
 
-What `palyra doctor` looks at; each check is one function that never raises.
+Each check is one function that returns a `Check` and raises no expected error.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 INSTALL_BUBBLEWRAP = "apt install bubblewrap"
 
 
-# How a problem of `system.status` begins, and what helps; the last one fits what is left.
+# Prefix of a problem in `system.status` -> remedy.  The last entry matches any other problem.
 PROBLEM_REMEDIES = (
     ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
     ("the vault ", "repair what is named, or set the secrets again with `palyra secrets set`"),
@@ -57,7 +57,7 @@ PROBLEM_REMEDIES = (
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding; `remedy` says what somebody can do about it."""
+    """Result of one check; `remedy` is an action that solves the problem."""
 
     name: str
     verdict: Literal["ok", "warn", "fail"]
@@ -66,7 +66,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_checks(options: Options) -> list[Check]:
-    """All checks, in the order in which one would repair."""
+    """Run all checks in the order in which their problems should be repaired."""
     return [check(options) for check in CHECKS]
 
 
@@ -78,7 +78,7 @@ def check_python(_options: Options) -> Check:
 
 
 def check_packages(_options: Options) -> Check:
-    """Whether everything the package requires is installed; versions are the installer's word."""
+    """Check that every required package is installed; versions are left to the installer."""
     try:
         wanted = [
             _name(line) for line in metadata.requires("palyra") or [] if "extra ==" not in line
@@ -124,7 +124,7 @@ def check_config(options: Options) -> Check:
 
 
 def check_home(options: Options) -> Check:
-    """Whether the data directory and what it holds are the owner's alone."""
+    """Check that only the owner can access the data directory and the secrets in it."""
     home = find_home(options.home)
     if not home.is_dir():
         return Check(
@@ -177,7 +177,7 @@ def check_disk(options: Options) -> Check:
 
 
 def _size(count: int) -> str:
-    """Bytes in the largest unit of which there is one."""
+    """Format a number of bytes in GiB, MiB or KiB, the largest unit of at least 1."""
     for unit, shift in (("GiB", 30), ("MiB", 20)):
         if count >= 1 << shift:
             return f"{count / (1 << shift):.1f} {unit}"
@@ -185,7 +185,7 @@ def _size(count: int) -> str:
 
 
 def check_openat2(_options: Options) -> Check:
-    """Whether the kernel can open a path without ever leaving a directory."""
+    """Check that the kernel can restrict the opening of a path to a directory (openat2)."""
     how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_BENEATH)
     libc = ctypes.CDLL(None, use_errno=True)
     opened = libc.syscall(OPENAT2, AT_FDCWD, b".", ctypes.byref(how), ctypes.sizeof(how))
@@ -202,7 +202,7 @@ def check_openat2(_options: Options) -> Check:
 
 
 def check_sandbox(options: Options) -> Check:
-    """Whether what programs are run behind is installed; whether it holds, the daemon proves."""
+    """Check that bubblewrap is installed; the daemon itself tests the sandbox."""
     found = shutil.which("bwrap", path=BUBBLEWRAP_FOLDERS)
     if found is None:
         shell = "shell at level B if the daemon can prove it" if _may_be_b(options) else "no shell"
@@ -223,7 +223,7 @@ def _may_be_b(options: Options) -> bool:
 
 
 def check_port(options: Options) -> Check:
-    """Whether the configured port is free, or taken by our own daemon."""
+    """Check that the configured port is free or used by the daemon of this home directory."""
     try:
         server = load_config(options.home, None).server
     except CommandFailed:
@@ -275,14 +275,14 @@ def check_daemon(options: Options) -> Check:
 
 
 def _remedy(problem: str) -> str:
-    """What helps against something the daemon names."""
+    """Return the remedy for a problem of `system.status`."""
     if "bubblewrap is not installed" in problem:
         return INSTALL_BUBBLEWRAP
     return next((remedy for start, remedy in PROBLEM_REMEDIES if problem.startswith(start)), "")
 
 
 def check_incidents(options: Options) -> Check:
-    """Whether something was found to be wrong that nobody has resolved."""
+    """Check that no incident is unresolved."""
     try:
         page = talk(options, lambda client: client.list_incidents(states=UNRESOLVED, limit=500))
     except CommandFailed as stop:
@@ -302,7 +302,7 @@ def check_incidents(options: Options) -> Check:
 
 
 def check_models(options: Options) -> Check:
-    """Whether a provider is left alone because it kept failing."""
+    """Check that no provider is suspended by its circuit breaker after repeated failures."""
     try:
         found = talk(options, lambda client: client.list_models())
     except CommandFailed as stop:
@@ -339,7 +339,7 @@ def check_journal(options: Options) -> Check:
 
 
 def check_secrets(options: Options) -> Check:
-    """Whether the vault opens and every secret that the configuration names can be found."""
+    """Check that the vault opens and every secret named in the configuration can be resolved."""
     try:
         kept = _look_for_secrets(load_config(options.home, None))
     except CommandFailed:
@@ -351,7 +351,7 @@ def check_secrets(options: Options) -> Check:
 
 
 def check_redaction(_options: Options) -> Check:
-    """Whether the rules find a secret that is planted, and how many rules there are."""
+    """Check that the redaction rules find a planted secret; report the number of rules."""
     found, _ = Redactor([]).redact_text(f"password={CANARY}")
     if "[redacted:password]" not in found:
         return Check(
@@ -364,9 +364,11 @@ def check_redaction(_options: Options) -> Check:
 
 
 def _look_for_secrets(config: Config) -> int:
-    """How many the vault holds.  Raises PalyraError for one that cannot be found.
+    """Resolve the configured secrets and return the number of secrets in the vault.
 
-    The environment is the daemon's own and a keyring may ask a person: neither is looked at.
+    References to the environment are skipped, because the daemon has another environment.
+    References to a keyring are skipped, because a keyring may prompt for a password.
+    Raises PalyraError for a secret that cannot be resolved.
     """
     from palyra.cli.secrets import configured, open_resolver  # noqa: PLC0415 - a heavy import
 
@@ -404,7 +406,7 @@ NAME_CHARS = 12
 def doctor(options: Options) -> None:
     """Check this machine and the daemon.
 
-    Exits with 1 if any check fails; a warning is no failure.
+    The exit code is 1 if any check fails; a warning is not a failure.
     """
     checks = run_checks(options)
     if options.as_json:

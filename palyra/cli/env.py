@@ -1,7 +1,7 @@
-"""`palyra env`: address and token of the running daemon as variables of a shell.
+"""`palyra env`: print the address and token of the running daemon as shell variables.
 
-The names that SDKs read are printed only on request.  A daemon started from a shell that has
-OPENAI_API_KEY would take Palyra's own token for the provider's key and send it there.
+The variables of provider SDKs are printed only with --sdk.  A daemon started from a shell with
+OPENAI_API_KEY set would use Palyra's own token as the provider's key and send it to the provider.
 """
 
 import shlex
@@ -44,13 +44,13 @@ def env(options: Options, sdk: tuple[str, ...], shell: str) -> None:
 
 
 async def _find(options: Options, client: "Client") -> Endpoint:
-    """Where the daemon is that has just answered, and the token that it took."""
+    """Return the address of the daemon and the accepted token, after one successful request."""
     await client.status()
     return find_endpoint(options.url, home=options.home)
 
 
 def variables(endpoint: Endpoint, sdks: Sequence[str]) -> dict[str, str]:
-    """Names and values."""
+    """Return the shell variables for an endpoint, including those of the named SDKs."""
     url, token = http_address(endpoint.ws_url), endpoint.token
     found = {"PALYRA_URL": url, "PALYRA_WS_URL": endpoint.ws_url, "PALYRA_TOKEN": token}
     if "openai" in sdks:
@@ -61,12 +61,12 @@ def variables(endpoint: Endpoint, sdks: Sequence[str]) -> dict[str, str]:
 
 
 def write_posix(name: str, value: str) -> str:
-    """An assignment for sh, bash, zsh and their like."""
+    """Format an exported variable for POSIX shells (sh, bash, zsh)."""
     return f"export {name}={shlex.quote(value)}"
 
 
 def write_fish(name: str, value: str) -> str:
-    """The same for fish, which knows two escapes between single quotes."""
+    """Format an exported variable for fish; its single quotes escape the backslash and the quote."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"set -gx {name} '{escaped}'"
 

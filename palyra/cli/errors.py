@@ -1,4 +1,11 @@
-"""Exit codes, and what a person or a program is told when a command cannot do its work."""
+"""Exit codes, and the messages and remedies of failed commands.
+
+Theory: every way in which a command can end is mapped to one exit code and at most one error.  A
+command raises `CommandFailed` (a click exception); `stop_for` makes one from a `PalyraError` with
+the table REMEDIES.  `find_exit_code` runs the whole command and catches those, click's own errors,
+an interrupt and OSError.  The error is printed to standard error: as two lines of text, or with
+--json as one object `{"error": Problem}`.
+"""
 
 import os
 import signal
@@ -37,7 +44,7 @@ EXPLAINED = {
     INTERRUPTED: "interrupted",
 }
 
-# What somebody can do about an error; the first class that fits counts.
+# Error class, exit code, remedy.  The first class that matches is used.
 REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     (
         errors.Unauthenticated,
@@ -55,8 +62,8 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
         FAILED,
         "`palyra doctor` looks for the cause; the daemon's log says more",
     ),
-    (errors.NotFound, FAILED, ""),  # see LISTS
-    (errors.InvalidParams, USAGE, ""),  # see `_remedy`
+    (errors.NotFound, FAILED, ""),  # `_remedy` reads LISTS
+    (errors.InvalidParams, USAGE, ""),  # `_remedy` decides
     (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
     (errors.Overloaded, FAILED, "try again in a moment"),
     (errors.TooSlow, FAILED, "try again; the daemon's log may say what holds it up"),
@@ -64,7 +71,7 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
 )
 
 
-# The command that lists what the field of a NotFound names.
+# Field of a NotFound -> command that lists the existing values of that field.
 LISTS = {
     "run_id": "runs list",
     "session_id": "sessions list",
@@ -83,14 +90,18 @@ LISTS = {
 }
 
 
-# What a program is told of an error that no daemon and no library gave a code.
+# `kind` in JSON output of an error that has no code of the protocol.
 USAGE_KIND = "usage"
 KINDS = {USAGE: USAGE_KIND, INTERRUPTED: "interrupted"}
 FAILED_KIND = "failed"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as `--json` prints it; `kind` is a code of the protocol, or one of those above."""
+    """Error as `--json` prints it.
+
+    `kind` is an error code of the protocol, USAGE_KIND, FAILED_KIND, a value of KINDS or
+    "io_error".
+    """
 
     kind: str
     message: str
@@ -99,7 +110,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommandFailed(click.ClickException):
-    """Ends the command: one line that says what, one that says what to do, and an exit code."""
+    """Failure that ends the command: a message, an optional remedy and an exit code."""
 
     def __init__(
         self,
@@ -117,7 +128,7 @@ class CommandFailed(click.ClickException):
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print both lines to standard error."""
+        """Print the message and the remedy to `file`, by default standard error."""
         out = file or sys.stderr
         click.echo(f"{click.style('error:', fg='red', bold=True)} {safe(self.message)}", file=out)
         if self.remedy:
@@ -125,15 +136,16 @@ class CommandFailed(click.ClickException):
 
 
 def _own_help(context: click.Context | None = None) -> str:
-    """What shows how the command is called that is running."""
+    """Return a hint that names the `--help` call of the running command."""
     context = context or click.get_current_context(silent=True)
     return f"`{context.command_path if context else 'palyra'} --help` shows what it takes"
 
 
 def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
-    """The error as a person should see it; a remedy in its own words is not said twice.
+    """Return the failure to raise for an error of the daemon or the client.
 
-    `code` is the exit code instead of the one that the class has.
+    A message that names a `palyra` command already contains its remedy and gets no second one.
+    `code` replaces the exit code of the error's class.
     """
     for kind, usual, remedy in REMEDIES:
         if isinstance(error, kind):
@@ -145,9 +157,10 @@ def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
 
 
 def stop_for_start(error: PalyraError) -> CommandFailed:
-    """The error that keeps a daemon from starting, or ends it.
+    """Return the failure to raise for an error that prevents a daemon's start or ends the daemon.
 
-    `palyra doctor` would ask the daemon that is not there.  Most messages say themselves what helps.
+    The usual remedy of Unavailable, `palyra doctor`, is replaced, because it needs a running daemon.
+    A message that already contains a remedy (_OWN_REMEDIES) gets none; others get DATA_REMEDY.
     """
     failed = stop_for(error)
     if isinstance(error, errors.DiskFull):
@@ -156,7 +169,7 @@ def stop_for_start(error: PalyraError) -> CommandFailed:
     elif isinstance(error, errors.Unavailable):
         says_itself = any(word in error.message for word in _OWN_REMEDIES)
         failed.remedy = None if says_itself else DATA_REMEDY
-        failed.exit_code = NO_DAEMON  # type: ignore[misc]  # no use in trying again
+        failed.exit_code = NO_DAEMON  # type: ignore[misc]  # a retry would fail again
     return failed
 
 
@@ -166,11 +179,11 @@ _OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup",
 
 
 def _remedy(error: PalyraError) -> str | None:
-    """What the class alone does not say: where to look, or how the command is called."""
+    """Return the remedy that depends on the error's field: a list command or the `--help` call."""
     if isinstance(error, errors.NotFound):
         listed = LISTS.get(error.field or "")
         return f"`palyra {listed}` shows which there are" if listed else None
-    # Of a field the message says what is wrong; help would only repeat what was tried.
+    # A message about a field already names the problem; `--help` would add nothing.
     return None if error.field else _own_help()
 
 
@@ -178,10 +191,10 @@ def _remedy(error: PalyraError) -> str | None:
 
 
 def find_exit_code(command: Callable[[], object], *, as_json: bool) -> int:
-    """The exit code of the program after `command`; what went wrong has been told."""
+    """Run `command`, print its error if it has one, and return the exit code of the program."""
     try:
         return _tell_end(command, as_json=as_json)
-    except KeyboardInterrupt:  # click was at its end already, or the end was being told
+    except KeyboardInterrupt:  # outside of click's handler, or while an error was being printed
         return _abort(is_interrupt=True, as_json=as_json)
 
 
@@ -193,11 +206,11 @@ def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
             _ignore_interrupts()
         print_error(error, as_json=as_json)
         return error.exit_code
-    except errors.InvalidParams as error:  # of the environment, met outside of `talk`
+    except errors.InvalidParams as error:  # from the environment, raised outside of `talk`
         failed = stop_for(error)
         print_error(failed, as_json=as_json)
         return failed.exit_code
-    except click.Abort as abort:  # click's word for Ctrl-C, and for an end of input at a question
+    except click.Abort as abort:  # click raises it for Ctrl-C and for end of input at a prompt
         return _abort(is_interrupt=not isinstance(abort.__cause__, EOFError), as_json=as_json)
     except OSError as error:
         where = error.filename or "the output"
@@ -210,8 +223,8 @@ def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
 
 
 def print_error(error: click.ClickException, *, as_json: bool) -> None:
-    """Print to standard error what is wrong; for programs as one JSON object."""
-    with suppress(OSError):  # nobody reads it
+    """Print the error to standard error, with `as_json` as one JSON object."""
+    with suppress(OSError):  # standard error is closed
         if as_json:
             click.echo(safe(msgspec.json.encode({"error": _problem(error)}).decode()), err=True)
         else:
@@ -242,13 +255,13 @@ def _abort(*, is_interrupt: bool, as_json: bool) -> int:
 
 
 def _ignore_interrupts() -> None:
-    """One more may not kill what ends already."""
+    """Ignore further interrupts, so that none kills the process while it exits."""
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _give_up_output() -> None:
-    """What waits to be written to a full device is not tried again at the end of the process."""
+    """Redirect standard output to /dev/null, so that exit does not retry a failed write."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,8 +1,7 @@
-"""Tape events as sentences: what happened, in one line each.
+"""One-line texts for tape events, and the meaning of each event kind.
 
-Pure.  `run`, `tape show` and the demonstration tell the same story with it.
-
-What each kind of tape event means, for who sees a tape for the first time.
+Pure.  `palyra run`, `palyra tape show` and the demonstration print events with `narrate`.  The
+demonstration adds MEANING, which explains each kind to a reader who is new to tapes.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ Tell = Callable[[Any], "EventLine"]
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """A mark, what happened, and a colour of click's and rich's common set."""
+    """Text of an event with a mark and a colour; the colour is one that click and rich share."""
 
     mark: str
     text: str
@@ -31,7 +30,7 @@ class EventLine:
 
 
 def narrate(item: TapeEvent) -> EventLine:
-    """The line for an event; unknown kinds are shown by name and payload."""
+    """Return the line for an event; an unknown kind is shown by name and payload."""
     tell = _TELL.get(type(item.event)) if item.event is not None else None
     if tell is None:
         return EventLine(
@@ -42,7 +41,7 @@ def narrate(item: TapeEvent) -> EventLine:
 
 
 def to_json(item: TapeEvent) -> dict[str, object]:
-    """The event as the wire shows it."""
+    """Return the event as an object with the member names of the protocol."""
     return {
         "run_id": item.run_id,
         "session_id": item.session_id,

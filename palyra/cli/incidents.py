@@ -1,4 +1,4 @@
-"""`palyra incidents`: what was found to be wrong, and what became of it."""
+"""`palyra incidents`: list, show and resolve incidents, the problems the daemon has detected."""
 
 from typing import get_args
 
@@ -94,7 +94,7 @@ def show(options: Options, incident_id: str) -> None:
 @click.argument("reason")
 @shared_options
 def resolve(options: Options, incident_id: str, reason: str) -> None:
-    """Say that an incident is over, and why: what was done, or why nothing need be."""
+    """Resolve an incident with a reason: the repair, or the reason why none is needed."""
     done = talk(options, lambda client: client.resolve_incident(incident_id, reason))
     if options.as_json:
         print_json(done)

@@ -1,6 +1,6 @@
-"""The command line: `palyra NOUN VERB`, a client of the daemon like any other.
+"""Command line `palyra NOUN VERB`, an ordinary client of the daemon.
 
-Each noun is a module that is imported when it is used, so that help and completion are instant.
+Each noun is a module that is imported on first use, so that help and completion start fast.
 """
 
 import importlib
@@ -16,7 +16,8 @@ from palyra import __version__
 from palyra.cli.command import GivenPath, Options
 from palyra.cli.errors import EXPLAINED, find_exit_code
 
-# Name -> module and the line in the list of commands (a test compares it with the command's own).
+# Name -> module and line in the list of commands.  tests/cli/test_commands.py compares the line
+# with the short help of the command itself.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and watch what comes of it."),
@@ -50,12 +51,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are named."""
+    """Click group that imports a command when its name is looked up."""
 
     table = COMMANDS
 
     def main(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]  # noqa: ANN401 - click's, by name
-        """Run the command line; the program ends here, with a code that says how."""
+        """Run the command line and exit the process with an exit code of `palyra.cli.errors`."""
         if not more.pop("standalone_mode", True):
             return super().main(args, standalone_mode=False, **more)
         given = list(sys.argv[1:] if args is None else args)
@@ -83,7 +84,10 @@ class LazyGroup(click.Group):
 
 
 def _wants_json(given: Sequence[str]) -> bool:
-    """Whether errors are for a program; asked before anything is known to be well-formed."""
+    """True if errors are to be printed as JSON.
+
+    The raw arguments are searched, because the errors include those of parsing the arguments.
+    """
     own = given[: given.index("--")] if "--" in given else given
     return "--json" in own
 

@@ -1,4 +1,4 @@
-"""`palyra models`: which models there are, and how their providers are."""
+"""`palyra models`: list the models, their abilities and the state of their providers."""
 
 import click
 
@@ -38,7 +38,7 @@ def _row(model: ModelView) -> tuple[object, ...]:
 
 
 def _abilities(model: ModelView) -> str:
-    """What is said of it; `?` when nothing is."""
+    """Return the declared abilities of the model; `?` when none is declared either way."""
     said = {"vision": model.vision, "json": model.json, "tools": model.tools}
     if all(each is None for each in said.values()):
         return "?"
@@ -51,7 +51,7 @@ def _breaker(model: ModelView) -> str:
 
 
 def _calls(model: ModelView) -> str:
-    """Under way of as many as may be, and waiting."""
+    """Format the calls in flight, the limit on them, and the number of waiting calls."""
     if model.under_way is None or not model.parallel:
         return "-"
     waiting = f" +{model.waiting}" if model.waiting else ""

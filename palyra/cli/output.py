@@ -1,7 +1,8 @@
-"""What reaches the terminal: escaped, aligned, or as JSON.
+"""Printing to the terminal: escaped lines, aligned tables and JSON.
 
-Tape content comes from models, tools and web pages.  Nothing of it may move the cursor, change
-colours, retitle the window or reverse the direction of text: such characters are shown as escapes.
+Tape content comes from models, tools and web pages and is untrusted.  It must not move the cursor,
+change colours, set the window title or reverse the direction of text.  Control and direction
+characters are therefore printed as escapes.
 """
 
 import time
@@ -16,12 +17,12 @@ from palyra.core.text.visible import visible
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
-LOOK_CHARS = 5_000  # of a text of which one line is shown
+LOOK_CHARS = 5_000  # `one_line` reads at most so many characters of a text
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
 def safe(text: str) -> str:
-    """The text with everything that steers a terminal escaped; lines and tabs stay."""
+    """Escape every character that controls a terminal, except newline and tab."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(ch) if _steers(ch) else ch for ch in text)
@@ -38,7 +39,7 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str, limit: int = 100) -> str:
-    """The beginning of the text on one line, with nothing hidden."""
+    """Return the start of the text on one line, at most `limit` characters, invisible ones shown."""
     words = " ".join(text[:LOOK_CHARS].split())
     flat = visible(words)
     is_whole = len(text) <= LOOK_CHARS and len(flat) <= limit
@@ -53,19 +54,19 @@ def say(
     dim: bool | None = None,
     err: bool = False,
 ) -> None:
-    """Print a line, safely; `err` to standard error."""
+    """Print a line with terminal controls escaped; with `err` to standard error."""
     click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err)
 
 
 def without_empty(found: object) -> object:
-    """An object without the members that say nothing."""
+    """Return a dict without its falsy members; return any other value unchanged."""
     if not isinstance(found, dict):
         return found
     return {name: value for name, value in found.items() if value}
 
 
 def print_json(value: object) -> None:
-    """Print as indented JSON; what steers a terminal becomes an escape, which JSON reads back."""
+    """Print as indented JSON; terminal controls become JSON escapes, which parse back."""
     say(msgspec.json.format(msgspec.json.encode(_with_nulls(value))).decode())
 
 
@@ -74,7 +75,7 @@ def _with_nulls(value: object) -> object:
 
     The wire leaves such members out; a script that reads the output finds every name.
     """
-    # Imported here, since `palyra --help` must start without the protocol.
+    # Imported here, because `palyra --help` must start without the protocol modules.
     from palyra.core.session.commands import RunView  # noqa: PLC0415 - see above
     from palyra.core.usage.views import UsageView  # noqa: PLC0415 - see above
     from palyra.net.protocol.results import Result  # noqa: PLC0415 - see above
@@ -94,12 +95,15 @@ def _with_nulls(value: object) -> object:
 
 
 def print_json_line(value: object) -> None:
-    """Print as one line of NDJSON, escaped alike."""
+    """Print as one line of NDJSON, with the same escapes as `print_json`."""
     say(msgspec.json.encode(value).decode())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Print aligned columns; the last one may be of any length."""
+    """Print aligned columns with a header, or `empty` if there are no rows.
+
+    A cell is cut to one line of 200 characters.
+    """
     if not rows:
         say(empty, dim=True)
         return
@@ -116,17 +120,17 @@ def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def now_ms() -> int:
-    """Unix time, integer milliseconds."""
+    """Return Unix time in integer milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def age(at_ms: int | None) -> str:
-    """How long ago, in the unit that fits."""
+    """Format the time since `at_ms` in s, min, h or d; "-" for None."""
     return "-" if at_ms is None else _span(now_ms() - at_ms)
 
 
 def due(at_ms: int) -> str:
-    """How long until then."""
+    """Format the time until `at_ms`, or "over" if that time has passed."""
     left_ms = at_ms - now_ms()
     return f"in {_span(left_ms)}" if left_ms > 0 else "over"
 

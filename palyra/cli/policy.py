@@ -1,4 +1,4 @@
-"""`palyra policy`: what the rules say, and whether they say what they should."""
+"""`palyra policy`: explain a decision of the policy rules, validate the rules and test them."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def policy() -> None:
 def explain(
     options: Options, tool: str, arguments: str, agent: str | None, session_id: str | None
 ) -> None:
-    """Say what would come of TOOL with ARGUMENTS (a JSON object), and why."""
+    """Show the decision about a call of TOOL with ARGUMENTS (a JSON object), and the reason."""
     given = _parse(arguments)
     found = talk(
         options,
@@ -54,7 +54,7 @@ def explain(
 def check(options: Options, folder: Path | None) -> None:
     """Parse and validate the policies of FOLDER, else of the configuration, without a daemon.
 
-    Exits with 1 if they could not be put in force.
+    The exit code is 1 if the daemon would refuse the policies.
     """
     from palyra.tools.policy.cases import check_policies  # noqa: PLC0415 - loads the engine
 
@@ -77,9 +77,9 @@ def check(options: Options, folder: Path | None) -> None:
 @click.option("--policies", "folder", type=_FOLDER, help="Their folder; else the configured one.")
 @shared_options
 def test(options: Options, file: Path, folder: Path | None) -> None:
-    """Try the rules on the cases of FILE (TOML or JSON), without a daemon.
+    """Test the rules with the cases of FILE (TOML or JSON), without a daemon.
 
-    Exits with 1 if a case comes out differently than expected.
+    The exit code is 1 if a case has another outcome than expected.
     """
     from palyra.tools.policy.cases import read_cases, run_cases  # noqa: PLC0415 - loads the engine
 

@@ -1,7 +1,14 @@
-"""`palyra run TEXT`: send a message and watch what comes of it.
+"""`palyra run TEXT`: send a message and follow the run.
 
-The model's words go to standard output, everything else to standard error: `palyra run … > file`
-keeps the answer.  With --json standard output is the tape, one event a line.
+The model's text is written to standard output and everything else to standard error, so that
+`palyra run … > file` stores the answer.  With --json standard output is the tape, one event a line.
+
+Theory of the printed text: the model's text arrives twice, first as uncommitted deltas, then
+complete in the committed `turn.completed`; the answer arrives once more in `message.completed`.
+Deltas may be missing.  `RunPrinter` prints of each committed text only the part that has not been
+printed: it removes the printed text if that is a prefix of the committed one, and otherwise prints
+the whole committed text on a new line.  A turn that ended at the token limit ("length") is
+continued by the next turn on the same line.
 """
 
 import sys
@@ -31,7 +38,7 @@ from palyra.core.tape import events as ev
 
 CANCEL_WITHIN_S = 10.0
 
-# What a person at the terminal is shown; `palyra tape show` shows everything.
+# Events that are printed to standard error; `palyra tape show` prints all.
 SHOWN = (
     ev.TurnStarted,
     ev.TurnFailed,
@@ -53,16 +60,16 @@ SHOWN = (
 
 @dataclass(slots=True)
 class RunPrinter:
-    """Prints a run as it happens: words as they come, steps as lines."""
+    """Live printer of a run: deltas of the text as they arrive, and one line for each step."""
 
-    streams: bool  # words as they come; else only the answer, once it is complete
-    _streamed: dict[str, str] = field(default_factory=dict)  # by turn
-    _said: str = ""  # in the last turn, and in those that it went on from
-    _goes_on: bool = False  # the turn under way, with the text of the last one
+    streams: bool  # print deltas; else only the complete answer
+    _streamed: dict[str, str] = field(default_factory=dict)  # item of a delta -> printed text
+    _said: str = ""  # text of the last turn and of the turns that it continues
+    _goes_on: bool = False  # the current turn continues the text of the one before
     _is_mid_line: bool = False
 
     def tell(self, item: Item) -> None:
-        """Print what the item adds to the story."""
+        """Print one item of the subscription."""
         match item:
             case ProgressItem(kind="text"):
                 self._stream(item)
@@ -87,7 +94,7 @@ class RunPrinter:
         match item.event:
             case ev.TurnStarted(continues=continues):
                 self._goes_on = continues
-                if not continues:  # else it goes on in the line of the turn before
+                if not continues:  # else the text continues on the line of the turn before
                     self._narrate(item)
             case ev.TurnCompleted() if self.streams:
                 self._complete(item.event)
@@ -99,13 +106,13 @@ class RunPrinter:
                 pass
 
     def _narrate(self, item: TapeEvent) -> None:
-        """One step, one line."""
+        """Print one line for an event to standard error."""
         self._end_line()
         line = narrate(item)
         say(f"{line.mark} {line.text}", err=True, fg=line.colour)
 
     def _complete(self, event: ev.TurnCompleted) -> None:
-        """Print what of a turn's text has not been streamed: deltas may be missing."""
+        """Print the part of a turn's text that was not printed as deltas."""
         so_far, text = "".join(self._streamed.values()), event.text
         self._streamed.clear()
         self._said = self._said + text if self._goes_on else text
@@ -115,11 +122,11 @@ class RunPrinter:
             self._end_line()
         click.echo(safe(text), nl=False)
         self._is_mid_line = self._is_mid_line or bool(text)
-        if event.finish_reason != "length":  # else the next turn goes on in this line
+        if event.finish_reason != "length":  # else the next turn continues this line
             self._end_line()
 
     def _conclude(self, text: str) -> None:
-        """Print what of the answer was not said in turns: all of it, if nothing was streamed."""
+        """Print the part of the answer that no turn has printed; without streaming, all of it."""
         if text.startswith(self._said):
             text = text[len(self._said) :]
         else:
@@ -150,11 +157,12 @@ class RunPrinter:
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @shared_options
 def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str | None) -> None:
-    """Send TEXT (- reads standard input) and watch what comes of it.
+    """Send TEXT (- reads standard input) and follow the run.
 
     Tool calls that need approval are asked about here; without a terminal the run waits for
-    another client to answer (`palyra approvals`).  Ctrl-C cancels the run, a second one does not
-    wait for that.  SIGTERM ends only this command: the run goes on (`palyra runs cancel`).
+    another client to answer (`palyra approvals`).  Ctrl-C cancels the run; a second Ctrl-C does not
+    wait for the cancellation.  SIGTERM ends only this command and the run continues (`palyra runs
+    cancel`).
     """
     words = _read_input() if text == "-" else text
     start: RunOptions = {"approval_mode": "deny"} if deny else {}
@@ -177,7 +185,7 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
 
 
 def _read_input() -> str:
-    """All of standard input.  Raises Stop for what is no text."""
+    """Read all of standard input.  Raises CommandFailed if it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
@@ -225,7 +233,10 @@ def _print_event(item: Item, ending: RunExit) -> None:
 
 
 def _cancel(options: Options, ending: RunExit) -> None:
-    """Cancel the run that was being watched."""
+    """Cancel the followed run after an interrupt and set the exit code.
+
+    Raises CommandFailed if the daemon does not answer within CANCEL_WITHIN_S.
+    """
     run_id = ending.run_id or ""
 
     async def work(client: Client) -> str:

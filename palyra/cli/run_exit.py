@@ -1,4 +1,4 @@
-"""How a run ended, as an exit code: the same for who watched it and for who waited."""
+"""Exit code of a run, computed from its events; `palyra run` and `palyra runs wait` share it."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,23 @@ PAGE_ROWS = 500
 
 @dataclass(slots=True)
 class RunExit:
-    """How a run ended, as an exit code."""
+    """Fold of a run's events to an exit code.
+
+    - DONE: the run answered, no call was denied, and no call was rejected in the last turn with
+      calls.
+    - PARTIAL: any other `run.done`.
+    - OVER_BUDGET: a budget ended the run.
+    - CANCELLED: the run was cancelled.
+    - FAILED: any other failure, or no end yet.
+    """
 
     run_id: str | None = None
     code: int = FAILED
     was_denied: bool = False
-    was_rejected: bool = False  # in the last turn that called anything: the model gave up on it
+    was_rejected: bool = False  # a call of the last turn with calls; the model did not repair it
 
     def note(self, event: ev.Event | None) -> None:
-        """Take an event of the run into account."""
+        """Apply one event of the run."""
         match event:
             case ev.TurnCompleted(calls=calls) if calls:
                 self.was_rejected = False
@@ -40,7 +48,7 @@ class RunExit:
 
 
 async def read_code(client: Client, run: RunView) -> int:
-    """The exit code that the run's tape comes to; of a run that has not ended, that of no failure."""
+    """Read the run's tape and return its exit code; DONE for a run that has not ended."""
     if run.state not in TERMINAL:
         return DONE
     ending = RunExit(run.run_id)

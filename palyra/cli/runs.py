@@ -1,4 +1,4 @@
-"""`palyra runs`: what was asked of the daemon, and how it stands."""
+"""`palyra runs`: list, show, fork, cancel and wait for runs."""
 
 from typing import Literal, get_args
 
@@ -77,9 +77,9 @@ def show(options: Options, run_id: str) -> None:
 )
 @shared_options
 def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) -> None:
-    """Go on from a run in another session, as if what came after had not been.
+    """Fork a run: continue it in a new session from one of its events; later events are left out.
 
-    Without a TEXT the model goes on with what it had by then.
+    Without TEXT the model continues with the conversation up to that event.
     """
 
     async def work(client: Client) -> Forked:
@@ -102,7 +102,7 @@ def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) ->
 @click.option("--reason", default="cancelled from the command line")
 @shared_options
 def cancel(options: Options, run_id: str, reason: str) -> None:
-    """Cancel a run; one that has ended keeps its end."""
+    """Cancel a run; a run that has already ended does not change."""
     cancelled = talk(options, lambda client: client.cancel(run_id, reason))
     if options.as_json:
         print_json(cancelled)
@@ -115,7 +115,7 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 @click.option("--attention", is_flag=True, help="Also return when it needs a person.")
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:
-    """Wait for the end of a run; the exit code tells how it ended, as that of `palyra run` does."""
+    """Wait for the end of a run; the exit code is the one `palyra run` would return."""
     until: Literal["attention", "terminal"] = "attention" if attention else "terminal"
 
     async def work(client: Client) -> tuple[RunView, int]:

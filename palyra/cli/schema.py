@@ -1,4 +1,4 @@
-"""`palyra schema`: the protocol as JSON Schema or AsyncAPI, without a daemon."""
+"""`palyra schema`: print the protocol as JSON Schema or AsyncAPI, without a daemon."""
 
 import click
 import msgspec

@@ -1,8 +1,9 @@
-"""`palyra secrets`: what the daemon may use and nobody may see.
+"""`palyra secrets`: manage the daemon's vault.
 
-Works on the vault's file in the data directory, whether a daemon runs or not: a secret travels over
-no wire.  A value comes from standard input or a hidden prompt, never from the command line, which
-others can see and shells remember; and none is ever printed.
+The commands open the vault file in the data directory themselves, with or without a running
+daemon, so that no secret is sent over a connection.  A value is read from standard input or a
+hidden prompt.  It is never a command-line argument, because other users can see those and shells
+save them.  No value is ever printed.
 """
 
 import sys
@@ -29,7 +30,7 @@ def secrets() -> None:
 @click.argument("name")
 @shared_options
 def set_(options: Options, name: str) -> None:
-    """Keep a secret as vault:NAME; its value comes from standard input, or is asked for."""
+    """Store a secret as vault:NAME; its value comes from standard input or a hidden prompt."""
     try:
         parse_reference(f"vault:{name}")
         value = _read_value(name)
@@ -73,7 +74,7 @@ def list_(options: Options) -> None:
 @click.argument("name")
 @shared_options
 def remove(options: Options, name: str) -> None:
-    """Take a secret out of the vault."""
+    """Remove a secret from the vault."""
     try:
         was_there = _open(options).vault.remove(name)
     except PalyraError as error:
@@ -89,9 +90,9 @@ def remove(options: Options, name: str) -> None:
 @click.argument("references", nargs=-1)
 @shared_options
 def test(options: Options, references: tuple[str, ...]) -> None:
-    """Look whether references lead to a secret; without any, those of the configuration.
+    """Check that references resolve to a secret; without any, check those of the configuration.
 
-    The environment is this command's own, not the daemon's.
+    Environment variables are those of this command, not of the daemon.
     """
     config = load_config(options.home, None)
     try:
@@ -109,7 +110,7 @@ def test(options: Options, references: tuple[str, ...]) -> None:
 
 
 def configured(config: Config) -> Iterator[str]:
-    """The references of the configuration."""
+    """Yield every secret reference of the configuration."""
     if config.secrets.passphrase:
         yield config.secrets.passphrase
     yield from (credential.secret for credential in config.fetch.credentials)
@@ -119,7 +120,10 @@ def configured(config: Config) -> Iterator[str]:
 
 
 def _try(resolver: Resolver, text: str) -> dict[str, str]:
-    """The reference and what is wrong with it; what is none may be a secret and is not shown."""
+    """Resolve one reference and return a row with the reference and the problem, or "".
+
+    A text that is no reference is shown as "?", because it may be a secret itself.
+    """
     try:
         shown = parse_reference(text).text
     except InvalidParams as error:
@@ -132,7 +136,7 @@ def _try(resolver: Resolver, text: str) -> dict[str, str]:
 
 
 def open_resolver(config: Config) -> Resolver:
-    """Where the configuration's secrets are.  Raises PalyraError for a setting that cannot be."""
+    """Return the resolver of the configuration.  Raises PalyraError for an invalid setting."""
     data = config.paths.data_dir
     return Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
 

@@ -1,4 +1,4 @@
-"""`palyra serve`: the daemon, for a service manager or a parent process."""
+"""`palyra serve`: run the daemon for a service manager or a parent process."""
 
 import gc
 from collections.abc import Callable, Generator
@@ -29,7 +29,7 @@ _OPTIONS = (
 
 
 def daemon_options(command: Command) -> Command:
-    """Add what a command that runs the daemon takes."""
+    """Add the options of a command that runs the daemon."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -38,7 +38,10 @@ def daemon_options(command: Command) -> Command:
 def make_config(
     home: Path | None, file: Path | None, workspace: Path | None, **server: str | int | None
 ) -> Config:
-    """The configuration, with these options on top."""
+    """Load the configuration and override it with the options of the command.
+
+    Raises CommandFailed for an invalid configuration.
+    """
     base = click.get_current_context().find_object(Options) or Options()
     overrides = {f"server.{key}": value for key, value in server.items()}
     if workspace is not None:
@@ -53,9 +56,10 @@ def run_daemon(
     is_stdio: bool = False,
     report: Callable[[PalyraError], None] | None = None,
 ) -> int:
-    """Its exit code, once it has drained.  Raises Stop when it cannot start.
+    """Run the daemon until it has drained and return its exit code.
 
-    `report` instead of the log gets the error that ends it.
+    `ready` is called when the daemon accepts connections.  `report` is called with the error that
+    ends the daemon; by default that error is logged.  Raises CommandFailed when it cannot start.
     """
     with _nothing_collected():
         import trio  # noqa: PLC0415 - help must be instant
@@ -74,9 +78,10 @@ def run_daemon(
 
 @contextmanager
 def _nothing_collected() -> Generator[None]:
-    """What is imported stays: to look through it for garbage takes a tenth of a start.
+    """Disable garbage collection during imports, then exclude the imported objects from it.
 
-    Nor is it looked through later, which keeps the loop waiting for shorter.
+    Modules live as long as the process.  Collecting during imports takes a tenth of the start, and
+    scanning the modules later would lengthen the pauses of the event loop.
     """
     gc.disable()
     try:
@@ -104,8 +109,8 @@ def serve(
 ) -> None:
     """Run the daemon for a service manager or a parent process.
 
-    Once it is ready it prints where it listens, as one line of JSON; with --stdio the first line
-    is the protocol's hello instead.  SIGTERM drains it, a second one cuts that short.
+    Once ready, the daemon prints its address as one line of JSON; with --stdio the first line is
+    the protocol's hello instead.  SIGTERM drains the daemon; a second SIGTERM ends the drain early.
     """
     if is_stdio and server.get("port") is None:
         server["port"] = 0
@@ -115,7 +120,7 @@ def serve(
 
 
 def _keep_quiet(_: Discovery) -> None:
-    """Standard output belongs to the protocol."""
+    """Print nothing: standard output carries the protocol."""
 
 
 def _announce(discovery: Discovery) -> None:

@@ -1,4 +1,4 @@
-"""`palyra sessions`: conversations."""
+"""`palyra sessions`: list and change sessions (conversations)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
 @click.argument("name", metavar="ID | KEY")
 @shared_options
 def show(options: Options, name: str) -> None:
-    """Show one session and what waits in it."""
+    """Show one session and its queue."""
 
     async def work(client: Client) -> tuple[SessionRecord, Queue]:
         session_id = await _find_id(client, name)
@@ -77,7 +77,10 @@ def show(options: Options, name: str) -> None:
 
 
 async def _find_id(client: Client, name: str) -> str:
-    """The session of that id, or of the caller that has this key.  Raises Stop."""
+    """Return the id of the session with the id or the key `name`.
+
+    A key is looked up among the caller's own sessions.  Raises CommandFailed if there is none.
+    """
     if is_id(name, "ses"):
         return name
     principal, cursor = client.welcome.principal, None
@@ -120,7 +123,7 @@ def queue(
     resume: bool,
     **named: tuple[str, ...],
 ) -> None:
-    """Show what waits in a session, or change it: mode, pause, drop, order."""
+    """Show the queue of a session, or change it: mode, pause, drop, order."""
     if pause and resume:
         raise click.UsageError("--pause and --resume are opposites: give one of them")
     change: QueueChange = {}
@@ -147,7 +150,7 @@ def queue(
 @click.argument("name", metavar="ID | KEY")
 @shared_options
 def archive(options: Options, name: str) -> None:
-    """Put a session away."""
+    """Archive a session."""
 
     async def work(client: Client) -> SessionRecord:
         return await client.archive_session(await _find_id(client, name))
@@ -160,7 +163,7 @@ def archive(options: Options, name: str) -> None:
 @click.argument("name", metavar="ID | KEY")
 @shared_options
 def reset(options: Options, name: str) -> None:
-    """Begin a session anew: its history and grants no longer count."""
+    """Reset a session: its history and grants no longer count."""
 
     async def work(client: Client) -> SessionRecord:
         return await client.reset_session(await _find_id(client, name))

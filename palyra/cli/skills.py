@@ -1,6 +1,7 @@
-"""`palyra skills`: WASM skills, from a template to a tool.
+"""`palyra skills`: write, package, sign, install and audit WASM skills.
 
-A skill's folder, its package and its publisher's key, as files of whoever writes skills.
+The publisher's commands (init, build, sign) work on local files: the folder of a skill, its package
+and the publisher's key.  The other commands are requests to the daemon.
 """
 
 import os
@@ -28,7 +29,10 @@ _EXAMPLE_ID = 'id = "example"'
 
 
 def make_folder(folder: Path, template: str, skill_id: str) -> None:
-    """A new folder from a template.  Raises Stop for one that exists, or a name no skill can have."""
+    """Create a skill's folder from a template.
+
+    Raises CommandFailed if the folder exists or `skill_id` is not a valid skill name.
+    """
     if not folder.exists():
         _check_id(skill_id)
     source = Path(palyra.__file__).parent / "templates" / "skills" / template
@@ -57,7 +61,10 @@ def _check_id(skill_id: str) -> None:
 
 
 def pack_folder(folder: Path) -> tuple[SkillDescription, bytes]:
-    """What the folder's skill is, and its package, not signed.  Raises Stop."""
+    """Build an unsigned package of the folder; return the skill's description and the package.
+
+    Raises CommandFailed for an invalid description or module.
+    """
     try:
         described = tomllib.loads(read_bytes(folder / SOURCE).decode())
         description = msgspec.convert(described, SkillDescription)
@@ -71,7 +78,7 @@ def pack_folder(folder: Path) -> tuple[SkillDescription, bytes]:
 
 
 def _read_module(folder: Path) -> bytes:
-    """`module.wat` made into a module, or else `module.wasm` as it is."""
+    """Return `module.wat` compiled to WASM, or without that file the content of `module.wasm`."""
     text = folder / TEXT_MODULE
     if not text.exists():
         return read_bytes(folder / MODULE)
@@ -84,7 +91,10 @@ def _read_module(folder: Path) -> bytes:
 
 
 def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
-    """The signed package and the public key, in hex.  Raises Stop."""
+    """Return the signed package and the publisher's public key in hex.
+
+    Raises CommandFailed for an invalid package or key.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - slow
         Ed25519PrivateKey,
     )
@@ -99,7 +109,11 @@ def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
 
 
 def _read_key(path: Path, *, may_create: bool) -> bytes:
-    """The seed in the file, 32 bytes as hex; a fresh one if there is none and one may be made."""
+    """Read the private key: a seed of 32 bytes, stored as hex.
+
+    With `may_create` a missing file is created with a random seed.
+    Raises CommandFailed for a missing or invalid key.
+    """
     if not path.exists():
         if not may_create:
             raise CommandFailed(
@@ -137,7 +151,7 @@ def skills() -> None:
     """Write, install, audit and quarantine WASM skills."""
 
 
-# --- for who writes them
+# --- commands of the publisher
 
 
 @skills.command("init")
@@ -145,7 +159,7 @@ def skills() -> None:
 @click.option("--template", type=click.Choice(TEMPLATES), default="wat", show_default=True)
 @click.option("--id", "skill_id", help="Its name; else the folder's.")
 def init(folder: Path, template: str, skill_id: str | None) -> None:
-    """Make a folder with a skill to begin from."""
+    """Create a folder with an example skill."""
     make_folder(folder, template, skill_id or folder.resolve().name)
     say(f"{folder} is made; see docs/skills.md for how to go on")
 
@@ -154,7 +168,7 @@ def init(folder: Path, template: str, skill_id: str | None) -> None:
 @click.argument("folder", type=_FILE, default=Path())
 @click.option("--out", "-o", type=_FILE, help="The package; else ID-VERSION.zip.")
 def build(folder: Path, out: Path | None) -> None:
-    """Make a package of a folder, not signed yet."""
+    """Build an unsigned package of a folder."""
     description, package = pack_folder(folder)
     path = out or Path(f"{description.id}-{description.version}.zip")
     replace_file(path, package)
@@ -172,7 +186,7 @@ def sign(package: Path, key: Path, *, create: bool) -> None:
     say(f"{package} is signed with {public_key}")
 
 
-# --- for who runs the daemon
+# --- commands of the operator
 
 
 @skills.command()
@@ -181,7 +195,7 @@ def sign(package: Path, key: Path, *, create: bool) -> None:
 @click.option("--trust-key", help="The publisher's public key in hex, told by other means.")
 @shared_options
 def install(options: Options, package: Path, grant: tuple[str, ...], trust_key: str | None) -> None:
-    """Install a package; what it declares and is not granted is denied to it."""
+    """Install a package; capabilities that it declares without a grant are denied."""
     data = read_bytes(package)
 
     async def work(client: Client) -> Skill:
@@ -247,7 +261,7 @@ def show(options: Options, skill_id: str) -> None:
 @click.argument("skill_id")
 @shared_options
 def audit(options: Options, skill_id: str) -> None:
-    """Check an installed skill anew; exits with 1 if anything is wrong."""
+    """Check an installed skill again; the exit code is 1 if anything is wrong."""
     found = talk(options, lambda client: client.audit_skill(skill_id))
     if options.as_json:
         print_json(found)
@@ -268,7 +282,7 @@ def audit(options: Options, skill_id: str) -> None:
 @click.option("--reason", required=True, help="Why; shown to whoever looks.")
 @shared_options
 def quarantine(options: Options, skill_id: str, reason: str) -> None:
-    """Take a skill's tools away until it is enabled again."""
+    """Quarantine a skill: its tools cannot be called until it is enabled again."""
     changed = talk(options, lambda client: client.quarantine_skill(skill_id, reason))
     _confirm(options, changed, "is quarantined")
 
@@ -277,7 +291,7 @@ def quarantine(options: Options, skill_id: str, reason: str) -> None:
 @click.argument("skill_id")
 @shared_options
 def enable(options: Options, skill_id: str) -> None:
-    """Let a quarantined skill be called again, if an audit finds nothing."""
+    """Enable a quarantined skill again, if an audit finds no problem."""
     _confirm(options, talk(options, lambda client: client.enable_skill(skill_id)), "is enabled")
 
 
@@ -285,7 +299,7 @@ def enable(options: Options, skill_id: str) -> None:
 @click.argument("skill_id")
 @shared_options
 def remove(options: Options, skill_id: str) -> None:
-    """Remove a skill; its publisher's key stays known."""
+    """Remove a skill; its publisher's key stays on record."""
     _confirm(options, talk(options, lambda client: client.remove_skill(skill_id)), "is removed")
 
 

@@ -1,4 +1,4 @@
-"""`palyra status` and `palyra tree`: how the daemon is, and what it consists of."""
+"""`palyra status` and `palyra tree`: state of the daemon and of its supervision tree."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def tree(options: Options) -> None:
 
 
 def draw(node: dict[str, Any], indent: str = "") -> list[str]:
-    """The tree as indented lines: name, state, what a task waits for, restarts, mailbox."""
+    """Return the tree as indented lines: id, state, awaited event, restarts, mailbox, last crash."""
     mailbox = node.get("mailbox_depth")
     queue = f"  mailbox {mailbox}/{node.get('mailbox_capacity')}" if mailbox is not None else ""
     restarts = f"  restarts {node['restarts']}" if node.get("restarts") else ""

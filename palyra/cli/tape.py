@@ -1,4 +1,9 @@
-"""`palyra tape`: what happened, and the proof that it did."""
+"""`palyra tape`: show, export, verify and replay the tapes of runs.
+
+A tape is the committed, signed sequence of a run's events.  Verifying checks its integrity: hash
+chain, signatures and seal.  Replaying checks its consistency: the decisions are computed again from
+the recorded inputs and compared with the recorded decisions.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +26,7 @@ from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
 STEPS = 1_000
-BREAKS = {  # the kinds of a break, in words
+BREAKS = {  # kind of a break -> text
     "edited": "an event was changed",
     "missing": "events are missing",
     "inserted": "an event was added",
@@ -49,7 +54,7 @@ def show(options: Options, run_id: str, after_seq: int) -> None:
 
 
 async def _show_events(client: Client, run_id: str, after_seq: int, *, as_json: bool) -> None:
-    """Print all committed events after `after_seq`, page by page."""
+    """Print all committed events with a seq above `after_seq`, page by page."""
     start_ms: int | None = None
     cursor: int | None = after_seq
     while cursor is not None:
@@ -80,7 +85,7 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
 )
 @shared_options
 def export(options: Options, run_id: str, output: Path) -> None:
-    """Write a run's tape as NDJSON that proves itself: `palyra tape verify FILE`."""
+    """Write a run's tape as sealed NDJSON, which `palyra tape verify FILE` checks offline."""
     exported = talk(options, lambda client: export_run(client, run_id))
     if str(output) == "-":
         click.echo(exported.encode(), nl=False)
@@ -110,26 +115,32 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
 
 
 async def _verify_online(client: Client, run_id: str | None) -> tuple[VerifyReport, list[str]]:
-    """The report, and what open incidents say of breaks: a start sees what later looks cannot."""
+    """Verify a run or the journal; return the report and the breaks named by open incidents.
+
+    The check at a daemon's start can detect breaks that a later verification cannot.
+    """
     report = await client.verify_tape(run_id)
     if report.first_break is None or run_id is not None:
         return report, []
     try:
         page = await client.list_incidents(states=UNRESOLVED, limit=PAGE_ROWS)
-    except PalyraError:  # no scope for it
+    except PalyraError:  # the token may lack the scope
         return report, []
     broken = [each for each in page.incidents if each.key.startswith("chain_broken:")]
     return report, [str(each.evidence.get("detail", each.summary)) for each in broken]
 
 
 def check_run_id(what: str) -> None:
-    """Whether what is no file could be a run.  Raises a usage error that says what it is not."""
+    """Raise a usage error if `what` is not formed like a run id."""
     if not is_id(what, "run"):
         raise click.UsageError(f"{what!r} is neither a file nor a run id (run_…)")
 
 
 def verify_file(path: Path, key: bytes | None) -> ExportReport:
-    """The verdict on an exported file.  Raises Stop for a file of something else."""
+    """Verify an exported file; `key` is the trusted public key, if there is one.
+
+    Raises CommandFailed for a file that cannot be read or is no export.
+    """
     content = read_bytes(path)
     report = verify_export(content, is_signed, key)
     if report.problem is not None and not content.lstrip().startswith(b"{"):
@@ -141,7 +152,7 @@ def verify_file(path: Path, key: bytes | None) -> ExportReport:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What is in the file."""
+    """Return the content of a file.  Raises CommandFailed if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -149,7 +160,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the Ed25519 signature over `message` was made with that key's private half."""
+    """True if `signature` is a valid Ed25519 signature of `message` by the key pair."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow, and rarely needed
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
         Ed25519PublicKey,
@@ -163,7 +174,10 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def find_key(home: Path | None, key: str | None) -> bytes | None:
-    """The trusted public key: as given (hex or a file), else the home's; None when there is none."""
+    """Return the trusted public key: `key` (hex or a file), else that of the home directory.
+
+    Returns None if `key` is None and the home directory has no key.
+    """
     if key is None:
         path = find_home(home) / PUBLIC_KEY_PATH
         return parse_key(path.read_text(encoding="ascii")) if path.is_file() else None
@@ -171,7 +185,7 @@ def find_key(home: Path | None, key: str | None) -> bytes | None:
 
 
 def parse_key(text: str) -> bytes:
-    """32 bytes from hex.  Raises a usage error."""
+    """Decode a public key of 32 bytes from hex.  Raises a usage error."""
     try:
         key = bytes.fromhex(text.strip())
     except ValueError:
@@ -205,10 +219,10 @@ def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) 
 @click.option("--strict", is_flag=True, help="Decide with the daemon's rules of now, too.")
 @shared_options
 def replay(options: Options, what: str, *, strict: bool) -> None:
-    """Decide a run again from its tape, and compare every event.
+    """Replay a run from its tape, and compare every event.
 
-    An exported FILE is replayed here, without a daemon; verify it as well, because a replay tells
-    what does not follow, not what was changed.
+    An exported FILE is replayed by this command, without a daemon.  Verify the file as well: a
+    replay finds decisions that do not follow from the tape, but not every change of the file.
     """
     if Path(what).is_file():
         if strict:
@@ -220,10 +234,13 @@ def replay(options: Options, what: str, *, strict: bool) -> None:
 
 
 def replay_file(path: Path) -> ReplayReport:
-    """What a replay of an exported file comes to."""
-    from palyra.core.redaction.redactor import Redactor  # noqa: PLC0415 - likewise
-    from palyra.core.replay.replay import Replay  # noqa: PLC0415 - the engine: not needed to talk
-    from palyra.core.tape.export import Forged, read_rows  # noqa: PLC0415 - as below
+    """Replay an exported file and return the report.
+
+    Raises CommandFailed for a file that cannot be read or is not a valid export.
+    """
+    from palyra.core.redaction.redactor import Redactor  # noqa: PLC0415 - only for a replay
+    from palyra.core.replay.replay import Replay  # noqa: PLC0415 - only for a replay
+    from palyra.core.tape.export import Forged, read_rows  # noqa: PLC0415 - only for a replay
 
     try:
         under_way = Replay(read_rows(read_bytes(path)), Redactor(()).redact_bytes)
@@ -274,7 +291,7 @@ def _print_online(options: Options, report: VerifyReport, noticed: Sequence[str]
 def _print_breaks(
     report: VerifyReport, found: Sequence[ChainViolation], noticed: Sequence[str]
 ) -> None:
-    """Each break on a line, the number of others, and what can be done."""
+    """Print one line for each break, the number of further breaks, and the remedy."""
     say(f"NOT INTACT: {pluralize(report.breaks, 'break')}", fg="red", bold=True)
     for each in found:
         known = (("position", each.position), ("run", each.run_id), ("seq", each.seq))

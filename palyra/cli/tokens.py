@@ -1,4 +1,4 @@
-"""`palyra tokens`: who may connect."""
+"""`palyra tokens`: create, list and revoke bearer tokens."""
 
 from typing import get_args
 
@@ -25,7 +25,7 @@ def tokens() -> None:
 )
 @shared_options
 def create(options: Options, principal: str, role: Role, name: str, ttl_s: int | None) -> None:
-    """Make a token and print it, this once."""
+    """Create a token and print it; it is never shown again."""
     ttl_ms = None if ttl_s is None else ttl_s * 1000
     made = talk(
         options,
@@ -48,7 +48,7 @@ def create(options: Options, principal: str, role: Role, name: str, ttl_s: int |
 @tokens.command("list")
 @shared_options
 def list_(options: Options) -> None:
-    """List tokens, never the secrets."""
+    """List tokens without their secrets."""
     found = talk(options, lambda client: client.list_tokens())
     if options.as_json:
         print_json({"tokens": found})

@@ -1,4 +1,4 @@
-"""`palyra tools`: what a model could call."""
+"""`palyra tools`: list the tools that a model can call."""
 
 import click
 
@@ -14,7 +14,7 @@ from palyra.core.trust.fences import inside_fence
 def tools(options: Options, agent: str | None) -> None:
     """List what a model could call.
 
-    RISK is what the question would say in a run that has read nothing foreign.
+    RISK is the risk that an approval would show in a run that has read no untrusted content.
     """
     found = talk(options, lambda client: client.list_tools(agent))
     if options.as_json:
@@ -28,5 +28,5 @@ def tools(options: Options, agent: str | None) -> None:
 
 
 def _name(tool: ToolSpec) -> str:
-    """The name it is called by, and the one its server gave it where that differs."""
+    """Return the tool's name, followed by the MCP server's own name for it if that differs."""
     return f"{tool.name} ({tool.foreign_name})" if tool.foreign_name else tool.name

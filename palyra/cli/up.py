@@ -1,4 +1,4 @@
-"""`palyra up`: the daemon in the foreground, for a person."""
+"""`palyra up`: run the daemon in the foreground of a terminal."""
 
 import errno
 import shutil
@@ -24,8 +24,8 @@ def up(
 ) -> None:
     """Start the daemon here, in the foreground.
 
-    The first start makes a configuration file, keys and the operator's token.  Ctrl-C lets runs
-    come to rest, then stops.
+    The first start creates a configuration file, keys and the operator's token.  Ctrl-C stops the
+    daemon once its runs are at rest.
     """
     config = make_config(home, file, workspace, **server)
     created = _write_first_file(config)
@@ -44,7 +44,10 @@ def up(
 
 
 def _write_first_file(config: Config) -> Path | None:
-    """The configuration file, if it had to be made."""
+    """Create the configuration file if there is none; return its path if it was created.
+
+    Raises CommandFailed if the file cannot be written.
+    """
     path, is_made = config.paths.config_file, False
     try:
         path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def _write_first_file(config: Config) -> Path | None:
         return None
     except OSError as error:
         if is_made:
-            path.unlink(missing_ok=True)  # half a file is worse than none
+            path.unlink(missing_ok=True)  # do not leave a partial configuration
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             free = f"{shutil.disk_usage(path.parent).free} bytes are free" if is_made else "no room"
             what = f"{path} cannot be written: {error.strerror}: {free}"

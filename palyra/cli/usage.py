@@ -1,4 +1,4 @@
-"""`palyra usage`: what model calls took; `palyra budget`: how much may be spent."""
+"""`palyra usage`: tokens and cost of model calls; `palyra budget`: limits on them."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ ACCOUNT_COLUMNS = (
 
 
 def _span(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
-    """A length of time, in milliseconds."""
+    """Parse a duration such as 30m, 12h or 7d into milliseconds.  Raises BadParameter."""
     if value is None:
         return None
     found = SPAN.fullmatch(value)
@@ -37,7 +37,7 @@ def _span(_context: click.Context, _option: click.Parameter, value: str | None) 
     return int(found[1]) * UNITS_MS[found[2]]
 
 
-# --- what was spent ------------------------------------------------------------------------------
+# --- usage ---------------------------------------------------------------------------------------
 
 
 @click.command(short_help="Add up what model calls took.")
@@ -95,11 +95,11 @@ def _numbers(each: UsageSum) -> tuple[object, ...]:
 
 
 def dollars(micros: int) -> str:
-    """Micro-dollars as dollars, with as many digits as they have."""
+    """Format micro-dollars as dollars with six decimals."""
     return f"${micros / 1_000_000:.6f}"
 
 
-# --- what may be spent ---------------------------------------------------------------------------
+# --- budgets -------------------------------------------------------------------------------------
 
 
 @click.group()
@@ -117,7 +117,7 @@ def budget() -> None:
 )
 @shared_options
 def list_(options: Options, limit: int) -> None:
-    """List budgets and how their accounts stand, the most spent first."""
+    """List budgets and the state of their accounts, the most spent first."""
 
     async def work(client: Client) -> tuple[list[BudgetView], AccountsView]:
         return await client.list_budgets(), await client.budget_status(limit=limit)
@@ -134,7 +134,7 @@ def list_(options: Options, limit: int) -> None:
 
 
 def _rows(each: BudgetView, accounts: list[AccountView]) -> list[tuple[object, ...]]:
-    """A line for each account; one without an account yet has a line all the same."""
+    """Return one table row for each account of the budget; without an account, one empty row."""
     show = str if each.metric == "tokens" else dollars
     own = [account for account in accounts if account.budget_id == each.budget_id]
     stands: list[tuple[object, ...]] = [
@@ -182,7 +182,7 @@ def _limit(amount: int | None, show: Callable[[int], str]) -> str:
 @click.option("--action", type=click.Choice(get_args(BudgetAction)), help="What happens then.")
 @shared_options
 def set_(options: Options, budget_id: str, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
-    """Set a budget; one of that name is replaced.  Money is in micro-dollars."""
+    """Set a budget, replacing one of the same name.  Money is in micro-dollars."""
     given: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
     made = talk(options, lambda client: client.set_budget(budget_id, **given))
     if options.as_json:
@@ -195,7 +195,7 @@ def set_(options: Options, budget_id: str, **wanted: Any) -> None:  # noqa: ANN4
 @click.argument("budget_id")
 @shared_options
 def delete(options: Options, budget_id: str) -> None:
-    """Delete a budget; calls count against it no more."""
+    """Delete a budget; calls no longer count against it."""
     gone = talk(options, lambda client: client.delete_budget(budget_id))
     if options.as_json:
         print_json(gone)

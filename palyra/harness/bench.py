@@ -1,4 +1,9 @@
-"""`palyra bench run` without its terminal: daemon, lanes, cases, summary."""
+"""Implementation of `palyra bench run`, without terminal output.
+
+One command works in these steps: validate the input file, derive the plan (the settings that
+determine the results), lock the output directory and compare its plan, connect to the daemon or
+start one, execute the cases without a result, and write the summary.
+"""
 
 import signal
 from collections.abc import Callable
@@ -26,7 +31,7 @@ Ending = Literal["complete", "interrupted", "late"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchOptions:
-    """What is asked for."""
+    """Options of `palyra bench run`."""
 
     file: Path
     out: Path
@@ -47,7 +52,11 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """How the command ended; no summary when it ended before a daemon answered."""
+    """Outcome of the command.
+
+    `ending` is "late" after the deadline and "interrupted" after a signal.  `summary` is None if
+    the command ended before a daemon answered.
+    """
 
     ending: Ending
     tally: CaseCounts
@@ -55,9 +64,10 @@ class BenchReport:
 
 
 async def run_bench(order: BenchOptions, on_tally: Callable[[CaseCounts], None]) -> BenchReport:
-    """Run what has no result yet.  Raises what concerns more than one case, in a group.
+    """Execute all cases that have no result yet.
 
-    SIGINT and SIGTERM stop it in order; a second one cuts its own daemon's drain short.
+    SIGINT or SIGTERM stops the command in order; a second signal ends the drain of a local daemon
+    early.  Raises errors that concern more than one case, in a group.
     """
     facts = check_input(order.file)
     plan = _make_plan(order, facts)
@@ -94,7 +104,11 @@ def _hash(path: Path | None) -> str | None:
 
 
 def choose_daemon(order: BenchOptions) -> str:
-    """The daemon to run against: as given, else as before, else one that runs, else our own."""
+    """Select the daemon: "own", "url:ADDRESS" or "home:DIRECTORY".
+
+    The order is: the options --own and --url, the daemon of earlier commands in this output
+    directory, a daemon that runs in the home directory, a local daemon.
+    """
     if order.is_own:
         return OWN
     if order.url is not None:
@@ -110,7 +124,7 @@ def choose_daemon(order: BenchOptions) -> str:
 
 @dataclass(slots=True)
 class _Command:
-    """One command at work."""
+    """State of one execution of the command."""
 
     order: BenchOptions
     facts: InputFacts
@@ -166,7 +180,7 @@ class _Command:
 
 
 async def _look(dial: Connect) -> Environment:
-    """What the daemon is at the beginning."""
+    """Query the daemon's version, the hash of its tool catalogue and its policy version."""
     async with dial() as client:
         tools = await client.list_tools()
         return Environment(
@@ -177,8 +191,8 @@ async def _look(dial: Connect) -> Environment:
 
 
 async def _find_policy_version(client: Client) -> str | None:
-    """The version of the rules, as an answer about a harmless call tells it."""
+    """Return the version of the policy rules, taken from a decision about a harmless call."""
     try:
         return (await client.explain_policy("echo", {"text": "x"})).version
-    except Rejected:  # no such tool here
+    except Rejected:  # the daemon has no such tool
         return None

@@ -1,7 +1,11 @@
-"""One case: its message, its run, its tape, its result.
+"""Execution of one case: send its message, wait for the run, fetch the tape, build the result.
 
-A case is a unit (id and repeat) with one idempotency key, the same in every attempt: however often
-the harness or the daemon dies in between, there is one run.
+Theory: a case and a repeat have one idempotency key, derived from the bench id, the hash of the
+input file, the case's id and the repeat.  Every attempt sends the same request with the same key,
+so however often the harness or the daemon crashes, the daemon accepts one run.  The order of writes
+is: a line in started.jsonl, the request, a second line with the run id, the tape, the result.  After
+a crash the first missing step is repeated.  The daemon forgets a key after RECEIPT_TTL_MS; a case
+that was requested longer ago, without a known run id, is therefore an error.
 """
 
 import hashlib
@@ -20,16 +24,16 @@ from palyra.harness.connections import PacedConnection
 from palyra.harness.outcome import REFUSED, CaseResult, find_missed, read_facts
 from palyra.harness.results import STARTED, ResultsDirectory, ResultsStart
 
-KEY_AGE_MS = RECEIPT_TTL_MS - 3_600_000  # older keys may be forgotten: an hour for clocks
-FRAME_BYTES = 1_024  # of a request besides its parameters
+KEY_AGE_MS = RECEIPT_TTL_MS - 3_600_000  # one hour less, for differences between the clocks
+FRAME_BYTES = 1_024  # upper bound of a request without its parameters
 
-# What the daemon says about one case alone; anything else is about all of them.
+# Errors that concern one case only; any other error concerns all cases and ends the command.
 REFUSALS = (InvalidParams, NotFound, Conflict, IllegalState, TooLarge)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """One case, one of its repeats."""
+    """One repeat of one case."""
 
     case: Case
     repeat: int
@@ -38,16 +42,17 @@ class CaseRun:
 
 @dataclass(frozen=True, slots=True)
 class Performer:
-    """Takes cases to their results."""
+    """Executor of single cases, with the defaults of the command."""
 
     directory: ResultsDirectory
-    model: str | None  # of cases that name none
-    approval: Approval  # of cases that say nothing
+    model: str | None  # for cases without a model
+    approval: Approval  # for cases without an approval mode
 
     async def perform(self, lane: PacedConnection, work: CaseRun) -> CaseResult:
-        """The case's result, whose tape is in place.  Raises what concerns more than this case.
+        """Execute one case and return its result; the tape is then in place.
 
-        Cancellation: the run goes on at the daemon; performing again finds it.
+        Raises errors that concern more than this case.
+        Cancellation: the run continues at the daemon; the next attempt finds it.
         """
         try:
             run_id = await self._start(lane, work)
@@ -62,7 +67,10 @@ class Performer:
         return _conclude(work, view, export)
 
     async def _start(self, lane: PacedConnection, work: CaseRun) -> str:
-        """The id of the case's one run, begun now or in an attempt before."""
+        """Start the run of the case, or find the one of an earlier attempt; return its id.
+
+        Cancellation: the run may have been accepted; the next attempt gets the same run.
+        """
         unit = work.case.id, work.repeat
         before = self.directory.started.get(unit)
         if before is not None and before.run_id is not None:
@@ -90,7 +98,7 @@ class Performer:
             )
 
     def _options(self, work: CaseRun) -> RunOptions:
-        """The same in every attempt: the key stands for exactly this request."""
+        """Return the options of the run; equal in every attempt, as idempotency requires."""
         case = work.case
         approval = case.approval or self.approval
         options: RunOptions = {
@@ -111,7 +119,7 @@ class Performer:
         return f"bench-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()}"
 
     async def _wait(self, lane: PacedConnection, work: CaseRun, run_id: str) -> RunView:
-        """The run at its end; questions are answered on the way where the case says so."""
+        """Wait for the end of the run; with approval mode "allow", allow its approvals."""
         if (work.case.approval or self.approval) != "allow":
             return await lane.ask(lambda client: client.wait_run(run_id))
         while True:
@@ -122,7 +130,7 @@ class Performer:
 
 
 async def _allow(lane: PacedConnection, run_id: str) -> None:
-    """Answer every open question of the run; who was faster keeps his answer."""
+    """Allow every pending approval of the run; answers of other clients are kept."""
     asked = await lane.ask(lambda client: client.list_approvals(run_id=run_id, pending_only=True))
     for one in asked:
         approval_id, digest = one.approval_id, one.digest
@@ -137,7 +145,7 @@ async def _allow(lane: PacedConnection, run_id: str) -> None:
 
 
 async def fetch_tape(lane: PacedConnection, run_id: str) -> str:
-    """The run's tape with its proof.  Raises Rejected when the daemon has no such run."""
+    """Fetch the sealed export of the run's tape.  Raises Rejected if the run is unknown."""
     try:
         return await lane.ask(lambda client: export_run(client, run_id))
     except NotFound as error:
@@ -145,7 +153,10 @@ async def fetch_tape(lane: PacedConnection, run_id: str) -> str:
 
 
 def _measure(client: Client, work: CaseRun, options: RunOptions) -> int:
-    """The size of the request in bytes.  Raises TooLarge for one the daemon would hang up on."""
+    """Return an upper bound of the request's size in bytes.
+
+    Raises TooLarge above the daemon's limit, because the daemon would close the connection.
+    """
     size_bytes = len(msgspec.json.encode({"text": work.case.text, **options})) + FRAME_BYTES
     limit_bytes = client.hello.limits.max_message_bytes
     if size_bytes > limit_bytes:

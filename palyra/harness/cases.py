@@ -1,7 +1,7 @@
-"""The input: one case a line, strict JSON, read as a stream.
+"""Input file of a bench: strict JSON, one case a line, read as a stream.
 
-The whole file is checked once before anything runs; later passes read it again, line by line, so
-that memory does not grow with it beyond 16 bytes an id.
+The whole file is validated once before any case runs.  Later passes read it again line by line, so
+that memory grows only by a hash of 16 bytes for each id.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from palyra.core.text.canonical_json import NotCanonical, canonical_json
 from palyra.core.text.validation_errors import explain
 from palyra.errors import InvalidParams
 
-MAX_LINE_BYTES = 4_194_304  # far above what a daemon takes in one message
-MAX_NAME_CHARS = 200  # with what the harness adds it stays below the protocol's 256
+MAX_LINE_BYTES = 4_194_304  # far above the size limit of a daemon's message
+MAX_NAME_CHARS = 200  # leaves room for additions of the harness below the protocol's limit of 256
 
 Approval = Literal["allow", "deny", "ask"]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_CHARS)]
@@ -26,25 +26,25 @@ Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 
 
 class CasePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what a line consists of."""
+    """Base of the objects in a line; unknown members are refused."""
 
 
 class Expectation(CasePart, frozen=True, kw_only=True):
-    """What must hold of the end; everything that is given must."""
+    """Expectations about the end of the run; all that are given must hold."""
 
-    contains: str | None = None  # a part of the answer
-    equals: str | None = None  # the whole answer
-    json: Any = msgspec.UNSET  # the answer, read as JSON
-    reason: str | None = None  # of the run's end
+    contains: str | None = None  # substring of the answer
+    equals: str | None = None  # the complete answer
+    json: Any = msgspec.UNSET  # value of the answer parsed as JSON
+    reason: str | None = None  # reason of the run's end
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is expected."""
+        """True if no expectation is given."""
         return self.json is msgspec.UNSET and {self.contains, self.equals, self.reason} == {None}
 
 
 class CaseBudget(CasePart, frozen=True, kw_only=True):
-    """Limits of the case's run, passed on as they are."""
+    """Limits of the case's run, sent to the daemon unchanged."""
 
     wall_ms: Amount | None = None
     tokens: Amount | None = None
@@ -52,7 +52,7 @@ class CaseBudget(CasePart, frozen=True, kw_only=True):
 
 
 class Case(CasePart, frozen=True, kw_only=True):
-    """One message and what is expected of the run it becomes."""
+    """One message and the expectations about its run."""
 
     id: Name
     text: Annotated[str, msgspec.Meta(min_length=1)]
@@ -67,7 +67,7 @@ class Case(CasePart, frozen=True, kw_only=True):
 
 
 class InputFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was read to its end without an error."""
+    """Hash and number of cases of a valid input file."""
 
     sha256: str
     cases: int
@@ -77,7 +77,7 @@ _CASE = msgspec.json.Decoder(Case)
 
 
 def check_input(path: Path) -> InputFacts:
-    """Read everything once.  Raises InvalidParams with the first bad line's number."""
+    """Validate the whole file.  Raises InvalidParams with the number of the first invalid line."""
     seen: set[bytes] = set()
     digest = hashlib.sha256()
     for number, case in _read(path, digest.update):
@@ -91,7 +91,10 @@ def check_input(path: Path) -> InputFacts:
 
 
 def read_cases(path: Path, facts: InputFacts) -> Iterator[Case]:
-    """The cases in file order.  Raises InvalidParams at the end of a file that was changed."""
+    """Yield the cases in file order.
+
+    Raises InvalidParams at the end if the file has changed since `check_input`.
+    """
     digest = hashlib.sha256()
     for _, case in _read(path, digest.update):
         yield case

@@ -1,4 +1,4 @@
-"""Two directories of results, paired by id and repeat."""
+"""Comparison of two output directories, whose results are paired by case id and repeat."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from palyra.harness.results import Unit, read_results
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What counts of a result in a comparison."""
+    """Fields of a result that are compared, kept small because both directories are in memory."""
 
     state: str
     reason: str | None
@@ -23,7 +23,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One case in both; differences are second less first."""
+    """One case in both directories; differences are the second value minus the first."""
 
     id: str
     repeat: int
@@ -37,14 +37,14 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_changed(self) -> bool:
-        """Whether it ended otherwise: time and cost always differ a little."""
+        """True if the outcome differs; time and cost are ignored, as they always vary a little."""
         return any(one != other for one, other in (self.met, self.state, self.reason)) or (
             not self.is_same_answer
         )
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One side, over the cases that are in both."""
+    """Figures of one directory, over the cases that both contain."""
 
     met: int
     unmet: int
@@ -54,19 +54,19 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All pairs, and what stands alone."""
+    """Result of a comparison: all pairs, and the cases of only one directory."""
 
     pairs: list[Pair]
     only_first: list[Unit]
     only_second: list[Unit]
-    lost: int  # met in the first, no longer in the second
-    won: int  # met in the second only
+    lost: int  # pairs whose expectations were met in the first directory only
+    won: int  # pairs whose expectations were met in the second directory only
     first: Figures
     second: Figures
 
 
 def compare(first: Path, second: Path) -> Comparison:
-    """What changed from the first to the second.  Raises InvalidParams."""
+    """Compare two output directories.  Raises InvalidParams if one has no readable results."""
     before, after = _read(first), _read(second)
     both = [unit for unit in before if unit in after]
     pairs = [_pair(unit, before[unit], after[unit]) for unit in both]

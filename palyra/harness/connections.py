@@ -1,7 +1,10 @@
-"""Lanes: a few connections to one daemon, each paced below the daemon's limit.
+"""Lanes: several connections to one daemon, each with a request rate below the daemon's limit.
 
-A request that the daemon cannot take now is asked again when it says so, and one whose connection
-was lost is asked again on the next: everything that goes through a lane must be safe to repeat.
+Theory: a daemon that is overloaded refuses a request and names a delay, after which the request is
+repeated.  A request whose connection was lost, or that the daemon could not serve, is repeated with
+exponential backoff once the connection is up.  Every request of a lane must therefore be
+idempotent.  The rate limit works like the daemon's: a request costs 1, plus 1 for each COST_BYTES
+of its size, and at most the cost of one second may be sent at once after a pause.
 """
 
 import random
@@ -19,25 +22,26 @@ T = TypeVar("T")
 Ask = Callable[[Client], Awaitable[T]]
 Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
-CASES_A_LANE = 8  # at three requests a case a connection carries about 30 cases a second
+CASES_A_LANE = 8  # at three requests a case a connection serves about 30 cases a second
 MOST_LANES = 64
-SHARE = 0.9  # of what the daemon allows: its clock and ours are not one
-COST_BYTES = 16_384  # a request costs one more for each of these (docs/protocol.md)
+SHARE = 0.9  # of the daemon's limit, as the clocks of the daemon and the harness differ
+COST_BYTES = 16_384  # request size that adds 1 to the cost (docs/protocol.md)
 BACKOFF = Backoff(base_s=0.2, cap_s=5.0)
-PATIENCE_S = 120.0  # with refusals for want of a dependency, while the connection is up
+PATIENCE_S = 120.0  # for repeated failures of one request
 
 
 class PacedConnection:
-    """One connection and its pace."""
+    """One connection with a rate limit and retries."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._due_s = float("-inf")  # when the pace would have sent everything so far
+        self._due_s = float("-inf")  # time at which the rate allows the next request
 
     async def ask(self, ask: Ask[T], size_bytes: int = 0) -> T:
-        """What the daemon answers, however often it has to be asked.
+        """Send a request until the daemon answers it, and return the answer.
 
-        Raises the daemon's refusal, and Unavailable when it stays away or out of order.
+        Raises the daemon's refusal, Unavailable if the client gives up reconnecting, and
+        Unavailable or TooSlow if the failures of one request last for more than PATIENCE_S.
         Cancellation: the request may have taken effect.
         """
         failures, since_s = 0, trio.current_time()
@@ -54,7 +58,10 @@ class PacedConnection:
                 await _pause(error, failures, since_s)
 
     async def _keep_pace(self, cost: int) -> None:
-        """Wait for this request's turn; a second's worth may go at once after a pause."""
+        """Wait until the rate allows a request of that cost.
+
+        After a pause, the cost of at most one second may be sent at once.
+        """
         per_s = SHARE * await self._read_rate()
         now_s = trio.current_time()
         self._due_s = max(self._due_s, now_s - 1.0) + cost / per_s
@@ -66,19 +73,22 @@ class PacedConnection:
 
 
 async def _pause(error: PalyraError, failures: int, since_s: float) -> None:
-    """Wait before the next attempt.  Raises the error when it has lasted too long."""
+    """Wait before the next attempt.  Raises the error after PATIENCE_S of failures."""
     if trio.current_time() - since_s > PATIENCE_S:
         raise error
     await trio.sleep(compute_delay_s(BACKOFF, failures, random.random))  # noqa: S311 - jitter
 
 
 def count_lanes(concurrency: int) -> int:
-    """How many connections carry so many cases at once."""
+    """Return the number of connections for that many concurrent cases: 1 to MOST_LANES."""
     return max(1, min(MOST_LANES, -(-concurrency // CASES_A_LANE)))
 
 
 @asynccontextmanager
 async def open_lanes(connect: Connect, count: int) -> AsyncGenerator[Sequence[PacedConnection]]:
-    """So many lanes, closed at the end of the block.  Raises why there is no connection."""
+    """Open `count` lanes and close them at the end of the block.
+
+    Raises the error of a failed connection.
+    """
     async with AsyncExitStack() as stack:
         yield [PacedConnection(await stack.enter_async_context(connect())) for _ in range(count)]

@@ -1,7 +1,13 @@
-"""All cases, so many at once, until they are done or somebody says stop.
+"""Concurrent execution of all cases, which can be stopped and continued at any time.
 
-Stopping is always the same: requests under way are dropped, files are whole, runs go on at the
-daemon.  The same command finds them again.
+Theory: one producer walks through the cases in file order and hands each one without a result to
+`concurrency` worker tasks over a channel without a buffer.  Cases of one session and repeat run one
+after another: each waits for the event `done` of the case before it.  Because jobs are handed out
+in order, that earlier case has already been taken by a worker, so waiting cannot deadlock.
+
+A stop is a cancellation: requests in flight are dropped, the files stay complete, and runs continue
+at the daemon.  The next command with the same output directory finds those runs by their
+idempotency keys.
 """
 
 import time
@@ -18,26 +24,26 @@ from palyra.harness.cases import InputFacts, read_cases
 from palyra.harness.connections import Connect, PacedConnection, count_lanes, open_lanes
 from palyra.harness.outcome import CaseResult
 
-SYNC_EVERY_S = 1.0  # a power cut costs at most so many seconds of results, found again
+SYNC_EVERY_S = 1.0  # results of at most this time must be fetched again after a power failure
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """How much of a file is run."""
+    """Part of an input file to execute: the number of repeats, the seed and the limit."""
 
     path: Path
     facts: InputFacts
     repeat: int
-    seed: int  # of repeat 0 of cases that name none
+    seed: int  # of repeat 0, for cases without a seed
     limit: int | None
 
     @property
     def total(self) -> int:
-        """How many results there will be."""
+        """Number of results when every case has run."""
         return self.repeat * min(self.facts.cases, self.limit or self.facts.cases)
 
     def walk(self) -> Iterator[CaseRun]:
-        """Every case of every repeat, in file order; the file is read once a repeat."""
+        """Yield every case of every repeat, in file order; the file is read once a repeat."""
         for repeat in range(self.repeat):
             for case in islice(read_cases(self.path, self.facts), self.limit):
                 seed = self.seed if case.seed is None else case.seed
@@ -46,13 +52,13 @@ class Selection:
 
 @dataclass(slots=True)
 class CaseCounts:
-    """How far it is."""
+    """Progress counters of one command."""
 
     total: int
-    done: int = 0  # results of earlier commands included
-    new: int = 0  # results of this one
-    unmet: int = 0  # of these, expectations that did not hold
-    fallen: int = 0  # of these, not done
+    done: int = 0  # all results, including those of earlier commands
+    new: int = 0  # results of this command
+    unmet: int = 0  # new results whose expectations did not hold
+    fallen: int = 0  # new results whose run did not end in the state "done"
     began_s: float = field(default_factory=time.perf_counter)
 
     def note(self, result: CaseResult) -> None:
@@ -64,19 +70,19 @@ class CaseCounts:
 
     @property
     def per_s(self) -> float:
-        """Results a second, of this command."""
+        """New results per second."""
         return self.new / max(1e-9, time.perf_counter() - self.began_s)
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
     work: CaseRun
-    after: trio.Event | None  # the case before it in its session
+    after: trio.Event | None  # `done` of the previous case in the same session
     done: trio.Event = field(default_factory=trio.Event)
 
 
 class Drive:
-    """One command's way through the cases."""
+    """Scheduler of the cases of one command."""
 
     def __init__(
         self, extent: Selection, performer: Performer, on_result: Callable[[CaseCounts], None]
@@ -89,9 +95,10 @@ class Drive:
         self.tally = CaseCounts(extent.total)
 
     async def run(self, connect: Connect, concurrency: int) -> None:
-        """Return when every case has its result.  Raises what concerns more than one case.
+        """Execute the cases and return when each has a result.
 
-        Cancellation: an orderly stop, see above.
+        Raises errors that concern more than one case.
+        Cancellation: an orderly stop, as described at the top of the module.
         """
         lanes = count_lanes(concurrency)
         try:
@@ -109,7 +116,7 @@ class Drive:
             self._directory.sync()
 
     async def _mend_tapes(self, lane: PacedConnection) -> None:
-        """Ask again for the tapes that a crash of the machine took."""
+        """Fetch tapes again that were lost or incomplete after a crash of the machine."""
         for run_id in list(self._directory.torn):
             export = await fetch_tape(lane, run_id)
             self._directory.keep_tape(run_id, export.encode())
@@ -121,7 +128,7 @@ class Drive:
                 lane = lanes[number % len(lanes)]
                 nursery.start_soon(self._serve, lane, receiver.clone())
             receiver.close()
-            # Nobody takes jobs any more only when one of them raised: that is what counts.
+            # The channel breaks only if a worker has raised; the nursery then raises its error.
             with sender, suppress(trio.BrokenResourceError):
                 for work in self._extent.walk():
                     await self._hand_out(sender, work)
@@ -138,7 +145,10 @@ class Drive:
         await sender.send(job)
 
     async def _serve(self, lane: PacedConnection, jobs: trio.MemoryReceiveChannel[_Job]) -> None:
-        """Perform cases until there are none.  Jobs come in order: who is waited for is under way."""
+        """Execute jobs until the channel is closed.
+
+        The previous case of a session is already with a worker, because jobs arrive in order.
+        """
         with jobs:
             async for job in jobs:
                 if job.after is not None:

@@ -1,4 +1,9 @@
-"""A file that only grows, by whole lines; a line that a crash tore is taken back."""
+"""Append-only file of JSON lines, and atomic replacement of whole files.
+
+Theory: a line is complete when its newline is in the file.  A crash can leave at most one
+incomplete line, at the end; opening the file truncates it.  A failed append truncates the file to
+its previous length.  Appends become durable with `sync`.
+"""
 
 import os
 from collections.abc import Callable
@@ -12,16 +17,16 @@ FILE_MODE = 0o600
 
 
 class CannotWrite(PalyraError):
-    """The results cannot be kept: there is no room, or no permission."""
+    """Failure to write a file of the results, for example for lack of space or permission."""
 
     code = "unavailable"
 
 
 class LineLog:
-    """Appends JSON values; each is complete in the file, or not there at all.
+    """Append-only log of JSON values, one a line; each is in the file completely or not at all.
 
-    `on_line` is given every line that is there already.  Raises InvalidParams, with the line's
-    number, for one that it or the decoder refuses.
+    On opening, `on_line` is called with every existing line.  Raises InvalidParams with the line's
+    number if `on_line` raises a decoding error, and CannotWrite if the file cannot be opened.
     """
 
     def __init__(self, path: Path, on_line: Callable[[bytes], None]) -> None:
@@ -35,7 +40,7 @@ class LineLog:
         self._end = self._read(on_line)
 
     def _read(self, on_line: Callable[[bytes], None]) -> int:
-        """Where the last whole line ends; what follows it is cut off."""
+        """Read all complete lines, truncate the file after the last one and return its end."""
         end = 0
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -53,7 +58,7 @@ class LineLog:
         return end
 
     def append(self, value: object) -> None:
-        """Add one line.  Raises CannotWrite; then the file is as it was."""
+        """Append one line.  Raises CannotWrite; the file is then unchanged."""
         line = self._encoder.encode(value) + b"\n"
         try:
             _write_at(self._fd, line, self._end)
@@ -64,7 +69,7 @@ class LineLog:
         self._is_dirty = True
 
     def sync(self) -> None:
-        """Make what was appended durable.  Raises CannotWrite."""
+        """Flush appended lines to the disk (fsync).  Raises CannotWrite."""
         if not self._is_dirty:
             return
         try:
@@ -74,7 +79,7 @@ class LineLog:
         self._is_dirty = False
 
     def close(self) -> None:
-        """Give the file back; nothing may be appended any more."""
+        """Close the file; no further append is allowed."""
         os.close(self._fd)
 
 
@@ -85,14 +90,18 @@ def _write_at(fd: int, content: bytes, offset: int) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> CannotWrite:
-    """The error as somebody can act on it."""
+    """Return a CannotWrite with the path, the cause and a remedy."""
     return CannotWrite(
         f"{path} cannot be written: {error.strerror}; mend that, and the same command goes on"
     )
 
 
 def write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
-    """Create or replace the file in one step.  Raises CannotWrite; then the old one is there."""
+    """Create or replace the file atomically.
+
+    With `is_synced` the content is flushed to the disk before the replacement.
+    Raises CannotWrite; the old file then remains.
+    """
     draft = path.with_name(f".{path.name}.draft")
     try:
         _write_draft(draft, content, is_synced=is_synced)

@@ -1,6 +1,10 @@
-"""A daemon of the harness's own: started on its own data, started again when it dies.
+"""Local daemon of the harness: a child process with its own data, restarted when it exits.
 
-It drains by itself when the harness ends, however that ends, so nothing is left running.
+Theory: the daemon is tied to the harness by a pipe.  It drains by itself when the harness ends,
+even by a kill, so no process is left over.  A harness that starts while such a daemon still drains
+finds the data directory in use (exit code TAKEN_EXIT) and tries again until STOPPED_WITHIN_S has
+passed.  A daemon that exits is restarted without delay.  The harness stops with an error when more
+than MOST_STARTS processes in a row exit, none of which lived for more than STEADY_S.
 """
 
 import signal
@@ -20,17 +24,17 @@ from palyra.client.process import (
 from palyra.errors import Unavailable
 from palyra.net.protocol.discovery import TOKEN_PATH
 
-MOST_STARTS = 10  # in a row of which none lived for STEADY_S
+MOST_STARTS = 10  # in a row, none of which lived for STEADY_S
 STEADY_S = 10.0
-TAKEN_EXIT = 69  # another daemon, which still drains, owns the data
+TAKEN_EXIT = 69  # exit code of a daemon whose data directory is used by another one
 LOOK_AGAIN_S = 0.25
 
-# One client, which paces itself by what the daemon allows: no need to hold it back.
+# The harness is the only client, and limits its rate to the advertised one: 10,000 requests/s.
 QUICK = {"PALYRA_SERVER__REQUESTS_PER_S": "10000"}
 
 
 class OwnDaemon:
-    """The process that serves `home` at the moment."""
+    """Supervisor of the daemon process that serves `home`."""
 
     def __init__(
         self, home: Path, workspace: Path, config: Path | None, environment: Mapping[str, str]
@@ -44,13 +48,15 @@ class OwnDaemon:
 
     @property
     def token(self) -> str:
-        """The operator's, whatever $PALYRA_TOKEN says."""
+        """Operator token of this daemon; $PALYRA_TOKEN is ignored."""
         return (self.home / TOKEN_PATH).read_text(encoding="ascii").strip()
 
     async def start(self) -> None:
-        """Return when it is ready.  Raises Unavailable with its last words.
+        """Start the daemon and wait until it is ready.
 
-        One left by a harness that was killed may still drain: that is waited for.
+        If the daemon of a killed harness still drains, wait for its end, at most STOPPED_WITHIN_S.
+        Raises Unavailable with the end of the daemon's log.
+        Cancellation: a process may have been started; `stop` stops it, or it drains by itself.
         """
         until_s = trio.current_time() + STOPPED_WITHIN_S
         while True:
@@ -68,7 +74,11 @@ class OwnDaemon:
                 return
 
     async def keep(self) -> None:
-        """Start it again whenever it has ended.  Raises Unavailable when it does not stay."""
+        """Restart the daemon whenever it exits.
+
+        Raises Unavailable after more than MOST_STARTS short lives in a row.
+        Cancellation: the daemon keeps running.
+        """
         starts = 0
         while self._daemon is not None:
             began_s = trio.current_time()
@@ -79,12 +89,12 @@ class OwnDaemon:
             await self.start()
 
     def hurry(self) -> None:
-        """Cut a drain short."""
+        """Send SIGTERM to a running daemon, which ends its drain early."""
         if self._daemon is not None and self._daemon.process.returncode is None:
             self._daemon.process.send_signal(signal.SIGTERM)
 
     async def stop(self) -> None:
-        """Drain it; what has not ended goes on when it is started again."""
+        """Drain and stop the daemon; unfinished runs resume at its next start."""
         if self._daemon is not None:
             await stop_daemon(self._daemon)
 
@@ -93,7 +103,11 @@ class OwnDaemon:
 async def run_own_daemon(
     home: Path, workspace: Path, config: Path | None, environment: Mapping[str, str]
 ) -> AsyncGenerator[OwnDaemon]:
-    """A daemon that is there for the length of the block."""
+    """Run a daemon for the length of the block, restarting it when it exits.
+
+    Raises Unavailable if the daemon does not start or exits too often, in the latter case in a
+    group.  Cancellation: the daemon is drained and stopped first, shielded.
+    """
     daemon = OwnDaemon(home, workspace, config, environment)
     try:
         await daemon.start()

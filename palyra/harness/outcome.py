@@ -1,4 +1,4 @@
-"""What became of one case, and whether it is what was expected."""
+"""Result of one case, and its evaluation against the expectations of the case."""
 
 import msgspec
 
@@ -8,11 +8,11 @@ from palyra.core.tape.export import ExportLine
 from palyra.core.text.canonical_json import NotCanonical, canonical_json
 from palyra.harness.cases import Expectation
 
-REFUSED = "refused"  # the daemon took no run: no run id and no tape
+REFUSED = "refused"  # the daemon accepted no run, so there is no run id and no tape
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of results.jsonl; times in Unix milliseconds by the daemon's clock."""
+    """Line of results.jsonl; times are Unix milliseconds of the daemon's clock."""
 
     id: str
     repeat: int
@@ -22,8 +22,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     state: str  # done, failed, cancelled, or refused
     reason: str | None = None
     answer: str | None = None
-    met: bool | None = None  # None: nothing was expected
-    missed: tuple[str, ...] = ()  # which expectations did not hold
+    met: bool | None = None  # None: the case has no expectations
+    missed: tuple[str, ...] = ()  # names of the expectations that did not hold
     model: str | None = None
     usage: Usage = Usage()
     cost_usd_micros: int = 0
@@ -32,15 +32,15 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int | None = None
     started_ms: int | None = None
     finished_ms: int | None = None
-    took_ms: int | None = None  # from acceptance to the end, the queue included
+    took_ms: int | None = None  # from acceptance to the end, including time in the queue
     tape_sha256: str | None = None  # of the exported file
-    tape_bytes: int = 0
-    catalogue_hash: str | None = None  # of the tools the model was shown
-    policy_version: str | None = None  # of the rules that decided; None when no call was decided
+    tape_bytes: int = 0  # size of the exported file
+    catalogue_hash: str | None = None  # of the tools offered to the model
+    policy_version: str | None = None  # of the rules that decided; None if no call was decided
 
 
 class TapeFacts(msgspec.Struct, kw_only=True):
-    """What a result takes from a tape."""
+    """Facts that a result takes from a tape; each is the last value on the tape."""
 
     answer: str | None = None
     catalogue_hash: str | None = None
@@ -51,7 +51,7 @@ _LINE = msgspec.json.Decoder(ExportLine)
 
 
 def read_facts(export: str) -> TapeFacts:
-    """The facts in an exported tape, its seal left out."""
+    """Read the facts from an exported tape; the last line is the seal and is skipped."""
     facts = TapeFacts()
     for text in export.splitlines()[:-1]:
         line = _LINE.decode(text)
@@ -73,7 +73,10 @@ _TELLING = frozenset({ev.MessageCompleted.KIND, ev.ContextAssembled.KIND, ev.Too
 
 
 def find_missed(expected: Expectation, answer: str | None, reason: str | None) -> tuple[str, ...]:
-    """The names of the expectations that do not hold; an end without an answer meets none of one."""
+    """Return the names of the expectations that do not hold.
+
+    Without an answer, no expectation about the answer holds.
+    """
     text = answer or ""
     has_answer = answer is not None
     holds = {
@@ -86,7 +89,7 @@ def find_missed(expected: Expectation, answer: str | None, reason: str | None) -
 
 
 def _is_json(text: str, wanted: object) -> bool:
-    """Whether the text is JSON of that value, whatever its spaces and the order of its members."""
+    """True if the text is JSON equal to `wanted`, regardless of spaces and member order."""
     try:
         return canonical_json(msgspec.json.decode(text)) == canonical_json(wanted)
     except (msgspec.DecodeError, NotCanonical, RecursionError):

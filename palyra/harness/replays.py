@@ -1,7 +1,8 @@
-"""The recorded runs decided again, free of charge: no model is asked and no tool runs.
+"""Replay of the recorded runs of an output directory; no model is called and no tool executed.
 
-From the tapes in the directory, without a daemon; or strictly, by the daemon that has the runs,
-with its rules, catalogue and limits of now.
+There are two ways.  `replay_tapes` uses the stored tapes and needs no daemon.  `replay_strictly`
+asks the daemon that executed the runs to decide them with its current rules, tool catalogue and
+limits.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ STEPS = 1_000
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """One run decided again."""
+    """Result of the replay of one run."""
 
     id: str
     repeat: int
@@ -36,25 +37,29 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replays(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a directory; only what does not match is listed."""
+    """Results of all replays of a directory; `exceptions` lists the runs that do not match."""
 
     strict: bool
     matched: int
     diverged: int
     unusable: int
-    skipped: int  # refused cases, which have no run
+    skipped: int  # cases that the daemon refused and that have no run
     exceptions: list[Replayed]
 
     @property
     def holds(self) -> bool:
-        """Whether every run that there is matches."""
+        """True if every replayed run matches."""
         return not self.exceptions
 
 
 def replay_tapes(
     out: Path, is_signed: IsSigned, key: bytes | None, on_replayed: Callable[[int], None]
 ) -> Replays:
-    """Verify and replay every tape, one by one.  Raises InvalidParams for no directory of results."""
+    """Verify and replay every tape, one by one; `key` is the trusted public key, if there is one.
+
+    `on_replayed` is called with the count after each.  Raises InvalidParams if `out` has no
+    readable results.
+    """
     tally = _Tally(strict=False)
     for result in read_results(out):
         if result.run_id is None:
@@ -82,7 +87,7 @@ def _replay_tape(
 def _find_problem(
     content: bytes, result: CaseResult, is_signed: IsSigned, key: bytes | None
 ) -> str | None:
-    """Why the tape does not count; None when it is the one that the result was made from."""
+    """Return the reason why the tape is unusable; None if it is intact and that of the result."""
     verified = verify_export(content, is_signed, key)
     if verified.problem is not None:
         return verified.problem
@@ -119,9 +124,11 @@ def _judge(
 async def replay_strictly(
     out: Path, home: Path | None, on_replayed: Callable[[int], None]
 ) -> Replays:
-    """Let the daemon of these results decide every run again with its rules of now.
+    """Let the daemon of these results replay every run with its current rules.
 
-    Raises InvalidParams for no directory of results, Unavailable (in a group) without the daemon.
+    `on_replayed` is called with the count after each.  Raises InvalidParams if `out` has no
+    readable results, and Unavailable (in a group) if the daemon cannot be reached.
+    Cancellation: nothing has changed at the daemon.
     """
     manifest = find_manifest(out)
     if manifest is None:
@@ -148,7 +155,7 @@ async def _ask_daemon(lane: PacedConnection, result: CaseResult, run_id: str) ->
 
 
 class _Tally:
-    """Replays under way."""
+    """Accumulator of replay results."""
 
     def __init__(self, *, strict: bool) -> None:
         self.count = 0

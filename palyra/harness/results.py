@@ -1,16 +1,19 @@
-"""The output directory: what was done, what is under way, and what the command was.
+"""Output directory of a bench: its plan, the started runs, the results and the tapes.
 
-    bench.json       what is run; written first, durably, and compared by each later command
-    started.jsonl    a line before a run is asked for, a line with its id after
-    results.jsonl    a line for each case that ended
-    tapes/RUN.ndjson its tape, with proof
-    summary.json     figures over all results; written whole at the end of each command
-    daemon/          the data of the harness's own daemon, where it has one
-    workspace/       what its tools may touch
-    bench.lock       held by the command that works here
+    bench.json       the plan; written first, durably, and compared by each later command
+    started.jsonl    a line before a run is requested, and a line with its id afterwards
+    results.jsonl    a line for each finished case
+    tapes/RUN.ndjson the sealed export of the run's tape
+    summary.json     figures over all results; replaced atomically at the end of each command
+    daemon/          the data of the local daemon, if there is one
+    workspace/       the workspace of the local daemon's tools
+    bench.lock       locked by the command that uses the directory
 
-A result is appended after its tape is in place.  Everything but bench.json can be found again from
-the daemon: what a power cut took from these files is asked for again.
+Theory: a result is appended only after its tape is in place, so a result implies a tape.  Tapes and
+lines are not flushed one by one; after a power failure a result can lack its tape or a case its
+result.  Both are fetched from the daemon again.  Only bench.json cannot be restored, because it
+contains the bench id, from which the idempotency keys of the runs are derived.  It is therefore
+written durably before anything else.
 """
 
 import fcntl
@@ -31,32 +34,32 @@ MANIFEST, LOCK, STARTED, RESULTS = "bench.json", "bench.lock", "started.jsonl", 
 TAPES, SUMMARY, DAEMON, WORKSPACE = "tapes", "summary.json", "daemon", "workspace"
 DIRECTORY_MODE = 0o700
 
-Unit = tuple[str, int]  # a case's id and the repeat
+Unit = tuple[str, int]  # id of a case, number of the repeat
 
 
 class BenchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What decides what a result means; a directory holds results of one plan only."""
+    """Settings that determine the results; a directory contains results of one plan only."""
 
     file_sha256: str
     model: str | None
     approval: str
     seed: int
-    daemon: str  # "own", or where the one is that is used
+    daemon: str  # "own", "url:ADDRESS" or "home:DIRECTORY"
     scripts_sha256: str | None = None
     config_sha256: str | None = None
 
 
 class ResultsManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """bench.json."""
+    """Content of bench.json."""
 
     format: int = 1
-    bench_id: str  # in every idempotency key: another directory runs everything anew
+    bench_id: str  # part of every idempotency key, so that another directory repeats all runs
     file: str
     plan: BenchPlan
 
 
 class ResultsStart(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of started.jsonl: without a run id, one is about to be asked for."""
+    """Line of started.jsonl; without a run id the run is about to be requested."""
 
     id: str
     repeat: int
@@ -66,13 +69,13 @@ class ResultsStart(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class ResultsDirectory:
-    """An output directory that is locked for this process."""
+    """Output directory that is locked by this process."""
 
     path: Path
     manifest: ResultsManifest
     finished: set[Unit] = field(default_factory=set)
-    started: dict[Unit, ResultsStart] = field(default_factory=dict)  # without a result
-    torn: dict[str, Unit] = field(default_factory=dict)  # run ids of results without a whole tape
+    started: dict[Unit, ResultsStart] = field(default_factory=dict)  # cases without a result
+    torn: dict[str, Unit] = field(default_factory=dict)  # run id -> result without a complete tape
     _results: LineLog = field(init=False)
     _started: LineLog = field(init=False)
 
@@ -99,38 +102,41 @@ class ResultsDirectory:
             return -1
 
     def tape(self, run_id: str) -> Path:
-        """Where the run's tape lies."""
+        """Return the path of the run's tape."""
         return self.path / TAPES / f"{run_id}.ndjson"
 
     def note_start(self, start: ResultsStart) -> None:
-        """A run is asked for, or has been accepted.  Raises CannotWrite."""
+        """Append a requested or an accepted run to started.jsonl.  Raises CannotWrite."""
         self._started.append(start)
         self.started[start.id, start.repeat] = start
 
     def keep_tape(self, run_id: str, export: bytes) -> None:
-        """Put the tape in its place.  Raises CannotWrite."""
+        """Write the exported tape of a run.  Raises CannotWrite."""
         write_whole(self.tape(run_id), export, is_synced=False)
         self.torn.pop(run_id, None)
 
     def keep_result(self, result: CaseResult) -> None:
-        """The case has ended; its tape is in place.  Raises CannotWrite."""
+        """Append the result of a finished case, whose tape is in place.  Raises CannotWrite."""
         self._results.append(result)
         self.finished.add((result.id, result.repeat))
         self.started.pop((result.id, result.repeat), None)
 
     def sync(self) -> None:
-        """Make results and starts durable.  Raises CannotWrite."""
+        """Flush started.jsonl and results.jsonl to the disk.  Raises CannotWrite."""
         self._started.sync()
         self._results.sync()
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close started.jsonl and results.jsonl."""
         self._started.close()
         self._results.close()
 
 
 def read_results(path: Path) -> Iterator[CaseResult]:
-    """The results in an output directory, one by one.  Raises InvalidParams for one without."""
+    """Yield the complete results of an output directory, in file order.
+
+    Raises InvalidParams for a directory without readable results, and for an invalid line.
+    """
     results = path / RESULTS
     try:
         with results.open("rb") as file:
@@ -154,10 +160,10 @@ def _decode_result(path: Path, number: int, line: bytes) -> CaseResult:
 
 @contextmanager
 def open_directory(path: Path, file: Path, plan: BenchPlan) -> Generator[ResultsDirectory]:
-    """The directory, made or taken up again, and locked until the block ends.
+    """Create or reopen the output directory and lock it for the length of the block.
 
-    Raises Conflict when another command works in it, InvalidParams when it holds something else
-    or results of another plan, CannotWrite when it cannot be made.
+    Raises Conflict if another command has locked it, InvalidParams if it contains other files or
+    results of another plan, and CannotWrite if it cannot be created.
     """
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -204,7 +210,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def find_manifest(path: Path) -> ResultsManifest | None:
-    """What the directory is for; None for a new one.  Raises InvalidParams when it is broken."""
+    """Read bench.json; None for a directory without one.  Raises InvalidParams if it is invalid."""
     file = path / MANIFEST
     try:
         return msgspec.json.decode(file.read_bytes(), type=ResultsManifest)

@@ -1,4 +1,4 @@
-"""summary.json: figures over all results of a directory."""
+"""Content of summary.json: figures over all results of an output directory."""
 
 import math
 import platform
@@ -15,7 +15,7 @@ from palyra.harness.results import SUMMARY, ResultsDirectory, read_results
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How figures lie; all None when there are none."""
+    """Median, 90th percentile and maximum of some figures; all None without figures."""
 
     median: float | None = None
     p90: float | None = None
@@ -23,7 +23,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon was when a command ran against it."""
+    """Version, tool catalogue and policy of the daemon at the start of a command."""
 
     daemon_version: str
     catalogue_hash: str
@@ -31,16 +31,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is in a directory, in figures; times in milliseconds."""
+    """Figures over all results of a directory; times in milliseconds."""
 
-    is_complete: bool  # every case of the last command has its result
+    is_complete: bool  # every case of the last command has a result
     wanted: int
     results: int
     states: dict[str, int]
     reasons: dict[str, int]  # at most the 20 most frequent
     met: int
     unmet: int
-    unchecked: int  # nothing was expected
+    unchecked: int  # results of cases without expectations
     took_ms: Spread
     turns: Spread
     tool_calls: int
@@ -49,9 +49,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd_micros: int
     span_ms: int | None  # from the first acceptance to the last end, pauses included
     models: list[str]
-    catalogue_hashes: list[str]  # more than one: the tools changed on the way
+    catalogue_hashes: list[str]  # more than one: the tools changed between runs
     policy_versions: list[str]
-    environment: Environment  # at the last command
+    environment: Environment  # of the last command
     palyra_version: str = __version__
     python_version: str = platform.python_version()
     file: str
@@ -62,7 +62,7 @@ MOST_REASONS = 20
 
 
 def spread(figures: Sequence[float]) -> Spread:
-    """Median, 90th percentile (nearest rank) and maximum."""
+    """Return median, 90th percentile (nearest rank) and maximum."""
     if not figures:
         return Spread()
     ranked = sorted(figures)
@@ -71,7 +71,7 @@ def spread(figures: Sequence[float]) -> Spread:
 
 
 def summarise(directory: ResultsDirectory, wanted: int, environment: Environment) -> Summary:
-    """The figures, and summary.json with them.  Raises CannotWrite."""
+    """Compute the figures, write summary.json and return them.  Raises CannotWrite."""
     found = _Figures()
     found.add_all(read_results(directory.path))
     manifest = directory.manifest
@@ -104,7 +104,7 @@ def summarise(directory: ResultsDirectory, wanted: int, environment: Environment
 
 
 class _Figures:
-    """What is collected in one pass over the results."""
+    """Accumulator for one pass over the results."""
 
     def __init__(self) -> None:
         self.results = 0

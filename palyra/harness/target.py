@@ -1,4 +1,4 @@
-"""The daemon that results come from: one that runs, or the harness's own."""
+"""Connection to the daemon of a bench: a running one, or a local one that the harness starts."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,11 +17,11 @@ NAME = "palyra-bench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which daemon, and what an own one is started with."""
+    """The daemon to use, and the start options of a local one."""
 
-    daemon: str  # of the plan: "own", "url:ADDRESS" or "home:DIRECTORY"
+    daemon: str  # as in the plan: "own", "url:ADDRESS" or "home:DIRECTORY"
     out: Path
-    home: Path | None = None  # where the token for an address lies
+    home: Path | None = None  # directory with the token for "url:ADDRESS"
     scripts: Path | None = None
     config: Path | None = None
     workspace: Path | None = None
@@ -29,7 +29,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedTarget:
-    """A daemon that can be dialled."""
+    """Reachable daemon: a function that connects to it, and its supervisor if it is local."""
 
     dial: Connect
     own: OwnDaemon | None = None
@@ -37,7 +37,10 @@ class ConnectedTarget:
 
 @asynccontextmanager
 async def reach_daemon(place: Target) -> AsyncGenerator[ConnectedTarget]:
-    """How to connect, for the length of the block.  Raises Unavailable, also in a group."""
+    """Make the daemon reachable for the length of the block, starting a local one if necessary.
+
+    Raises Unavailable, also in a group.
+    """
     kind, _, where = place.daemon.partition(":")
     if kind == OWN:
         home = (place.out / DAEMON).resolve()
@@ -50,7 +53,7 @@ async def reach_daemon(place: Target) -> AsyncGenerator[ConnectedTarget]:
 
 
 def _workspace(place: Target) -> Path:
-    """As given, else a directory that the tools of the cases have to themselves."""
+    """Return the given workspace, or create one in the output directory for the tools."""
     if place.workspace is not None:
         return place.workspace.resolve()
     path = place.out / WORKSPACE
