@@ -72,7 +72,7 @@ class Prices:
         return cost(price, usage)
 
     def most(self, model: str, usage: Usage, at_ms: int) -> int | None:
-        """Return the maximal cost of the usage, before the tokens written to the cache are known."""
+        """Return the maximal cost of the usage, whatever part of it is written to the cache."""
         price = self.find(model, at_ms)
         if price is None:
             return self.cost(model, usage, at_ms)
