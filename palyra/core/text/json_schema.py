@@ -106,7 +106,7 @@ def pointer_of(place: tuple[str, ...]) -> str:
     return "".join(f"/{quote(part, safe='~')}" for part in escaped)
 
 
-def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - a stranger's
+def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - any JSON
     """Yield every schema object with its pointer, including definitions.  Raises UnusableSchema."""
     if depth > MAX_DEPTH:
         raise UnusableSchema(f"#{pointer}: schemas are nested deeper than {MAX_DEPTH}")
@@ -122,7 +122,7 @@ def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[st
         yield from _all_of(inner, pointer + pointer_of(place), depth + 1)
 
 
-def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - a stranger's
+def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - any JSON
     """Return the schema, or a part of one, without these patterns."""
     if isinstance(part, list):
         return [_without_patterns(item, dropped) for item in part]
@@ -138,7 +138,7 @@ def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - a 
 class CompiledSchema:
     """A usable schema with its validators."""
 
-    def __init__(self, schema: Any) -> None:  # noqa: ANN401 - a stranger's
+    def __init__(self, schema: Any) -> None:  # noqa: ANN401 - any JSON
         """Raises UnusableSchema."""
         import jsonschema_rs  # noqa: PLC0415 - 15 MB of machine code that most starts never need
 
@@ -228,7 +228,7 @@ class CompiledSchema:
 
     # cost
 
-    def _count(self, schema: Any, pointer: str) -> int:  # noqa: ANN401 - a stranger's
+    def _count(self, schema: Any, pointer: str) -> int:  # noqa: ANN401 - any JSON
         """Count the subschemas with references expanded.  Raises UnusableSchema."""
         if not isinstance(schema, dict):
             return 1
@@ -290,7 +290,7 @@ class CompiledSchema:
 
     # verdict
 
-    def validator(self, schema: Any) -> "jsonschema_rs.Draft202012Validator":  # noqa: ANN401 - a stranger's
+    def validator(self, schema: Any) -> "jsonschema_rs.Draft202012Validator":  # noqa: ANN401 - any JSON
         return self._library.Draft202012Validator(
             schema,
             registry=self._registry,

@@ -53,7 +53,7 @@ class _Explainer:
     def __init__(self, schema: CompiledSchema) -> None:
         self._schema = schema
 
-    def explain(self, value: Any) -> tuple[Path, object, str]:  # noqa: ANN401 - a stranger's
+    def explain(self, value: Any) -> tuple[Path, object, str]:  # noqa: ANN401 - any JSON
         """Return path, value and reason of the mismatch in a value that does not fit."""
         pointer: str = ""
         schema: Any = self._schema.schema
@@ -74,7 +74,7 @@ class _Explainer:
     def _refuses(self, part: "_Part") -> bool:
         return not self._schema.fits(part.pointer, part.value)
 
-    def _applied(self, pointer: str, schema: Any, value: Any) -> "Iterator[_Part]":  # noqa: ANN401 - a stranger's
+    def _applied(self, pointer: str, schema: Any, value: Any) -> "Iterator[_Part]":  # noqa: ANN401 - any JSON
         """Yield the subschemas that the value or its parts must fit for the schema to accept it."""
         if not isinstance(schema, dict):
             return
@@ -134,7 +134,7 @@ class _Explainer:
         shallow = {word: schema[word] for word in ("type", "const", "enum") if word in schema}
         return self._schema.validator({**shallow, "properties": constants}).is_valid(part.value)
 
-    def _reason(self, pointer: str, schema: Any, value: Any) -> str:  # noqa: ANN401 - a stranger's
+    def _reason(self, pointer: str, schema: Any, value: Any) -> str:  # noqa: ANN401 - any JSON
         """Return the reason why the value does not fit although its parts fit their subschemas."""
         if not isinstance(schema, dict):
             return "it is not allowed here"
