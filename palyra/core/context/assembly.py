@@ -157,7 +157,7 @@ def assemble(
 def _conversation_layer(
     said: Sequence[Message], messages: Sequence[Message], *, is_whole: bool
 ) -> dict[str, Any]:
-    """Return the conversation's layer: trust of `said`, size of `messages` as the model sees them."""
+    """Return the conversation's layer: trust of `said`, size of the `messages` sent."""
     return {
         "layer": "conversation",
         "tokens": sum(map(message_tokens, messages)),

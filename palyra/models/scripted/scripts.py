@@ -30,7 +30,7 @@ from palyra.models.scripted.directives import (
 
 
 class ScriptCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A proposed tool call; `arguments` may be any JSON value, so malformed calls can be tested."""
+    """A proposed tool call; `arguments` may be any JSON, to try what is malformed."""
 
     tool: str
     arguments: Any = msgspec.field(default_factory=dict)
@@ -44,7 +44,7 @@ class ScriptFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ScriptTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One turn, played in field order; `fail` precedes and `break_off` follows the deltas."""
+    """One turn, in the order of its fields; `fail` is before, `break_off` after what streams."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_DELAY_MS)] = 0  # before each delta and call
     fail: ScriptFailure | None = None
@@ -75,7 +75,7 @@ def _failure(failure: ScriptFailure | None) -> list[Step]:
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Turns to play and the conditions under which they apply."""
+    """What to do, and when it applies."""
 
     turns: tuple[ScriptTurn, ...]
     agent: str | None = None
@@ -92,7 +92,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ScriptBook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All scripts, in the order in which they are matched."""
+    """All scripts, in the order in which they are tried."""
 
     scripts: tuple[Script, ...] = ()
 
