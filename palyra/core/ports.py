@@ -334,7 +334,7 @@ class CheckpointStore(Protocol):
         """Return the matching checkpoints, newest first."""
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
-        """Return a checkpoint's contents by digest.  Raises Unavailable if one is lost or damaged."""
+        """Return all contents by digest.  Raises Unavailable if one is lost or damaged."""
 
 
 class FileHistory(Protocol):

@@ -139,7 +139,7 @@ class CompiledSchema:
     """A usable schema with its validators."""
 
     def __init__(self, schema: Any) -> None:  # noqa: ANN401 - any JSON
-        """Raises UnusableSchema."""
+        """Prepare the schema for checks.  Raises UnusableSchema."""
         import jsonschema_rs  # noqa: PLC0415 - 15 MB of machine code that most starts never need
 
         self._library = jsonschema_rs
