@@ -111,8 +111,8 @@ class TurnBuilder:
 
         `used` are input tokens and `written` output tokens.  Of the input, `cached` were read from
         the provider's cache and `stored` were written to it; of the output, `thought` were
-        reasoning.  With an invalid count the usage is
-        treated as not reported, because it would be charged to a budget.
+        reasoning.  With an invalid count the usage is treated as not reported, because it would be
+        charged to a budget.
         """
         counts = (used or 0, written or 0, cached or 0, stored or 0, thought or 0)
         if (used is None and written is None) or not all(0 <= each <= MAX_COUNT for each in counts):
