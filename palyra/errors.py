@@ -1,8 +1,8 @@
-"""The error taxonomy: one class per party that must act.
+"""Error taxonomy: one class per party that must act.
 
-Every message shows the offending value (redacted where it may be secret) and the remedy.
-`code` is the wire code of protocol v1; `retryable` tells a client whether the same request
-can succeed later without a change.  Expected results are values, never exceptions.
+Every message shows the offending value (redacted where it may be secret) and the remedy.  `code` is
+the wire code of protocol v1; `retryable` tells a client whether the same request can succeed later
+without a change.  Expected results are values, never exceptions.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class PalyraError(Exception):
         super().__init__(message)
         self.message = message
         self.field = field
-        self.details = details  # for programs; the message says the same
+        self.details = details  # for programs; the message contains the same facts
 
 
 class ProtocolError(PalyraError):
@@ -35,7 +35,7 @@ class ProtocolError(PalyraError):
 
 
 class Rejected(PalyraError):
-    """Well-formed but impossible; the caller decides.  Subclasses name the reason."""
+    """A well-formed but impossible request; the caller decides.  Subclasses name the reason."""
 
     code = "conflict"
 
@@ -47,7 +47,7 @@ class InvalidParams(Rejected):
 
 
 class NotFound(Rejected):
-    """No such thing, or it belongs to somebody else: both answer alike."""
+    """The object does not exist or belongs to another principal: both give the same answer."""
 
     code = "not_found"
 
@@ -63,19 +63,19 @@ class Unpaired(Forbidden):
 
 
 class Unauthenticated(Rejected):
-    """No token, or one that is unknown, expired or revoked."""
+    """The token is missing, unknown, expired or revoked."""
 
     code = "unauthenticated"
 
 
 class IllegalState(Rejected):
-    """The thing exists but its state does not allow this."""
+    """The object exists but its state does not allow the operation."""
 
     code = "illegal_state"
 
 
 class Conflict(Rejected):
-    """Somebody else got there first."""
+    """A concurrent change was committed first."""
 
     code = "conflict"
 
@@ -87,19 +87,19 @@ class IdempotencyConflict(Rejected):
 
 
 class DigestMismatch(Rejected):
-    """The answer was given to something other than what is asked."""
+    """The answer refers to something other than the current question."""
 
     code = "digest_mismatch"
 
 
 class TooLarge(Rejected):
-    """A documented size limit was passed; the message names limit and size."""
+    """A documented size limit was exceeded; the message names limit and size."""
 
     code = "too_large"
 
 
 class Overloaded(PalyraError):
-    """A bound was reached: back off for `retry_after_ms`, never retry in a loop."""
+    """A limit was reached: back off for `retry_after_ms`, never retry in a loop."""
 
     code = "overloaded"
     retryable = True
@@ -110,13 +110,13 @@ class Overloaded(PalyraError):
 
 
 class RateLimited(Overloaded):
-    """This caller asked too often."""
+    """The caller sent too many requests."""
 
     code = "rate_limited"
 
 
 class Draining(Overloaded):
-    """The daemon is going down; a restarted one will answer."""
+    """The daemon is shutting down; after a restart it will answer."""
 
     code = "draining"
 
@@ -126,19 +126,19 @@ class Unavailable(PalyraError):
 
     code = "unavailable"
     retryable = True
-    retry_after_ms: int | None = None  # where it is known when the dependency is tried again
+    retry_after_ms: int | None = None  # if the time of the next attempt is known
 
 
 class DiskFull(Unavailable):
-    """There is no room for a write: everything goes on by itself once there is."""
+    """The disk has no room for a write: work resumes by itself once there is room."""
 
 
 class Unreachable(Unavailable):
-    """Only a client's: nobody answers, or the connection was lost.  The daemon never says it."""
+    """Raised by clients only: no answer, or the connection was lost.  Never sent by the daemon."""
 
 
 class ActorGone(PalyraError):
-    """Nobody will answer: the actor crashed or stopped for good."""
+    """No answer will come: the actor crashed or stopped for good."""
 
     code = "unavailable"
     retryable = True
@@ -152,11 +152,11 @@ class TooSlow(PalyraError):
 
 
 class InvariantBroken(PalyraError):
-    """Our bug: crash, and let the supervisor decide."""
+    """A bug in the daemon: crash, and let the supervisor decide."""
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The first exception of a group that is none itself."""
+    """Return the first leaf exception of a nested group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

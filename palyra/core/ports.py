@@ -1,6 +1,6 @@
-"""The ports: what actors need from stores, tools, models and the world, as Protocols.
+"""Ports: the interfaces to stores, tools, models and the environment, as Protocols.
 
-`actors` imports these and nothing of the packages that implement them; `daemon.py` wires the two.
+`actors` imports only these and none of the implementing packages; `daemon.py` connects the two.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
 class Registry(Protocol):
-    """Who answers, what may come in where, what holds: agents, channels, pairings, grants."""
+    """Registered agents, channels, pairings and grants."""
 
     def find_conversation(
         self, principal: str, agent: str, channel: str, conversation_id: str
@@ -76,7 +76,7 @@ class Registry(Protocol):
 
 
 class Ledger(Protocol):
-    """What model calls took, and what may be spent."""
+    """Recorded usage of model calls, and budgets."""
 
     def sum_usage(
         self,
@@ -86,17 +86,17 @@ class Ledger(Protocol):
         grain_ms: int | None = None,
         limit: int = 1_000,
     ) -> list[UsageSum]:
-        """Sums of each group, by key and time; with a grain of each such stretch since 1970."""
+        """Return the sums of each group, by key and time, in steps of `grain_ms` since 1970."""
 
     def list_usage(self, wanted: UsageFilter, *, limit: int) -> list[UsageRecord]:
-        """Single lines, newest first."""
+        """Return single lines, newest first."""
 
     def find_budget(self, budget_id: str) -> BudgetRecord | None: ...
     def list_budgets(self) -> list[BudgetRecord]: ...
 
 
 class IncidentStore(Protocol):
-    """What was found to be wrong: all that is not resolved, and the newest of what is."""
+    """Recorded incidents: all unresolved ones and the newest resolved ones."""
 
     def find_incident(self, incident_id: str) -> IncidentRecord | None: ...
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
@@ -135,16 +135,16 @@ class JournalStore(Registry, Ledger, IncidentStore, Protocol):
         """Committed rows with seq > after_seq; at least one row when there is any."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
-        """The same rows with position and hash, for export; ask until there are none."""
+        """Return the same rows with position and hash, for export; repeat until empty."""
 
     def verify(self, run_id: str | None = None) -> VerifyReport:
-        """Check chain and signed roots, of one run or everything.  Never stops reads."""
+        """Check chain and signed roots, of one run or of all.  Never blocks reads."""
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
-        """After an unclean end: what is wrong with the file as such, None when nothing is.
+        """Check the database file after an unclean shutdown; return its damage, or None.
 
-        Reads everything, while the other calls go on, and gives up when `is_stopped` says so.  A
-        file that was found damaged is not opened again.
+        Reads everything, concurrently with other calls, and stops early when `is_stopped` returns
+        true.  A file found damaged is not opened again.
         """
 
     def find_run(self, run_id: str) -> RunRecord | None: ...
@@ -167,21 +167,21 @@ class JournalStore(Registry, Ledger, IncidentStore, Protocol):
 
 
 class PendingWrite(Protocol):
-    """One appended change on its way to the disk."""
+    """An appended change that is not yet on disk."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether the change is durable or refused."""
+        """True if the change is durable or refused."""
 
     async def wait(self) -> None:
         """Wait until the change is durable.
 
-        Raises the reason when it was refused.  Cancellation: it may be committed all the same.
+        Raises the reason if it was refused.  Cancellation: the change may still be committed.
         """
 
 
 class Journal(Protocol):
-    """The running journal: appends in order, reads beside the writer."""
+    """The running journal: ordered appends, and reads concurrent with the writer."""
 
     def append(self, change: Change) -> PendingWrite:
         """Queue a change; never waits.  Changes are committed in the order of these calls."""
@@ -197,15 +197,15 @@ class Journal(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Rows that wait to be committed."""
+        """Number of rows that wait to be committed."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether the store has refused no write recently."""
+        """True if the store has refused no write recently."""
 
     @property
     def has_room(self) -> bool:
-        """Whether the store has refused no write since its last successful probe."""
+        """True if the store has refused no write since its last successful probe."""
 
 
 class IncidentReporter(Protocol):
@@ -228,40 +228,40 @@ class LanguageModel(Protocol):
     provider: str
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
-        """The finished turn; deltas are handed over as they arrive.
+        """Return the finished turn; pass deltas to `on_delta` as they arrive.
 
         Raises ModelFailure.  Cancellation: the request is abandoned, nothing else changes.
         """
 
     def most_output(self, request: ModelRequest) -> int:
-        """The tokens that the request lets its answer have; 0: as many as the model likes."""
+        """Return the output limit of the request in tokens; 0 for no limit."""
 
 
 class EmbeddingModel(Protocol):
-    """One model of embeddings."""
+    """One embedding model."""
 
     name: str
     provider: str
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
-        """One vector a text, in order; of `dimensions` numbers, or as many as the model likes.
+        """Return one vector per text, in order, of `dimensions` numbers or the model's default.
 
-        Raises InvalidParams for texts that nobody can embed, ModelFailure when the provider did
-        not.  Cancellation: the request is abandoned, nothing else changes.
+        Raises InvalidParams for texts that no model can embed, ModelFailure when the provider
+        failed.  Cancellation: the request is abandoned, nothing else changes.
         """
 
 
 class EmbeddingService(Protocol):
-    """The model of embeddings, for clients."""
+    """The embedding model as offered to clients."""
 
     name: str
 
     async def embed(
         self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
     ) -> Embeddings:
-        """As the model does, on the principal's account.
+        """Embed as `EmbeddingModel.embed` does, charged to the principal.
 
-        Raises also Rejected when a budget does not allow it.
+        Raises also Rejected when a budget refuses the call.
         """
 
 
@@ -269,88 +269,89 @@ class ToolRunner(Protocol):
     """All tools of the daemon."""
 
     def catalogue(self) -> Catalogue:
-        """A snapshot of what can be called now, with its hash."""
+        """Return a snapshot of the available tools, with its hash."""
 
     def facets(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
-        """What the rules may look at in these checked arguments.
+        """Return the facts about these checked arguments that policy rules may use.
 
-        None for a tool that is not there now, or is another one: its own facets are not known.
+        None for a tool that is no longer available or was replaced: its facts are unknown.
         """
 
     def inspects(self, tool: str) -> bool:
-        """Whether calls of that tool are inspected before they are gated."""
+        """True if calls of that tool are inspected before they are gated."""
 
     async def inspect(self, call: ToolCall) -> Preflight | None:
-        """What the world says about the call now; None when its tool does not look.
+        """Inspect the current state of the call's targets; None for a tool without inspection.
 
-        Raises ToolFailure for a call that could not run.  Cancellation: the look runs to its end.
+        Raises ToolFailure for a call that could not run.  Cancellation: the inspection runs to its
+        end.
         """
 
     async def execute(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run one allowed call to its end.  Raises ToolFailure with a text for the model.
 
-        Cancellation: whatever the tool started is stopped before this returns.
+        Cancellation: everything that the tool started is stopped before this returns.
         """
 
 
 class Policy(Protocol):
-    """The rule set.  Pure in effect: same version and request, same decision."""
+    """The policy rules.  Pure in effect: same version and request, same decision."""
 
     @property
     def version(self) -> str:
-        """Changes whenever any rule changes."""
+        """Version of the rules; it changes with every change of a rule."""
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
-        """Allow, ask or deny; every error inside is a deny with the reason."""
+        """Return allow, ask or deny; an internal error is a deny with the reason."""
 
 
 class Artifacts(Protocol):
-    """Whole outputs, kept for a while.  Blocks; any thread may call."""
+    """Complete tool outputs, stored for a limited time.  Blocks; any thread may call."""
 
     def put(self, artifact: Artifact, data: bytes) -> None:
-        """Keep it, durably; the same again changes nothing.  Raises Unavailable."""
+        """Store an artifact durably; storing it again changes nothing.  Raises Unavailable."""
 
     def find(self, session_id: str, name: str) -> tuple[Artifact, bytes] | None:
-        """The session's artifact whose digest begins so, if there is exactly one.
+        """Return the session's artifact whose digest starts with `name`, if there is exactly one.
 
-        Raises Unavailable for one that is damaged.
+        Raises Unavailable for a damaged one.
         """
 
 
 class CheckpointStore(Protocol):
-    """File checkpoints, kept for a while.  Blocks; any thread may call."""
+    """File checkpoints, stored for a limited time.  Blocks; any thread may call."""
 
     def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
-        """Keep it, durably, with every content it names, by digest.  Raises Unavailable."""
+        """Store a checkpoint durably with the contents it names, by digest.  Raises Unavailable."""
 
     def drop(self, checkpoint_id: str) -> None:
-        """Keep it no longer."""
+        """Delete the checkpoint."""
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
-        """The checkpoint without its contents."""
+        """Return the checkpoint without its contents."""
 
     def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
-        """Newest first."""
+        """Return the matching checkpoints, newest first."""
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
-        """Every content of it, by digest.  Raises Unavailable for one that is gone or damaged."""
+        """Return all contents by digest.  Raises Unavailable if one is lost or damaged."""
 
 
 class FileHistory(Protocol):
-    """The file checkpoints of the workspace.  Blocks."""
+    """File checkpoints of the workspace.  Blocks."""
 
     def find(self, checkpoint_id: str) -> Checkpoint | None: ...
     def list(self, wanted: CheckpointFilter) -> list[Checkpoint]: ...
     def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
-        """Every file of the checkpoint as it was on that side; itself a change with a checkpoint.
+        """Restore every file of the checkpoint to that side; this change gets a checkpoint, too.
 
-        Raises Conflict when somebody else changed a file since (forced it is restored all the
-        same), IllegalState for another workspace, Unavailable; then nothing is changed.
+        Raises Conflict if a file was changed since by another writer (`is_forced` skips this
+        check), IllegalState for another workspace, Unavailable; in these cases nothing is changed.
         """
 
 
 class SkillService(Protocol):
-    """Installed WASM skills, as clients manage them; implemented by `tools.skills`."""
+    """Management of installed WASM skills for clients; implemented by `tools.skills`."""
 
     def list_all(self, caller: Caller) -> list[SkillRecord]: ...
     def find_obstacle(self) -> str: ...
@@ -364,30 +365,30 @@ class SkillService(Protocol):
 
 
 class RunBlocking(Protocol):
-    """A place for calls that block."""
+    """Runner of blocking calls outside the event loop."""
 
     def __call__(self, fn: Callable[[*Args], T], /, *args: *Args) -> Awaitable[T]:
-        """What `fn(*args)` returns.  Cancellation: not heard; the call runs to its end."""
+        """Return the result of `fn(*args)`.  Cancellation: ignored; the call runs to its end."""
 
 
 ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
 
 
 class Notifier(Protocol):
-    """What publishers see of the hub.  No method waits or fails for a reader's sake."""
+    """The hub as publishers use it.  No method waits or fails because of a reader."""
 
     def publish(self, rows: Sequence[TapeRow]) -> None:
-        """Put consecutive rows of one run on the wire; call before the journal gets them."""
+        """Send consecutive rows of one run to subscribers, before the journal gets them."""
 
     def committed(self, heads: Sequence[tuple[str, int]]) -> None:
-        """Each run's tape is durable up to this seq."""
+        """Announce for each run that its tape is durable up to this seq."""
 
     def progress(
         self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
-        """Put a volatile delta on the wire."""
+        """Send a volatile delta to subscribers."""
 
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
     ) -> None:
-        """Tell every connection that sees this principal and holds this scope."""
+        """Notify every connection that may see this principal and has this scope."""

@@ -1,9 +1,8 @@
-"""Anthropic's Messages API.
+"""Dialect of Anthropic's Messages API.
 
-Source: https://docs.anthropic.com/en/api/messages and its page on streaming.  Results of tools go
-back in the user's next message, before any text; empty texts are refused, so they are left out.
-The instructions, the tools and the end of the conversation are marked for the provider's prompt
-cache.
+Source: https://docs.anthropic.com/en/api/messages and its page on streaming.  Tool results go into
+the next user message, before any text.  The API refuses empty texts, so they are left out.  The
+instructions, the tools and the end of the conversation are marked for the provider's prompt cache.
 """
 
 from collections.abc import Mapping
@@ -37,9 +36,9 @@ from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 
 VERSION = "2023-06-01"
-DEFAULT_MAX_TOKENS = 8_192  # the API wants a limit
+DEFAULT_MAX_TOKENS = 8_192  # the API requires a limit
 _CACHED = {"cache_control": {"type": "ephemeral"}}
-_NOTHING = "(nothing)"  # in place of a text that would be empty
+_NOTHING = "(nothing)"  # sent in place of an empty text
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -98,12 +97,12 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 def anthropic_headers(key: str) -> dict[str, str]:
-    """The key in a header of its own."""
+    """Authentication (`x-api-key`) and version headers."""
     return {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
 
 
 def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
-    """The whole conversation."""
+    """Return the request body with the whole conversation."""
     system = [{"type": "text", "text": request.instructions, **_CACHED}]
     if not request.instructions:
         system = []
@@ -130,7 +129,7 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
             for tool in request.tools
         ]
         body["tools"][-1].update(_CACHED)
-        body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn begins with all of it
+        body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn repeats this prefix
     if request.must_call or request.one_call:
         body["tool_choice"] = {"type": "any" if request.must_call else "auto"}
     if request.one_call:
@@ -139,7 +138,7 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
 
 
 class AnthropicReader:
-    """Takes events until `message_stop`."""
+    """Reader of one streamed answer; it ends with `message_stop`."""
 
     def __init__(self, builder: TurnBuilder) -> None:
         self._builder = builder
@@ -147,7 +146,7 @@ class AnthropicReader:
         self.is_whole = False
 
     def take(self, data: str) -> bool:
-        """One event; unknown ones, and pings, are ignored."""
+        """Apply one event; ignore pings and unknown events."""
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -188,7 +187,7 @@ class AnthropicReader:
             case "input_json_delta" if delta.partial_json:
                 self._builder.add_arguments(index, delta.partial_json)
             case _:
-                pass  # signatures and citations
+                pass  # signatures and citations are ignored
 
     def _end(self, event: _Event) -> None:
         self._count(event.usage)
@@ -196,7 +195,7 @@ class AnthropicReader:
             self._builder.finish_reason = _FINISH.get(event.delta.stop_reason, "stop")
 
     def _count(self, usage: _Usage | None) -> None:
-        """Counts are running totals; what was written to the cache, or read, was input too."""
+        """Record the running totals of usage; cache reads and writes are input tokens too."""
         if usage is None:
             return
         told = msgspec.structs.asdict(usage)
@@ -219,7 +218,7 @@ class AnthropicReader:
 
 
 def _messages(request: ModelRequest, names: Names) -> list[Body]:
-    """User and assistant in turn: neighbours with one role become one message."""
+    """Return alternating user and assistant messages; neighbours with one role are merged."""
     merged: list[Body] = []
     for message in request.messages:
         role, blocks = _blocks(message, names, request.pictures)
@@ -263,7 +262,7 @@ def _blocks(message: Message, names: Names, pictures: Mapping[str, str]) -> tupl
 
 
 def _said(shown: list[Shown], text: str) -> list[Body]:
-    """Pictures before the words about them, as the API's guide has it."""
+    """Content of a user message: images before their text, as the API's guide recommends."""
     parts: list[Body] = [
         {
             "type": "image",

@@ -1,7 +1,7 @@
-"""OpenAI's chat completions, which most servers speak: OpenRouter, Ollama, llama.cpp, vLLM.
+"""Dialect of OpenAI's chat completions, also spoken by OpenRouter, Ollama, llama.cpp and vLLM.
 
-Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ, so everything beyond
-the choices themselves may be missing, and unknown fields are ignored.
+Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ: every field except
+`choices` may be missing, and unknown fields are ignored.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class _Choice(msgspec.Struct):
 
 
 class TokenDetails(msgspec.Struct):
-    """What OpenAI's APIs tell apart, of the input or of the output."""
+    """Breakdown of input or output tokens, as OpenAI's APIs report it."""
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -97,12 +97,12 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 def chat_headers(key: str) -> dict[str, str]:
-    """A bearer token, if there is one: local servers want none."""
+    """Bearer authentication, or no header without a key: local servers need none."""
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
-    """The whole conversation; `max_tokens` 0 leaves the limit to the server."""
+    """Return the request body with the whole conversation; `max_tokens` 0 sends no limit."""
     body: Body = {
         "model": model,
         "messages": [_system(request), *_messages(request, names)],
@@ -129,7 +129,7 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
 
 
 def openai_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
-    """For OpenAI itself, whose newer models know the limit by its new name only."""
+    """Body for OpenAI itself: its newer models accept the limit only as `max_completion_tokens`."""
     body = chat_body(request, model, names, max_tokens)
     if "max_tokens" in body:
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -137,7 +137,7 @@ def openai_body(request: ModelRequest, model: str, names: Names, max_tokens: int
 
 
 class ChatReader:
-    """Takes chunks until `[DONE]`; only the first choice counts."""
+    """Reader of one streamed answer; it ends with `[DONE]`, and only the first choice is read."""
 
     def __init__(self, builder: TurnBuilder) -> None:
         self._builder = builder
@@ -145,11 +145,11 @@ class ChatReader:
 
     @property
     def is_whole(self) -> bool:
-        """A server may leave out `[DONE]`, but not why it stopped."""
+        """True once a finish reason has arrived: a server may omit `[DONE]`, but not the reason."""
         return self._builder.finish_reason is not None
 
     def take(self, data: str) -> bool:
-        """One chunk."""
+        """Apply one chunk."""
         if data.strip() == DONE:
             return True
         try:
@@ -187,7 +187,10 @@ class ChatReader:
             self._builder.finish_reason = _FINISH.get(choice.finish_reason, "stop")
 
     def _take_call(self, call: _ToolCall) -> None:
-        """Fragments belong together by index; servers without indices repeat or omit the id."""
+        """Append a fragment to its call.
+
+        Fragments are matched by index; servers without indices repeat or omit the id.
+        """
         key: object = call.index if call.index is not None else call.id or self._last_key
         self._last_key = key
         function = call.function or _Function()
@@ -204,14 +207,17 @@ def _system(request: ModelRequest) -> Body:
 
 
 def instructions(request: ModelRequest) -> str:
-    """The instructions; in JSON mode they say so, without which OpenAI refuses it."""
+    """Return the instructions; OpenAI refuses JSON mode without the added sentence."""
     if not request.json_mode:
         return request.instructions
     return f"{request.instructions}\n\n{JSON_ONLY}".lstrip()
 
 
 def _messages(request: ModelRequest, names: Names) -> list[Body]:
-    """Words of one role that stand together are one message: templates of local models refuse two."""
+    """Return the messages, with neighbours of one role merged.
+
+    Templates of local models refuse two messages of one role in a row.
+    """
     made: list[Body] = []
     for message in request.messages:
         said = _message(message, names, request.pictures)
@@ -231,7 +237,7 @@ def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Bod
     match message:
         case UserMessage():
             return {"role": "user", "content": _content(*show(message, pictures))}
-        case GuidanceMessage(text):  # many servers take a system message only at the beginning
+        case GuidanceMessage(text):  # many servers accept a system message only at the start
             return {"role": "user", "content": guidance(text)}
         case ToolMessage():
             return {
@@ -262,18 +268,18 @@ def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Bod
 
 def _content(shown: list[Shown], text: str) -> str | list[Body]:
     if not shown:
-        return text  # the form that every server takes
+        return text  # every server accepts this form
     parts: list[Body] = [{"type": "image_url", "image_url": {"url": each.url}} for each in shown]
     return [*parts, {"type": "text", "text": text}] if text.strip() else parts
 
 
 def guidance(text: str) -> str:
-    """The daemon's own words in a place where a provider has none for them."""
+    """Wrap a message of the daemon for a position where the provider has no role for it."""
     return f"[the daemon, not the user:] {text}"
 
 
 def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
-    """Arguments as the provider has them: the JSON, or the text that was none."""
+    """Return the arguments as JSON text; malformed arguments are returned unchanged."""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 

@@ -1,9 +1,9 @@
-"""What an adapter needs to know of a provider's protocol; one dialect a module.
+"""Dialect: the interface between the HTTP adapter and a provider's protocol, one module each.
 
-Names of tools as providers allow them: letters, digits, `_` and `-`, at most 64.
-
-The catalogue also has names like `mcp:files.read`; they are spelt differently on the wire and
-translated back.  Deterministic, so that the prefix of a prompt stays what it was.
+A dialect builds the request body and reads the streamed answer.  It also translates tool names:
+providers allow letters, digits, `_` and `-`, at most 64 characters, while the catalogue has names
+like `mcp:files.read`.  The translation is deterministic, so the prompt prefix stays stable and the
+provider's cache hits.
 """
 
 import hashlib
@@ -19,51 +19,51 @@ from palyra.models.turn_builder import TurnBuilder
 
 Body = dict[str, Any]
 Names = Mapping[str, str]
-NO_JSON = msgspec.Raw(b"null")  # a part of an event that is not there
-JSON_ONLY = "Answer with one JSON object and nothing else."  # APIs want the word said
+NO_JSON = msgspec.Raw(b"null")  # an absent field of an event
+JSON_ONLY = "Answer with one JSON object and nothing else."  # APIs want the word "JSON"
 
 
 class Reader(Protocol):
-    """One streamed answer, event by event."""
+    """Reader of one streamed answer, fed event by event."""
 
     def take(self, data: str) -> bool:
-        """Take the data of one event; True when it was the last one.
+        """Apply the data of one event; return True after the last one.
 
-        Raises ModelFailure for an error inside the stream, and for what cannot be read.
+        Raises ModelFailure for an error reported inside the stream and for unreadable data.
         """
 
     @property
     def is_whole(self) -> bool:
-        """Whether the answer had its end, should the connection end now."""
+        """True if the answer is complete although the connection ended without a last event."""
 
 
 def most_tokens(request: ModelRequest, configured: int) -> int:
-    """How long the answer may be: the smaller of both bounds; 0: as long as the model likes."""
+    """Return the smaller of both output limits, in tokens; 0 for no limit."""
     wanted = request.sampling.max_output_tokens or 0
     return min(wanted, configured) if wanted and configured else wanted or configured
 
 
 def sampled(request: ModelRequest) -> Body:
-    """How the answer is to be picked, as all dialects call it."""
+    """Return the sampling parameters that have the same names in all dialects."""
     sampling = request.sampling
     wanted = {"temperature": sampling.temperature, "top_p": sampling.top_p}
     return {name: value for name, value in wanted.items() if value is not None}
 
 
 class Shown(NamedTuple):
-    """A picture as it is sent."""
+    """An image in the form in which it is sent."""
 
     media_type: str
     data: str  # base64
 
     @property
     def url(self) -> str:
-        """All of it."""
+        """The image as a `data:` URL."""
         return f"data:{self.media_type};base64,{self.data}"
 
 
 def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown], str]:
-    """The message's pictures that there are, and its text, which tells of those that are gone."""
+    """Return the message's available images, and its text with a note for each missing one."""
     shown = [
         Shown(picture.media_type, pictures[picture.artifact])
         for picture in message.pictures
@@ -77,16 +77,16 @@ def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a provider is asked and how it answers."""
+    """Description of a provider protocol: request building and answer reading."""
 
-    path: str  # below the base URL
-    headers: Callable[[str], dict[str, str]]  # authentication and version, of a key or ""
-    body: Callable[[ModelRequest, str, Names, int], Body]  # model, spellings, most tokens (0: any)
+    path: str  # relative to the base URL
+    headers: Callable[[str], dict[str, str]]  # authentication and version, from a key or ""
+    body: Callable[[ModelRequest, str, Names, int], Body]  # model, names, max tokens (0: no limit)
     reader: Callable[[TurnBuilder], Reader]
-    default_tokens: int = 0  # of an answer nobody limits; 0: as many as the model likes
+    default_tokens: int = 0  # output limit if none is set; 0: the model's own
 
     def most_tokens(self, request: ModelRequest, configured: int) -> int:
-        """What the body says of the answer's length; 0: nothing."""
+        """Return the output limit that the body sends, in tokens; 0 for none."""
         return most_tokens(request, configured) or self.default_tokens
 
 
@@ -95,13 +95,13 @@ _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def wire_names(names: Iterable[str]) -> dict[str, str]:
-    """The provider's spelling by the catalogue's; all different."""
+    """Map each catalogue name to the provider's spelling; all spellings are distinct."""
     spelt: dict[str, str] = {}
     taken: set[str] = set()
     for name in sorted(names, key=lambda name: (not _is_plain(name), name)):
         wire = _FOREIGN.sub("_", name) if len(name) <= MAX_CHARS else _marked(name, 0)
         tries = 0
-        while wire in taken:  # only what a foreign name is spelt like
+        while wire in taken:  # only translated names can collide
             tries += 1
             wire = _marked(name, tries)
         spelt[name] = wire
@@ -110,7 +110,7 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a provider takes it as it is: those come first, and keep their names."""
+    """True if a provider accepts the name unchanged.  Such names are assigned first."""
     return len(name) <= MAX_CHARS and not _FOREIGN.search(name)
 
 

@@ -1,7 +1,7 @@
-"""Embeddings as OpenAI has them, which most servers speak: `POST /embeddings`.
+"""Embeddings over OpenAI's `POST /embeddings`, which most servers implement.
 
-Source: https://platform.openai.com/docs/api-reference/embeddings.  Many texts become several
-requests, one after another; the vectors are put in order by their index.
+Source: https://platform.openai.com/docs/api-reference/embeddings.  Many texts are split into
+several requests, sent one after another.  Vectors are ordered by their index.
 """
 
 import math
@@ -22,8 +22,8 @@ from palyra.models.http_exchange import FindKey, ProviderEndpoint, ProviderReque
 PATH = "/embeddings"
 JSON = "application/json"
 BATCH_TEXTS = 64
-BATCH_CHARS = 200_000  # servers bound the tokens of a request, too
-MAX_ANSWER_BYTES = 16_777_216  # 64 vectors of 8192 numbers with all their digits are 12 MB
+BATCH_CHARS = 200_000  # servers also limit the tokens of a request
+MAX_ANSWER_BYTES = 16_777_216  # 64 vectors of 8192 numbers with all digits are 12 MB
 
 
 class _Item(msgspec.Struct):
@@ -36,7 +36,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    data: list[msgspec.Raw] = []  # each an item
+    data: list[msgspec.Raw] = []  # one per vector
     usage: _Usage | None = None
     error: msgspec.Raw = NO_JSON
 
@@ -46,7 +46,7 @@ _ITEM = msgspec.json.Decoder(_Item)
 
 
 class HttpEmbeddings:
-    """`core.ports.EmbeddingModel` over an endpoint."""
+    """`core.ports.EmbeddingModel` over an HTTP endpoint."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class HttpEmbeddings:
         self._exchange = ProviderRequest(endpoint, client, find_key, now_ms)
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
-        """One vector a text, in order.
+        """Return one vector per text, in order.
 
         Raises InvalidParams, ModelFailure.  Cancellation: the connection is closed.
         """
@@ -99,7 +99,7 @@ class HttpEmbeddings:
 
 
 def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in order, as many at once as a server takes; a text alone may be longer."""
+    """Split the texts into requests of a size that servers accept; a single text may be longer."""
     start = chars = 0
     for at, text in enumerate(texts):
         if at > start and (at - start == BATCH_TEXTS or chars + len(text) > BATCH_CHARS):
@@ -110,7 +110,7 @@ def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _check_size(texts: int, part: Embeddings) -> None:
-    """Raises ModelFailure when so many texts become more numbers than one answer holds."""
+    """Raise ModelFailure if this many texts would give more numbers than one answer may hold."""
     if why := too_many(texts, len(part.vectors[0])):
         raise ModelFailure("invalid_request", why)
 
@@ -127,7 +127,7 @@ async def _read(take_next: TakeNext) -> bytes:
 
 
 def _decode(data: bytes, count: int) -> tuple[_Usage | None, tuple[Vector, ...]]:
-    """Usage and vectors of so many texts; blocks, and lets others run between two vectors."""
+    """Decode usage and `count` vectors.  Blocks; yields the interpreter between two vectors."""
     try:
         answer = _ANSWER.decode(data)
         items = [_ITEM.decode(each) for each in answer.data]
@@ -139,7 +139,7 @@ def _decode(data: bytes, count: int) -> tuple[_Usage | None, tuple[Vector, ...]]
 
 
 def _in_order(items: list[_Item], count: int) -> tuple[Vector, ...]:
-    """The vectors by their index.  Raises ModelFailure (malformed) unless there is one for each."""
+    """Sort the vectors by index.  Raises ModelFailure (malformed) unless each text has one."""
     by_index = {item.index: item.embedding for item in items}
     if len(items) != count or by_index.keys() != set(range(count)):
         raise ModelFailure("malformed", f"{len(items)} vectors for {count} texts, or not in a row")

@@ -1,8 +1,8 @@
-"""Why a provider did not deliver: one class for each way, from its HTTP answer or its stream.
+"""Classify a provider's failure from its HTTP answer or its stream.
 
-What providers answer differs in words, so the status decides first, then the code or type of the
-error, and only then its message.  The message goes to people: cut, without secrets (the redactor
-sees it before anything is written).
+Providers word their errors differently.  So the status decides first, then the error's code or
+type, and last its message.  The message is shown to people: it is truncated, and the redactor
+removes secrets before anything is written.
 """
 
 import math
@@ -67,7 +67,7 @@ _QUOTA = re.compile(r"insufficient[_ ]quota|billing|credit balance|exceeded your
 def http_failure(
     status: int, headers: Mapping[str, str], body: bytes, *, now_ms: int
 ) -> ModelFailure:
-    """The failure behind an answer that is no stream."""
+    """Return the failure behind an HTTP answer that is not a stream."""
     codes, message = _read_error(body)
     failure_class = _classify(status, codes, message)
     text = message or f"HTTP {status} without an explanation"
@@ -79,7 +79,7 @@ def http_failure(
 
 
 def stream_failure(error: bytes) -> ModelFailure:
-    """The failure that a provider reports inside a stream that began well."""
+    """Return the failure that a provider reports inside a stream that started normally."""
     codes, message = _read_error(error)
     known = _by_code(codes)
     failure_class = known or _by_words(message) or "transient"
@@ -101,7 +101,7 @@ def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass
 
 
 def _by_code(codes: tuple[str, ...]) -> FailureClass | None:
-    """The first code that is known; some providers put a status in its place."""
+    """Class of the first known code; some providers send an HTTP status as the code."""
     for code in codes:
         known = _CODES.get(code) or (_STATUS.get(int(code)) if _NUMBER.fullmatch(code) else None)
         if known is not None:
@@ -118,7 +118,7 @@ def _by_words(message: str) -> FailureClass | None:
 
 
 def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
-    """Codes and message of an error in any of the shapes in use; empty for none of them."""
+    """Return codes and message of an error body in any known shape; empty for an unknown shape."""
     try:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -136,7 +136,7 @@ def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
 
 
 def _retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
-    """When to come back, from `Retry-After` (seconds or a date); capped, never negative."""
+    """Delay from `Retry-After` (seconds or a date) in milliseconds; capped, never negative."""
     told = (
         _number(headers.get("retry-after-ms", ""), 1),
         _number(headers.get("retry-after", ""), 1_000),
@@ -155,7 +155,7 @@ def _number(text: str, scale: int) -> float | None:
 
 
 def _until(text: str, now_ms: int) -> float | None:
-    """How long until an HTTP date; one without a zone is in UTC, as all of them are."""
+    """Return the time until an HTTP date; a date without a zone is UTC."""
     try:
         date = parsedate_to_datetime(text)
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1_000 - now_ms

@@ -1,10 +1,13 @@
-"""A model with its provider's guards: a lease for each call, and a breaker that leaves it alone.
+"""Wrap a model in its provider's limits: a lease per call and a circuit breaker.
 
-One `Guard` a provider, shared by all its models.
+Each provider has one `ProviderLimits`, shared by all its models.
 
-Leases: how many calls of one provider, and with one of its keys, are under way at once.
+A lease bounds the concurrent calls of a provider and of each of its credentials.  Leases are
+granted first come, first served, foreground calls before background calls.  A cancelled waiter
+leaves the queue without a trace.
 
-First come, first served, foreground before background.  A waiter that is cancelled leaves no trace.
+A call passes both guards in this order: it waits for a lease, then the breaker admits or refuses
+it, then the request runs, then its result updates the breaker, then the lease is released.
 """
 
 from collections import deque
@@ -33,29 +36,29 @@ class _Waiter:
 
 
 class CallSlots:
-    """The leases of one provider."""
+    """Leases of one provider."""
 
     def __init__(
         self, per_provider: int = PER_PROVIDER, per_credential: int = PER_CREDENTIAL
     ) -> None:
         self.per_provider = per_provider
         self._per_credential = per_credential
-        self._held: dict[str, int] = {}  # by credential
+        self._held: dict[str, int] = {}  # number of leases by credential
         self._queues: tuple[deque[_Waiter], deque[_Waiter]] = (deque(), deque())
 
     @property
     def held(self) -> int:
-        """How many calls are under way."""
+        """Number of calls that hold a lease."""
         return sum(self._held.values())
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for one."""
+        """Number of calls that wait for a lease."""
         return sum(map(len, self._queues))
 
     @asynccontextmanager
     async def lease(self, credential: str, *, is_background: bool = False) -> AsyncGenerator[None]:
-        """Hold a lease inside the block.  Cancellation: the place in the queue is given up."""
+        """Hold a lease inside the block.  Cancellation: the call leaves the queue."""
         queue = self._queues[is_background]
         waiter = _Waiter(credential)
         queue.append(waiter)
@@ -76,7 +79,7 @@ class CallSlots:
         self._grant()
 
     def _grant(self) -> None:
-        """Give what is free to whoever waited longest and may have it."""
+        """Grant free leases to the longest waiting calls whose credential has room."""
         for queue in self._queues:
             for waiter in tuple(queue):
                 if self.held >= self.per_provider:
@@ -89,7 +92,7 @@ class CallSlots:
 
 
 class ProviderLimits:
-    """What all calls of one provider share."""
+    """Lease pool and circuit breaker shared by all calls of one provider."""
 
     def __init__(
         self,
@@ -101,10 +104,10 @@ class ProviderLimits:
         api: str = "",
         alarms: IncidentReporter | None = None,
     ) -> None:
-        """`alarms` are told when the provider is left alone, and when it answers again."""
+        """Create the limits; `alarms` is notified when the breaker opens and when it closes."""
         self.provider = provider
         self.api = api
-        self.credential = credential  # the reference, never the key
+        self.credential = credential  # the secret's reference, never the key itself
         self.leases = leases
         self.breaker = CircuitBreaker()
         self._now_ms = now_ms
@@ -112,7 +115,7 @@ class ProviderLimits:
 
     @property
     def standing(self) -> ProviderHealth:
-        """How the provider is right now."""
+        """Snapshot of the provider's health."""
         now_ms, breaker, leases = self._now_ms(), self.breaker, self.leases
         return ProviderHealth(
             provider=self.provider,
@@ -126,7 +129,7 @@ class ProviderLimits:
         )
 
     def begin(self) -> None:
-        """A call begins.  Raises ModelFailure (unavailable) while the provider is left alone."""
+        """Record a call's start.  Raises ModelFailure (unavailable) while the breaker is open."""
         now_ms = self._now_ms()
         if not self.breaker.admits(now_ms):
             left_ms = max(0, (self.breaker.open_until_ms or now_ms) - now_ms)
@@ -140,7 +143,7 @@ class ProviderLimits:
         self.breaker = begin_call(self.breaker, now_ms)
 
     def end(self, failure: ModelFailure | None) -> None:
-        """It ended."""
+        """Record the end of a call: its failure, or None for a success."""
         failure_class = None if failure is None else failure.failure_class
         before = self.breaker
         self.breaker = end_call(before, failure_class, self._now_ms())
@@ -148,7 +151,7 @@ class ProviderLimits:
             self._tell(self._alarms, failure)
 
     def _tell(self, alarms: IncidentReporter, failure: ModelFailure | None) -> None:
-        """The breaker has opened, again perhaps, or closed."""
+        """Report an opened (or reopened) breaker, or clear the report of a closed one."""
         if failure is None:
             alarms.clear(provider_key(self.provider), "a call of it succeeded")
         else:
@@ -156,14 +159,14 @@ class ProviderLimits:
             alarms.report(provider_left_alone(self.provider, failures, last))
 
     def abandon(self) -> None:
-        """It was cancelled."""
+        """Record that the call was cancelled."""
         self.breaker = abandon_call(self.breaker)
 
     @asynccontextmanager
     async def call(self, *, is_background: bool) -> AsyncGenerator[None]:
-        """One call, inside the block, once there is a lease.
+        """Wait for a lease, then hold it for the one call made inside the block.
 
-        Raises ModelFailure.  Cancellation: lease and place are given back.
+        Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
         async with self.leases.lease(self.credential, is_background=is_background):
             self.begin()
@@ -182,7 +185,7 @@ class ProviderLimits:
 
 
 class GuardedModel:
-    """`core.ports.LanguageModel` round another one."""
+    """`core.ports.LanguageModel` that applies the provider's limits to another model."""
 
     def __init__(self, inner: LanguageModel, guard: ProviderLimits) -> None:
         self.name = inner.name
@@ -191,20 +194,20 @@ class GuardedModel:
         self._guard = guard
 
     def most_output(self, request: ModelRequest) -> int:
-        """The inner model's."""
+        """Return the output limit of the inner model."""
         return self._inner.most_output(request)
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
-        """The inner model's turn, once there is a lease.
+        """Wait for a lease, then stream the inner model's turn.
 
-        Raises ModelFailure.  Cancellation: lease and place are given back.
+        Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
         async with self._guard.call(is_background=request.is_background):
             return await self._inner.stream(request, on_delta)
 
 
 class GuardedEmbeddings:
-    """`core.ports.EmbeddingModel` round another one."""
+    """`core.ports.EmbeddingModel` that applies the provider's limits to another model."""
 
     def __init__(self, inner: EmbeddingModel, guard: ProviderLimits) -> None:
         self.name = inner.name
@@ -213,9 +216,10 @@ class GuardedEmbeddings:
         self._guard = guard
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
-        """The inner model's vectors, once there is a lease; turns go first.
+        """Wait for a background lease (turns have priority), then embed with the inner model.
 
-        Raises InvalidParams, ModelFailure.  Cancellation: lease and place are given back.
+        Raises InvalidParams, ModelFailure.  Cancellation: the lease, or the place in the queue, is
+        released.
         """
         check_texts(texts, dimensions)
         async with self._guard.call(is_background=True):

@@ -1,7 +1,7 @@
-"""One request to a provider and its answer, as bytes.
+"""One HTTP request to a provider and its answer, as bytes.
 
-Never: retries, once or at all (the run decides); reads a proxy from the environment; puts a key
-into an error, though the provider repeats it.  The first byte, and each one after it, must come
+Never retries: the run decides that.  Never reads a proxy from the environment.  Never puts a key
+into an error, even if the provider repeats it.  The first byte, and each following one, must arrive
 within the stall time.
 """
 
@@ -23,35 +23,35 @@ from palyra.models.failures import http_failure, stream_failure
 CONNECT_S = 10.0
 STALL_S = 60.0
 MAX_ERROR_BYTES = 65_536
-REST_S = 1.0  # after what was wanted, for the end of the response
+REST_S = 1.0  # time to read the end of the response after the last needed byte
 HIDDEN = "[redacted:provider_key]"
 
 FindKey = Callable[[], Awaitable[str]]  # the provider's key, "" for none; raises Unavailable
-TakeNext = Callable[[], Awaitable[bytes | None]]  # what arrives next, None at the end
+TakeNext = Callable[[], Awaitable[bytes | None]]  # returns the next chunk, None at the end
 
 
 class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a model is and how it is spoken to."""
+    """Address and limits of one model at a provider."""
 
     provider: str
-    base_url: str  # with the version: https://api.openai.com/v1
+    base_url: str  # including the version: https://api.openai.com/v1
     dialect: Dialect
-    model: str  # as the provider calls it
+    model: str  # the provider's name of the model
     max_tokens: int = 0  # of one answer; 0: the provider's own limit
     stall_s: float = STALL_S
     extra_headers: Mapping[str, str] = {}
 
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """The HTTP client that all models share; over sockets, unless it is handed another transport."""
-    timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # stalls are told by us
+    """Open the HTTP client shared by all models; without `transport` it uses sockets."""
+    timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # `_in_time` detects stalls
     return httpx.AsyncClient(
         transport=transport, trust_env=False, follow_redirects=False, timeout=timeout
     )
 
 
 class ProviderRequest:
-    """What asks one endpoint."""
+    """Sender of requests to one endpoint."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class ProviderRequest:
 
     @asynccontextmanager
     async def post(self, path: str, body: Mapping[str, Any], kind: str) -> AsyncGenerator[TakeNext]:
-        """The body of an answer of that media type; every other answer is a failure.
+        """Post `body` and yield the reader of an answer of media type `kind`.
 
-        Raises ModelFailure, here and out of the block without the key.  Cancellation: the
-        connection is closed.
+        Every other answer is a failure.  Raises ModelFailure, also out of the block, never with the
+        key.  Cancellation: the connection is closed.
         """
         key = await self._key()
         stall_s = self._endpoint.stall_s
@@ -117,7 +117,7 @@ class ProviderRequest:
         return key
 
     async def _refuse(self, response: httpx.Response, take_next: TakeNext, kind: str) -> None:
-        """Raise the failure that the answer tells of."""
+        """Raise the failure described by an error answer."""
         body = b""
         while len(body) < MAX_ERROR_BYTES and (chunk := await take_next()) is not None:
             body += chunk[: MAX_ERROR_BYTES - len(body)]
@@ -130,7 +130,7 @@ class ProviderRequest:
 
 
 def _taker(chunks: AsyncIterator[bytes], patience: trio.CancelScope, stall_s: float) -> TakeNext:
-    """What takes the next piece: once a delta, so it costs as little as it can."""
+    """Return the function that reads the next chunk; it runs once per delta and must be cheap."""
 
     async def take_next() -> bytes | None:
         patience.deadline = trio.current_time() + stall_s
@@ -155,11 +155,12 @@ async def _closing(response: httpx.Response) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def _body(response: httpx.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
-    """The body as it comes.
+    """Open the response body as an iterator of chunks.
 
-    It is three generators deep, and one that is left before its end is found by the collector and
-    reported.  So it is always read to its end: to the real one, which frees the connection for the
-    next request, or to one made by a cancel that goes through all of them.
+    The body is three nested generators.  A generator that is left before its end is finalized by
+    the garbage collector, which reports it.  So the body is always read to an end: either its real
+    end, which frees the connection for the next request, or the end forced by a cancel that passes
+    through all of them.
     """
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - of an async client
     chunks = aiter(response.stream)
@@ -184,7 +185,7 @@ def _is(kind: str, response: httpx.Response) -> bool:
 
 
 def _said(response: httpx.Response) -> str:
-    """What the answer calls itself."""
+    """Describe the media type of an answer."""
     kind: str = response.headers.get("content-type", "no content type")
     coding = response.headers.get("content-encoding")
     return f"{kind} in {coding}" if coding else kind
@@ -192,7 +193,7 @@ def _said(response: httpx.Response) -> str:
 
 @contextmanager
 def _hidden(key: str) -> Generator[None]:
-    """Take the key out of what a provider says of a failure."""
+    """Remove the key from the failures raised inside the block."""
     try:
         yield
     except ModelFailure as failure:
@@ -204,7 +205,7 @@ def _hidden(key: str) -> Generator[None]:
 
 @contextmanager
 def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
-    """Raise ModelFailure (timeout) when the block, or what moves the deadline, takes longer."""
+    """Raise ModelFailure (timeout) when the block passes the deadline; the block may move it."""
     with trio.move_on_after(stall_s) as patience:
         yield patience
     if patience.cancelled_caught:
@@ -212,7 +213,7 @@ def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
 
 
 def _failure(error: httpx.HTTPError | httpx.InvalidURL) -> ModelFailure:
-    """What the transport reports; only its kind where its text may hold addresses."""
+    """Translate a transport error; give only its kind where its text may contain addresses."""
     if isinstance(error, httpx.TimeoutException):
         text = f"the provider did not take the connection within {CONNECT_S:g} s"
         return ModelFailure("timeout", text)

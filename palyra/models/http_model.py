@@ -1,4 +1,4 @@
-"""A model behind HTTP: asks in its provider's dialect and streams the answer."""
+"""Language model over HTTP: sends requests in its provider's dialect and streams the answer."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class HttpModel:
-    """`core.ports.LanguageModel` over an endpoint."""
+    """`core.ports.LanguageModel` over an HTTP endpoint."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class HttpModel:
         self._new_id = new_id
 
     def most_output(self, request: ModelRequest) -> int:
-        """As its body says it."""
+        """Return the output limit that the request body sends."""
         return self._endpoint.dialect.most_tokens(request, self._endpoint.max_tokens)
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
-        """The finished turn; deltas are handed over as they arrive.
+        """Return the finished turn; pass deltas to `on_delta` as they arrive.
 
         Raises ModelFailure.  Cancellation: the connection is closed, nothing else changes.
         """
@@ -53,7 +53,7 @@ class HttpModel:
 
 
 async def _read(take_next: TakeNext, reader: Reader) -> None:
-    """Take events until the last one, or until the connection ends."""
+    """Pass events to the reader until the last one or the end of the connection."""
     parser = SseParser()
     while (chunk := await take_next()) is not None:
         if any(reader.take(data) for data in parser.feed(chunk)):
@@ -64,7 +64,7 @@ async def _read(take_next: TakeNext, reader: Reader) -> None:
 
 
 def _is_last(reader: Reader, data: str) -> bool:
-    """Whether an event without its closing line was the last; half an event is none."""
+    """True if a final event without its closing line was the last; a partial event is dropped."""
     try:
         return reader.take(data)
     except ModelFailure as failure:

@@ -1,9 +1,9 @@
-"""Embeddings without a provider: words and their parts, hashed into a vector.
+"""Embeddings without a provider: words and parts of words, hashed into a vector.
 
-Lexical, not semantic: texts are alike when they share words, parts of words or neighbouring words,
-so that `connect` is near `connection` and far from `join`.  No network, no weights, the same vector
-on every machine: what an index holds stays comparable.  A change of anything here is a new VERSION,
-which is part of the model's name.
+The vectors are lexical, not semantic.  Texts are similar if they share words, parts of words or
+pairs of neighbouring words: `connect` is near `connection` and far from `join`.  There is no
+network and no weights file, and the vector is the same on every machine, so stored vectors stay
+comparable.  Any change here needs a new VERSION, which is part of the model's name.
 """
 
 import math
@@ -21,18 +21,18 @@ from palyra.core.text.tokens import estimate_tokens
 
 VERSION = 1
 NAME = f"embedded/lexical-{VERSION}"
-DIMENSIONS = 384  # unless others are asked for
+DIMENSIONS = 384  # default
 
 _WORD = re.compile(r"\w+")
 _PART_CHARS = (3, 4)
-_SHORT_PARTS = (1, 2, 3)  # of scripts that write without blanks, or change a word's end
+_SHORT_PARTS = (1, 2, 3)  # for scripts without blanks and words with inflected endings
 _WHOLE, _PART, _PAIR = 0.7, 1.0, 0.3  # weights: a word, all its parts together, a pair of words
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
-_SPREAD = 0x9E37_79B9_7F4A_7C15  # 2^64 / golden ratio: a sum of 32 bits becomes 64 well mixed ones
+_SPREAD = 0x9E37_79B9_7F4A_7C15  # 2^64 / golden ratio: spreads a 32-bit checksum over 64 bits
 
 
 class EmbeddedEmbeddings:
-    """`core.ports.EmbeddingModel` that needs nobody."""
+    """`core.ports.EmbeddingModel` without a provider."""
 
     name = NAME
     provider = "embedded"
@@ -41,7 +41,10 @@ class EmbeddedEmbeddings:
         self._run_blocking = run_blocking
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
-        """Raises InvalidParams.  Cancellation: not heard; it is over in moments."""
+        """Return one vector per text, in order.
+
+        Raises InvalidParams.  Cancellation: ignored; the call ends within moments.
+        """
         check_texts(texts, dimensions)
         return await self._run_blocking(_embed, tuple(texts), dimensions or DIMENSIONS)
 
@@ -54,21 +57,21 @@ def _embed(texts: tuple[str, ...], dimensions: int) -> Embeddings:
 
 
 def lexical_vector(text: str, dimensions: int = DIMENSIONS) -> Vector:
-    """The text's vector, of length 1.  Blocks: some milliseconds for a long text."""
+    """Return the text's vector, of length 1.  Blocks: some milliseconds for a long text."""
     sums = [0.0] * dimensions
     for feature, weight in _features(text):
         mixed = (zlib.crc32(feature.encode("utf-8", "surrogatepass")) * _SPREAD) & _MASK
         sums[(mixed >> 33) % dimensions] += weight if mixed >> 32 & 1 else -weight
     length = math.hypot(*sums)
-    if not length:  # features that happen to cancel out, in very few dimensions
+    if not length:  # features that cancel out, possible in very few dimensions
         sums[0] = length = 1.0
     return tuple(value / length for value in sums)
 
 
 def _features(text: str) -> Iterator[tuple[str, float]]:
-    """What the text holds, with weights; a word that is repeated counts less each time."""
+    """Yield the features of the text with their weights; a repeated word counts less each time."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    words = _WORD.findall(plain) or [plain.strip()]  # signs only: as they are
+    words = _WORD.findall(plain) or [plain.strip()]  # text without words: take it whole
     for word, count in Counter(words).items():
         weight = 1 + math.log(count)
         yield f"w{word}", weight * _WHOLE

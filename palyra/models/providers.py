@@ -1,11 +1,8 @@
-"""The providers that need no more than their name, and what each needs otherwise.
+"""Providers of the configuration: presets by name, and their models as `provider/model`.
 
-The providers of the configuration: their models by name, over one HTTP client.
-
-The models there are, by name: the embedded one, and `provider/model` of every provider.
-
-A provider has more models than anybody lists, so one that nobody listed is made when it is asked
-for; the provider itself says whether it exists.
+All providers share one HTTP client.  The catalogue holds the embedded model and the models of every
+provider.  A provider has more models than the configuration lists, so an unlisted model is created
+on first use; the provider itself reports whether it exists.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -31,14 +28,14 @@ from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.responses import RESPONSES
 
-MAX_MADE = 256  # beyond it they are made again
+MAX_MADE = 256  # of cached models; beyond it they are created again
 MAX_NAME_CHARS = 200
 
-Make = Callable[[str], LanguageModel]  # of the name after the provider's
+Make = Callable[[str], LanguageModel]  # takes the model's name without the provider's
 
 
 class ModelCatalogue(Mapping[str, LanguageModel]):
-    """`fixed` models by their whole name, and those that providers make."""
+    """Mapping of model names to models: `fixed` ones and models that providers create on demand."""
 
     def __init__(
         self,
@@ -46,7 +43,7 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         providers: Mapping[str, Make],
         listed: tuple[str, ...] = (),
     ) -> None:
-        """`listed` names are shown to people beside the fixed ones."""
+        """Create the catalogue; `listed` names are enumerated together with the fixed ones."""
         self._fixed = dict(fixed)
         self._providers = dict(providers)
         self._listed = listed
@@ -85,7 +82,7 @@ FindSecret = Callable[[str], Awaitable[str]]
 
 
 class Providers:
-    """What the configuration names; `keep_open` is a service."""
+    """The configured providers; `keep_open` runs as a service."""
 
     def __init__(
         self,
@@ -96,7 +93,7 @@ class Providers:
         now_ms: NowMs,
         alarms: IncidentReporter,
     ) -> None:
-        """Raises InvalidParams for a provider that cannot be asked."""
+        """Create the providers.  Raises InvalidParams for an unusable configuration."""
         names = [provider.name for provider in given]
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
@@ -110,7 +107,7 @@ class Providers:
         }
 
     def catalogue(self, fixed: Mapping[str, LanguageModel]) -> ModelCatalogue:
-        """All models, the `fixed` ones among them."""
+        """Return the catalogue of all models, including the `fixed` ones."""
         listed = (
             f"{name}/{model}" for name, each in self._providers.items() for model in each.listed
         )
@@ -118,14 +115,14 @@ class Providers:
         return ModelCatalogue(fixed, makers, tuple(listed))
 
     def look(self, provider: str) -> ProviderHealth:
-        """How a provider is right now; one that is none of these is always well."""
+        """Return the health of a provider; one that is not configured counts as healthy."""
         found = self._providers.get(provider)
         return ProviderHealth(provider=provider) if found is None else found.standing
 
     def embeddings(self, name: str, run_blocking: RunBlocking) -> EmbeddingModel:
-        """The model of embeddings called PROVIDER/NAME.
+        """Return the embedding model called PROVIDER/NAME.
 
-        Raises InvalidParams for one that no provider has.
+        Raises InvalidParams for a name that belongs to no provider.
         """
         provider, _, model = name.partition("/")
         found = self._providers.get(provider)
@@ -142,7 +139,7 @@ class Providers:
     async def keep_open(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Connections may be kept while this runs.  Cancellation: they are closed."""
+        """Allow kept connections while this runs.  Cancellation: the connections are closed."""
         try:
             task_status.started()
             await trio.sleep_forever()
@@ -152,7 +149,7 @@ class Providers:
 
 
 class _Provider:
-    """One of them: all its models have one guard."""
+    """One configured provider; all its models share one `ProviderLimits`."""
 
     def __init__(
         self,
@@ -190,21 +187,21 @@ class _Provider:
 
     @property
     def standing(self) -> ProviderHealth:
-        """How it is right now."""
+        """Snapshot of the provider's health."""
         return self._guard.standing
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """Models that lists show."""
+        """Names of the models shown in lists."""
         return self._given.models
 
     @property
     def embeds(self) -> bool:
-        """Whether its protocol has embeddings."""
+        """True if the provider's protocol has embeddings."""
         return self._api != "anthropic"
 
     def make(self, model: str) -> LanguageModel:
-        """The provider's model of that name, whether it exists or not."""
+        """Create the model of that name without checking that it exists."""
         inner = HttpModel(
             f"{self._given.name}/{model}",
             self._endpoint(model),
@@ -216,7 +213,7 @@ class _Provider:
         return GuardedModel(inner, self._guard)
 
     def make_embeddings(self, model: str, run_blocking: RunBlocking) -> EmbeddingModel:
-        """Its model of embeddings of that name, whether it exists or not."""
+        """Create the embedding model of that name without checking that it exists."""
         inner = HttpEmbeddings(
             f"{self._given.name}/{model}",
             self._endpoint(model),
@@ -251,11 +248,11 @@ DIALECTS: dict[Api, Dialect] = {"chat": CHAT, "responses": RESPONSES, "anthropic
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """What is known of a provider by its name."""
+    """Defaults of a provider known by its name."""
 
     base_url: str
     api: Api = "chat"
-    key: str = ""  # reference; "": it wants none
+    key: str = ""  # reference; "": the provider needs no key
 
 
 PRESETS: dict[str, Preset] = {
@@ -269,6 +266,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def dialect_at(api: Api, base_url: str) -> Dialect:
-    """How the API is spoken there: OpenAI's own chat differs from what others made of it."""
+    """Return the dialect of the API at that URL; OpenAI's chat API differs from compatible ones."""
     is_openai = base_url.startswith(PRESETS["openai"].base_url)
     return OPENAI_CHAT if api == "chat" and is_openai else DIALECTS[api]

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API.
+"""Dialect of OpenAI's Responses API.
 
-Source: https://platform.openai.com/docs/api-reference/responses and its page on streaming.
-Nothing is stored with the provider: the whole conversation is sent each time.
+Source: https://platform.openai.com/docs/api-reference/responses and its page on streaming.  Nothing
+is stored at the provider: each request sends the whole conversation.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: int) -> Body:
-    """The whole conversation as items.  Raises ModelFailure for what this API does not have."""
+    """Return the whole conversation as items.  Raises ModelFailure for options this API lacks."""
     if request.sampling.stop:
         raise ModelFailure(
             "invalid_request",
@@ -105,14 +105,14 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
 
 
 class ResponsesReader:
-    """Takes events until the response is completed, incomplete or failed."""
+    """Reader of one streamed answer; it ends with a completed, incomplete or failed response."""
 
     def __init__(self, builder: TurnBuilder) -> None:
         self._builder = builder
         self.is_whole = False
 
     def take(self, data: str) -> bool:
-        """One event; unknown ones are ignored."""
+        """Apply one event; ignore unknown ones."""
         try:
             event = _EVENT.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -1,8 +1,8 @@
-"""Server-sent events, sans I/O: bytes in, the data of whole events out.
+"""Parser of server-sent events, sans I/O: bytes in, the data of complete events out.
 
 Lines end with LF, CRLF or CR and with nothing else (U+2028 is data); source: HTML Living Standard,
-"Server-sent events".  Only `data` is given back: every provider repeats the event's type in its
-payload, and the payload is what counts.
+"Server-sent events".  Only the `data` field is returned: every provider repeats the event's type in
+the payload, and the payload decides.
 """
 
 import re
@@ -15,17 +15,17 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class SseParser:
-    """One response; `feed` what arrives, `finish` when it has ended."""
+    """Parser of one response: call `feed` for each chunk and `finish` at the end."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
-        self._rest = b""  # of a line that has not ended
+        self._rest = b""  # incomplete last line
         self._data: list[bytes] = []
-        self._size = 0  # of the event that has not ended
+        self._size = 0  # of the incomplete event
         self._is_first = True
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The data of the events that the chunk completes.
+        """Return the data of the events that the chunk completes.
 
         Raises ModelFailure (malformed) for an event over the cap.
         """
@@ -41,7 +41,7 @@ class SseParser:
         return found
 
     def finish(self) -> str | None:
-        """The data of an event whose closing empty line is missing."""
+        """Return the data of a last event whose closing empty line is missing, or None."""
         last = self._take(self._rest.removesuffix(b"\r")) if self._rest else None
         return self._take(b"") if last is None else last
 
@@ -57,7 +57,7 @@ class SseParser:
         return lines
 
     def _take(self, line: bytes) -> str | None:
-        """One line; the data of the event it ends."""
+        """Parse one line; return the data of the event that it ends, or None."""
         if not line:
             return self._end_event()
         field, _, value = line.partition(b":")

@@ -1,7 +1,7 @@
-"""Builds a turn from what streams in: text, tool calls in fragments, finish reason, usage.
+"""Builder of a turn from streamed parts: text, tool calls in fragments, finish reason, usage.
 
-The same for every dialect.  Arguments that are no JSON stay the text they are, so that intake
-refuses the call with a hint and the model can repair it.
+All dialects use it.  Arguments that are not valid JSON stay text: intake then refuses the call with
+a hint, and the model can repair it.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -20,10 +20,10 @@ from palyra.core.model.messages import (
 )
 from palyra.core.text.tokens import estimate_tokens
 
-MAX_ARGUMENT_BYTES = 524_288  # of all calls of one turn: twice what a tape takes of it
+MAX_ARGUMENT_BYTES = 524_288  # of all calls of one turn: twice the tape's limit
 MAX_TEXT_CHARS = 4_194_304  # of one turn
 MAX_CALLS = 128  # of one turn
-MAX_COUNT = 1_000_000_000  # tokens; beyond it a provider does not count, it talks nonsense
+MAX_COUNT = 1_000_000_000  # tokens; a larger count is taken for an error of the provider
 
 OnDelta = Callable[[Delta], None]
 
@@ -38,20 +38,20 @@ class _OpenCall:
 
 
 class TurnBuilder:
-    """One turn under way; the methods raise ModelFailure (malformed) over a cap."""
+    """Builder of one streaming turn; the methods raise ModelFailure (malformed) over a cap."""
 
     def __init__(self, on_delta: OnDelta) -> None:
         self._on_delta = on_delta
         self._text: list[str] = []
         self._text_chars = 0
-        self._calls: dict[Hashable, _OpenCall] = {}  # in the order in which they began
-        self._argument_bytes = 0  # of all of them
+        self._calls: dict[Hashable, _OpenCall] = {}  # in order of their start
+        self._argument_bytes = 0  # of all calls together
         self.finish_reason: FinishReason | None = None
         self._usage: Usage | None = None
         self.trace_ref: str | None = None
 
     def add_text(self, text: str) -> None:
-        """A piece of the answer, passed on at once."""
+        """Append a piece of the answer and pass it on at once."""
         if not text:
             return
         self._text_chars += len(text)
@@ -61,12 +61,12 @@ class TurnBuilder:
         self._on_delta(Delta("text", text))
 
     def add_reasoning(self, text: str) -> None:
-        """A piece of what the model thinks; it is shown and not kept."""
+        """Pass on a piece of the model's reasoning; it is shown, not stored."""
         if text:
             self._on_delta(Delta("reasoning", text))
 
     def open_call(self, key: Hashable, name: str) -> None:
-        """A call begins, or one that has begun is named again."""
+        """Start a call, or set the name of a call that has started."""
         known = self._calls.get(key)
         if known is None:
             if len(self._calls) >= MAX_CALLS:
@@ -76,7 +76,7 @@ class TurnBuilder:
             known.name = name
 
     def add_arguments(self, key: Hashable, piece: str) -> None:
-        """A piece of a call's arguments; of a call that was never opened, a nameless one."""
+        """Append a piece of a call's arguments; an unknown key starts a call without a name."""
         self.open_call(key, "")
         call = self._calls[key]
         size = len(piece.encode("utf-8", "surrogatepass"))
@@ -90,7 +90,7 @@ class TurnBuilder:
         call.pieces.append(piece)
 
     def set_arguments(self, key: Hashable, whole: str) -> None:
-        """A call's arguments as a whole, in place of the pieces."""
+        """Replace the collected arguments of a call by the complete text."""
         self.open_call(key, "")
         call = self._calls[key]
         self._argument_bytes -= call.size
@@ -107,10 +107,12 @@ class TurnBuilder:
         stored: int | None = None,
         thought: int | None = None,
     ) -> None:
-        """What the provider counted so far: tokens of input and output.
+        """Record the token counts reported so far.
 
-        Of the input: those from its cache, and those put into it; of the output: those of what it
-        thought.  Nonsense counts as nothing told: it would end up in somebody's budget.
+        `used` are input tokens and `written` output tokens.  Of the input, `cached` were read from
+        the provider's cache and `stored` were written to it; of the output, `thought` were
+        reasoning.  With an invalid count the usage is treated as not reported, because it would be
+        charged to a budget.
         """
         counts = (used or 0, written or 0, cached or 0, stored or 0, thought or 0)
         if (used is None and written is None) or not all(0 <= each <= MAX_COUNT for each in counts):
@@ -126,7 +128,7 @@ class TurnBuilder:
         )
 
     def build(self, request: ModelRequest, names: Mapping[str, str], new_id: NewId) -> ModelTurn:
-        """The finished turn; `names` are the catalogue's by the provider's."""
+        """Return the finished turn; `names` maps the provider's tool names to the catalogue's."""
         calls = tuple(
             ProposedCall(
                 call_id=new_id("call"),
@@ -148,7 +150,7 @@ class TurnBuilder:
 
 def _parse(arguments: str) -> object:
     if not arguments.strip():
-        return {}  # a tool without parameters is often called so
+        return {}  # tools without parameters are often called with no text
     try:
         value: object = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -157,7 +159,7 @@ def _parse(arguments: str) -> object:
 
 
 def _estimate(request: ModelRequest, text: str, calls: tuple[ProposedCall, ...]) -> Usage:
-    """What a provider that does not say has probably counted; marked as an estimate."""
+    """Estimate the usage for a provider that reports none; marked as an estimate."""
     asked = msgspec.json.encode([request.instructions, request.messages, request.tools]).decode()
     answered = text + (msgspec.json.encode(calls).decode() if calls else "")
     return Usage(input_tokens=estimate_tokens(asked), output_tokens=estimate_tokens(answered))

@@ -1,1 +1,1 @@
-"""What a model is shown: assembly, history, compaction."""
+"""Context of a model request: assembly, history, compaction."""

@@ -1,10 +1,10 @@
-"""Context assembly, first cut: instructions, then the conversation of this run, all of it.
+"""Context assembly: instructions, the session's history, then the whole conversation of the run.
 
-Deterministic: the same run and agent give the same request, byte for byte, and the stable prefix
-(instructions and tools) does not change between turns, so a provider's prompt cache hits.
-What tools returned stands between fences (`core.fence`), in this run's conversation and in one it
-inherited.  What was said in the session before comes in front (`core.history`), under a budget of
-its own.  References, memory and one budget for all layers are not here yet.
+Assembly is deterministic: the same run and agent give the same request, byte for byte.  The stable
+prefix (instructions and tools) does not change between turns, so the provider's prompt cache hits.
+Tool results are fenced (`core.trust.fences`), in this run's conversation and in an inherited one.
+Earlier runs of the session come first (`core.context.history`), within a token budget of their own.
+References, memory and a common budget of all layers are not implemented yet.
 """
 
 import hashlib
@@ -40,18 +40,18 @@ CONTINUE = GuidanceMessage(
 
 
 class Prefix(msgspec.Struct, frozen=True, kw_only=True):
-    """The stable part of every request of an agent with a catalogue, computed once for both."""
+    """Stable part of every request of an agent with one catalogue, computed once for both."""
 
     agent: AgentRecord
     catalogue: Catalogue
-    instructions: str  # the agent's, and what fences mean
+    instructions: str  # the agent's, and the explanation of fences
     tools: tuple[dict[str, Any], ...]
     hash: str
     tokens: int
 
 
 def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
-    """Instructions and tool descriptions, with their hash and size."""
+    """Return instructions and tool descriptions, with their hash and size."""
     tools = tuple(
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         for spec in catalogue.tools.values()
@@ -77,9 +77,9 @@ def _measured(
 
 
 def brief_prefix(prefix: Prefix, brief: RequestOptions | None) -> Prefix:
-    """The prefix of a run whose caller told it more; a tool of the client hides one of that name.
+    """Return the prefix of a run with request options; a client's tool hides one of the same name.
 
-    Where a tool of the client's must be called, no other can be.
+    If the options require a call of a client's tool, all other tools are hidden.
     """
     if brief is None or brief.is_blank:
         return prefix
@@ -108,11 +108,12 @@ def assemble(
     *,
     history: History = NO_HISTORY,
 ) -> tuple[ContextAssembled, ModelRequest]:
-    """The request of one turn and the event that explains it.
+    """Return the request of one turn and the event that explains it.
 
-    A further attempt sees what the first one saw: words that came in between wait for the next
-    turn.  A turn that goes on with a text that was cut off is told so; that is part of this
-    request only, so later turns see the text as one.  What `core.context.compaction` left out stays out.
+    A retry sees the same conversation as the first attempt: messages that arrive between them wait
+    for the next turn.  A turn that continues a text that was cut off gets a note about it; the note
+    is part of this request only, so later turns see the text as one.  Parts removed by
+    `core.context.compaction` stay removed.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
     cut = run.compacted
@@ -156,7 +157,7 @@ def assemble(
 def _conversation_layer(
     said: Sequence[Message], messages: Sequence[Message], *, is_whole: bool
 ) -> dict[str, Any]:
-    """The segment of what was said in this run, and of `messages` as the model sees them."""
+    """Return the conversation's layer: trust of `said`, size of the `messages` sent."""
     return {
         "layer": "conversation",
         "tokens": sum(map(message_tokens, messages)),
@@ -169,7 +170,7 @@ def _conversation_layer(
 def _past(
     history: History, fence_key: bytes
 ) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
-    """What was said in the session before, and the layer it makes."""
+    """Return the messages of the history and the layer that describes them."""
     if not history.runs and not history.is_cut:
         return (), ()
     shown = [_fenced(run.messages, run.run_id, fence_key) for run in history.runs]
@@ -186,7 +187,7 @@ def _past(
 
 
 def _fenced(messages: Sequence[Message], run_id: str, key: bytes) -> tuple[Message, ...]:
-    """The conversation with everything that tools returned between fences."""
+    """Return the conversation with all tool results fenced."""
     return tuple(
         _fence_output(message, f"{run_id} {index}", key)
         if isinstance(message, ToolMessage)
@@ -206,5 +207,5 @@ def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
 
 
 def _trust(message: Message) -> Trust:
-    """Whose words they are; the model's own are no better than what it read, which counts anyway."""
+    """Label of a message; the model's own text needs none, as the labels of its input count."""
     return message.trust if isinstance(message, ToolMessage) else "trusted_local"

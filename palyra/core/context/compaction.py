@@ -1,11 +1,15 @@
-"""Overflow: what is left out of a prompt that was too large for the model, once in a turn.
+"""Compaction: shorten a prompt that was too large for the model, once per turn.
 
-Decided from the sizes alone, so a resumed run and a replay come to the same.  The prompt is to come
-down to half of what it was: first the oldest runs of the session's history go, each as a whole, then
-the oldest exchanges of a conversation that was inherited, then outputs of tools are shown as head
-and tail only, the older ones first, and last those that the model has not answered to.  What people
-said in this run, what the model said, and the instructions stay.  The tape keeps everything: what is
-left out is only not shown.
+The decision follows from the sizes alone, so a resumed run and a replay decide the same.  The
+target is half the size of the prompt.  Parts are removed in this order until it is reached:
+
+1. the oldest runs of the session's history, each as a whole;
+2. the oldest exchanges of an inherited conversation;
+3. the middle of tool outputs that the model has answered to, leaving head and tail;
+4. the middle of the other tool outputs.
+
+User messages of this run, model messages and the instructions stay.  The tape keeps everything: the
+removed parts are only not shown to the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +28,11 @@ from palyra.core.run.state import Run
 from palyra.core.tape.events import Compaction
 from palyra.core.text.excerpt import excerpt
 
-OUTPUT_BYTES = (8_192, 2_048, 512)  # of an output, tried one after the other
+OUTPUT_BYTES = (8_192, 2_048, 512)  # of an output, tried in this order
 
 
 def plan_compaction(run: Run, history: History, prefix_tokens: int) -> Compaction | None:
-    """What to leave out of the turn that was too large; None when there is nothing, or no more."""
+    """Plan the compaction of the turn that was too large; None if nothing more can be removed."""
     if run.compacted is not None and run.compacted.turn == run.turn:
         return None
     now = run.compacted or Compaction(turn=0)
@@ -47,7 +51,7 @@ def plan_compaction(run: Run, history: History, prefix_tokens: int) -> Compactio
 
 
 def _cuts(run: Run, history: History, now: Compaction) -> Iterator[Compaction]:
-    """Ways to leave out more than now, each more than the one before."""
+    """Yield compactions that remove more than `now`, each more than the one before."""
     cut = now
     for runs in range(now.history_runs + 1, len(history.runs) + 1):
         cut = msgspec.structs.replace(cut, history_runs=runs)
@@ -62,7 +66,7 @@ def _cuts(run: Run, history: History, now: Compaction) -> Iterator[Compaction]:
 
 
 def _exchanges(run: Run, left_out: int) -> Iterator[int]:
-    """Where exchanges of the inherited conversation end; the last one of all stays."""
+    """Yield the indices where exchanges of the inherited conversation end; the last one is kept."""
     starts = [
         place
         for place, message in enumerate(run.transcript)
@@ -72,7 +76,7 @@ def _exchanges(run: Run, left_out: int) -> Iterator[int]:
 
 
 def _answered(run: Run) -> int:
-    """How many messages there are up to the last one of the model."""
+    """Return the number of messages before the last one of the model."""
     places = [
         place
         for place, message in enumerate(run.transcript)
@@ -82,24 +86,24 @@ def _answered(run: Run) -> int:
 
 
 def _tokens(run: Run, history: History, cut: Compaction) -> int:
-    """About how many tokens the conversation takes with that left out."""
+    """Estimate the tokens of the compacted conversation."""
     past = history.runs[cut.history_runs :]
     shown = shortened(run.transcript, cut)[cut.inherited_messages :]
     return sum(each.tokens for each in past) + sum(map(message_tokens, shown))
 
 
-# --- the prompt without it -----------------------------------------------------------------------
+# --- the compacted prompt ------------------------------------------------------------------------
 
 
 def remaining(history: History, cut: Compaction | None) -> History:
-    """The history that is still shown."""
+    """Return the history without its removed runs."""
     if cut is None or not cut.history_runs:
         return history
     return History(runs=history.runs[cut.history_runs :], is_cut=True)
 
 
 def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message, ...]:
-    """The conversation with old outputs as head and tail; every call keeps its result."""
+    """Return the conversation with shortened old outputs; every call keeps its result."""
     if cut is None or not cut.output_bytes:
         return tuple(said)
     return tuple(
@@ -113,5 +117,5 @@ def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message,
 def _shorten(message: ToolMessage, limit_bytes: int) -> ToolMessage:
     output, _ = excerpt(message.output, limit_bytes)
     if len(output) >= len(message.output):
-        return message  # the line that says what is left out is longer than that
+        return message  # the line about omitted bytes is longer than they are
     return msgspec.structs.replace(message, output=output)

@@ -1,9 +1,10 @@
-"""History: what was said in a session before a run, as its model is shown it.
+"""History: the earlier conversation of a session, as shown to a run's model.
 
-The newest runs of the session that fit a budget of tokens, oldest first; whole runs only, so that
-every call keeps its result.  A run that was given its conversation by the caller is the oldest that is
-shown: what it was given stands for everything before.  A run's list of them is on its tape, so that a resumed run, and a
-replay, see the same.  What the daemon told an earlier model about its run is left out.
+It holds the newest runs of the session that fit a token budget, oldest first.  Only whole runs are
+included, so every call keeps its result.  A run whose conversation was supplied by the caller is
+the oldest one included: its conversation replaces everything before it.  The list of included runs
+is on the run's tape, so a resumed run and a replay use the same list.  The daemon's guidance to
+earlier models is left out.
 """
 
 from collections.abc import Iterable
@@ -25,24 +26,24 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     tokens: int
     is_tainted: bool
-    epoch: int | None  # of the session, as it was then
-    is_whole: bool = False  # the caller told it all that was said before
+    epoch: int | None  # of the session at that time
+    is_whole: bool = False  # the caller supplied the whole earlier conversation
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What came before a run, oldest first."""
+    """Conversation of the session before a run, oldest first."""
 
     runs: tuple[PastRun, ...] = ()
-    is_cut: bool = False  # an older one did not fit
+    is_cut: bool = False  # an older run did not fit
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """Which they are."""
+        """Ids of the runs."""
         return tuple(run.run_id for run in self.runs)
 
     @property
     def is_tainted(self) -> bool:
-        """Whether one of them saw a text with findings."""
+        """True if one of the runs saw a text with injection findings."""
         return any(run.is_tainted for run in self.runs)
 
 
@@ -50,7 +51,10 @@ NO_HISTORY = History()
 
 
 def past_run(run: Run) -> PastRun:
-    """An ended run, for those that come after it; what the client was to run, it may tell later."""
+    """Return an ended run for the history of later runs.
+
+    Results of calls handed over to the client are left out: the client may send them later.
+    """
     said = transcript_with_results(run)
     messages = tuple(message for message in said if not _is_left_out(message))
     return PastRun(
@@ -70,7 +74,7 @@ def _is_left_out(message: Message) -> bool:
 
 
 def belongs(past: Run, run: Run) -> bool:
-    """Whether `past` was said before `run`: in the foreground, since the session's last reset."""
+    """True if `past` belongs to the history of `run`: foreground, since the last session reset."""
     return (
         past.run_id != run.run_id
         and past.is_terminal
@@ -81,7 +85,7 @@ def belongs(past: Run, run: Run) -> bool:
 
 
 def select(newest_first: Iterable[PastRun], budget_tokens: int) -> History:
-    """As many of the newest as fit; the first that does not fit is the last one looked at."""
+    """Return as many of the newest runs as fit, up to the first one that does not."""
     chosen: list[PastRun] = []
     left_tokens = budget_tokens
     for run in newest_first:

@@ -1,1 +1,1 @@
-"""Language models as data: messages, images, options, routing, circuit breaker."""
+"""Language models as data: messages, images, request options, routing, circuit breaker."""

@@ -1,9 +1,14 @@
-"""A circuit breaker: a provider that keeps failing is left alone for a while.
+"""Circuit breaker: after repeated failures, calls to a provider are refused for a while.
 
-Pure: time comes in.  Closed until `threshold` failures in a row; then open for `open_ms`; then half
-open: one call may try, and its outcome closes or opens again.  A refusal that is the caller's own
-fault says nothing of the provider's health and counts as neither; nor does "slow down": who says it
-is alive, and mostly means one model or one key.
+Pure: the caller passes the time.  The states are:
+
+- closed: calls are admitted, until `THRESHOLD` failures in a row;
+- open: calls are refused for `OPEN_MS`;
+- half open: one call is admitted as a probe; its result closes or reopens the breaker.
+
+Only failure classes in `UNHEALTHY` count.  A refusal caused by the request says nothing of the
+provider's health and counts neither as success nor as failure.  Nor does rate limiting: a provider
+that answers it is alive, and it mostly concerns one model or one key.
 """
 
 from typing import Literal
@@ -14,40 +19,40 @@ from palyra.core.model.messages import FailureClass
 
 THRESHOLD = 3
 OPEN_MS = 30_000
-# What tells of an ill provider.
+# Failure classes that indicate an unhealthy provider.
 UNHEALTHY: frozenset[FailureClass] = frozenset({"transient", "timeout", "unavailable", "malformed"})
 
 State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker(msgspec.Struct, frozen=True, kw_only=True):
-    """One provider's breaker; every step gives the next one."""
+    """Breaker of one provider; immutable, each transition returns a new one."""
 
     failures: int = 0  # in a row
     open_until_ms: int | None = None  # None: closed
-    is_probing: bool = False  # the one call of the half-open state is under way
+    is_probing: bool = False  # the probe of the half-open state is running
 
     def state(self, now_ms: int) -> State:
-        """What it is now; with a clock that was set back it is not open for longer than ever."""
+        """Return the state; more than `OPEN_MS` left (the clock was set back) means half open."""
         if self.open_until_ms is None:
             return "closed"
         return "open" if 0 < self.open_until_ms - now_ms <= OPEN_MS else "half_open"
 
     def admits(self, now_ms: int) -> bool:
-        """Whether a call may be made."""
+        """True if a call may start now."""
         state = self.state(now_ms)
         return state == "closed" or (state == "half_open" and not self.is_probing)
 
 
 def begin_call(breaker: CircuitBreaker, now_ms: int) -> CircuitBreaker:
-    """A call was admitted and begins."""
+    """Return the breaker after the start of an admitted call."""
     if breaker.state(now_ms) == "half_open":
         return msgspec.structs.replace(breaker, is_probing=True)
     return breaker
 
 
 def end_call(breaker: CircuitBreaker, failure: FailureClass | None, now_ms: int) -> CircuitBreaker:
-    """A call ended, with a failure or without."""
+    """Return the breaker after the end of a call; `failure` is None for a success."""
     if failure is None:
         return CircuitBreaker()
     if failure not in UNHEALTHY:
@@ -59,5 +64,5 @@ def end_call(breaker: CircuitBreaker, failure: FailureClass | None, now_ms: int)
 
 
 def abandon_call(breaker: CircuitBreaker) -> CircuitBreaker:
-    """A call was cancelled: it says nothing, and somebody else may probe."""
+    """Return the breaker after a cancelled call: it counts for nothing and frees the probe."""
     return msgspec.structs.replace(breaker, is_probing=False)

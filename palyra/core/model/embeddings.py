@@ -1,6 +1,6 @@
-"""Embeddings: texts as vectors whose angle tells how alike they are.
+"""Embeddings: vectors of texts whose angle measures similarity.
 
-What may be asked of any model of them, whoever the provider is, and what it answers.
+The limits of a request and the form of an answer, common to all embedding models.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ Vector = tuple[float, ...]
 
 
 class Embeddings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One vector a text, in the order of the texts, all of one length."""
+    """One vector per text, in the order of the texts, all of one length."""
 
     vectors: tuple[Vector, ...]
     usage: Usage = Usage()
 
 
 def check_texts(texts: Sequence[str], dimensions: int | None) -> None:
-    """Raises InvalidParams for what no model can embed, naming the text and the bound."""
+    """Raise InvalidParams for input that no model can embed, naming the text and the limit."""
     if not 1 <= len(texts) <= MAX_TEXTS:
         raise _refused(f"{len(texts)} texts; there must be 1 to {MAX_TEXTS}")
     for at, text in enumerate(texts):
@@ -47,7 +47,7 @@ def check_texts(texts: Sequence[str], dimensions: int | None) -> None:
 
 
 def too_many(texts: int, dimensions: int) -> str:
-    """Why so many vectors of that length are more than one answer holds; "" when they are not."""
+    """Explain why an answer cannot hold so many vectors of that length; "" if it can."""
     if texts * dimensions <= MAX_NUMBERS:
         return ""
     most = MAX_NUMBERS // dimensions

@@ -1,7 +1,7 @@
-"""Pictures: attachments of the kind `image`, checked, and what the tape and the prompt hold of them.
+"""Images: checked attachments of kind `image`, and their form on the tape and in the prompt.
 
-The bytes are an artifact of the session; a tape has only the digest, so no event grows beyond its
-bound and no redactor rewrites a picture.  Attachments of other kinds are recorded as they come.
+The bytes are an artifact of the session.  The tape holds only the digest, so no event grows beyond
+its limit and no redactor changes an image.  Attachments of other kinds are recorded unchanged.
 """
 
 import binascii
@@ -17,9 +17,9 @@ MAX_ATTACHMENTS = 32  # of one message
 MAX_TYPE_CHARS = 64
 MAX_PICTURES = 8  # of one message
 MAX_PICTURE_BYTES = 5_242_880
-MAX_SHOWN = 20  # of one request to a model, the newest; providers bound the body
+MAX_SHOWN = 20  # of one request to a model, newest first; providers limit the body
 MAX_SHOWN_BYTES = 20_971_520
-PICTURE_TOKENS = 1_600  # about what providers count for one that fills their bound on its sides
+PICTURE_TOKENS = 1_600  # about the count for an image of maximal width and height
 IMAGE = "image"
 _FIELD = "attachments"
 _KEYS = frozenset({"type", "media_type", "data", "artifact", "name"})
@@ -27,30 +27,30 @@ _MAX_NAME_CHARS = 256
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A picture of a message; its bytes are the session's artifact."""
+    """An image of a message; its bytes are an artifact of the session."""
 
     artifact: str  # SHA-256, hex
-    session_id: str  # where it is kept: a forked conversation has another one
+    session_id: str  # owner of the artifact; a forked conversation has another session
     media_type: str
     size_bytes: int
 
 
 class Given(NamedTuple):
-    """A picture as a client hands it over: its bytes, or the name of an artifact that has them."""
+    """An image as sent by a client: its bytes, or the name of an artifact that has them."""
 
     data: bytes | None
     artifact: str
-    media_type: str  # "": not told
+    media_type: str  # "": not given
     name: str
 
 
 def is_picture(attachment: Mapping[str, Any]) -> bool:
-    """Whether it is of this kind."""
+    """True if the attachment is an image."""
     return attachment.get("type") == IMAGE
 
 
 def check_attachments(attachments: Sequence[Mapping[str, Any]]) -> None:
-    """Raises InvalidParams for too many, or one that does not say what it is."""
+    """Raise InvalidParams for too many attachments, or for one without a valid type."""
     if len(attachments) > MAX_ATTACHMENTS:
         raise InvalidParams(
             f"{len(attachments)} attachments; a message may have {MAX_ATTACHMENTS}", field=_FIELD
@@ -64,7 +64,7 @@ def check_attachments(attachments: Sequence[Mapping[str, Any]]) -> None:
 
 
 def media_type_of(data: bytes) -> str | None:
-    """What the bytes are, by how they begin; None for what no model can be shown."""
+    """Return the media type by the leading bytes; None for a type that no model accepts."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -77,9 +77,9 @@ def media_type_of(data: bytes) -> str | None:
 
 
 def read_given(attachments: Sequence[Mapping[str, Any]]) -> dict[int, Given]:
-    """The pictures among them, by place.  Blocks: some milliseconds a megabyte.
+    """Return the images among the attachments, by index.  Blocks: some milliseconds per megabyte.
 
-    Raises InvalidParams or TooLarge, naming the attachment and the bound.
+    Raises InvalidParams or TooLarge, naming the attachment and the limit.
     """
     places = [at for at, each in enumerate(attachments) if is_picture(each)]
     if len(places) > MAX_PICTURES:
@@ -113,7 +113,7 @@ def _decode(text: str, at: int) -> bytes:
 
 
 def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, Any]:
-    """The attachment as the tape has it.  Raises InvalidParams or TooLarge."""
+    """Return the attachment as recorded on the tape.  Raises InvalidParams or TooLarge."""
     if len(data) > MAX_PICTURE_BYTES:
         raise _too_large(at, len(data))
     found = media_type_of(data)
@@ -132,7 +132,7 @@ def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, A
 
 
 def recorded_pictures(attachments: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
-    """The pictures that a tape tells of; what is written otherwise is none that is kept."""
+    """Return the images recorded on a tape; an attachment of another form has no stored bytes."""
     return tuple(found for each in attachments if (found := _recorded(each)) is not None)
 
 
@@ -146,7 +146,10 @@ def _recorded(attachment: Mapping[str, Any]) -> Picture | None:
 
 
 def newest(pictures: Sequence[Picture]) -> list[Picture]:
-    """Of all pictures of a request, oldest first, those it can carry: the newest, each once."""
+    """Return the images that a request can carry: the newest, without duplicates.
+
+    `pictures` holds all images of the request, oldest first; the result is newest first.
+    """
     chosen: dict[str, Picture] = {}
     left_bytes = MAX_SHOWN_BYTES
     for picture in reversed(pictures):

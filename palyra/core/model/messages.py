@@ -1,4 +1,4 @@
-"""What a language model is asked and what it answers, whoever the provider is."""
+"""Request to a language model and its answer, independent of the provider."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -29,7 +29,7 @@ RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "
 
 
 class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tool call as the model wrote it; `arguments` may not be an object or may be broken."""
+    """A tool call as the model wrote it; `arguments` may be malformed or not an object."""
 
     call_id: str
     tool: str
@@ -39,33 +39,33 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class UserMessage(
     msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role", omit_defaults=True
 ):
-    """What a person said and showed."""
+    """Text and attachments of a user."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", tag_field="role"):
-    """What the model said and which tools it called."""
+    """Text and tool calls of the model."""
 
     text: str
     calls: tuple[ProposedCall, ...] = ()
-    turns: int = 1  # it took to write: more for a text that was cut off and gone on with
+    turns: int = 1  # turns it took: several if the text was cut off and continued
 
 
 class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="role"):
-    """What one call gave back; in a request `output` stands between fences (`core.trust.fences`)."""
+    """Result of one tool call; in a request, `output` is fenced (`core.trust.fences`)."""
 
     call_id: str
     tool: str
     status: str
     output: str
-    trust: Trust = "workspace"  # all there was before tapes said so
-    findings: tuple[str, ...] = ()  # what in it reads like an instruction
+    trust: Trust = "workspace"  # of tapes written before labels existed
+    findings: tuple[str, ...] = ()  # injection findings in the output
 
 
 class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):
-    """What the daemon tells the model about the run; nobody's words but the daemon's own."""
+    """A message of the daemon to the model about the run."""
 
     text: str
 
@@ -74,7 +74,7 @@ Message = UserMessage | AssistantMessage | ToolMessage | GuidanceMessage
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a message takes."""
+    """Estimate the tokens of a message."""
     match message:
         case AssistantMessage(text, calls):
             return answer_tokens(text, calls)
@@ -87,25 +87,25 @@ def message_tokens(message: Message) -> int:
 
 
 def answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
-    """About how many tokens a turn takes."""
+    """Estimate the tokens of a turn."""
     encoded = msgspec.json.encode(calls).decode() if calls else ""
     return estimate_tokens(text) + estimate_tokens(encoded)
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """How a caller wants its answer written; None and () leave it to the model."""
+    """The caller's sampling parameters; None and () leave a parameter to the model."""
 
     max_output_tokens: int | None = None  # of one turn
     temperature: float | None = None
     top_p: float | None = None
-    stop: tuple[str, ...] = ()  # where to stop, without the text itself
+    stop: tuple[str, ...] = ()  # stop sequences; the answer excludes them
 
 
 DEFAULT_SAMPLING = Sampling()
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One turn's input.  `messages` pairs every call with its result, in order."""
+    """Input of one turn.  `messages` pairs every call with its result, in order."""
 
     run_id: str
     turn: int  # from 1
@@ -116,15 +116,15 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
     json_mode: bool = False
-    is_background: bool = False  # nobody waits for it: others go first
+    is_background: bool = False  # no client waits for the answer: foreground calls have priority
     sampling: Sampling = DEFAULT_SAMPLING
-    must_call: bool = False  # one of the tools, instead of an answer in words
-    one_call: bool = False  # at most: a wish, which a model may not know
-    pictures: Mapping[str, str] = {}  # base64 by artifact, of those that can be shown
+    must_call: bool = False  # the answer must be a call of one of the tools
+    one_call: bool = False  # at most one call: a hint that a model may ignore
+    pictures: Mapping[str, str] = {}  # base64 by artifact, of the available images
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a turn as it streams; volatile."""
+    """A piece of a streaming turn; volatile."""
 
     kind: Literal["text", "reasoning"]
     text: str
@@ -138,18 +138,18 @@ class ModelTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_reason: FinishReason
     usage: Usage
     cost_usd_micros: int = 0
-    is_unpriced: bool = False  # nobody knows what it cost
+    is_unpriced: bool = False  # the cost is unknown
     trace_ref: str | None = None
 
     @property
     def charge(self) -> Charge:
-        """What it took."""
+        """Usage and cost of the turn."""
         cost = None if self.is_unpriced else self.cost_usd_micros
         return Charge(usage=self.usage, cost_usd_micros=cost)
 
 
 class ModelFailure(PalyraError):
-    """The provider did not deliver a turn; `failure_class` decides what happens next."""
+    """A provider failed to deliver a turn; `failure_class` decides what happens next."""
 
     code = "unavailable"
 
@@ -162,7 +162,7 @@ class ModelFailure(PalyraError):
         was_asked: bool = True,
     ) -> None:
         super().__init__(detail)
-        self.usage = Usage()  # of the parts that were delivered before it failed
+        self.usage = Usage()  # of the parts delivered before the failure
         self.failure_class: FailureClass = failure_class
-        self.retry_after_ms = retry_after_ms  # when the provider said to come back
-        self.was_asked = was_asked  # False: nothing was tried, so there was no call
+        self.retry_after_ms = retry_after_ms  # the delay that the provider requested
+        self.was_asked = was_asked  # False: no request was sent, so there was no call

@@ -1,8 +1,8 @@
-"""The brief: what a caller tells a run beside its message.
+"""Request options: settings that a caller gives a run in addition to its message.
 
-It is the word of the principal who starts the run, no more: it stands below the agent's own
-instructions, opens no door that policy closes, and ends with the run.  Tools it declares are run
-by the client; the daemon hands their calls over and runs nothing.
+They have the authority of the principal who starts the run and no more: they rank below the agent's
+instructions, cannot bypass policy, and end with the run.  Tools declared here are executed by the
+client; the daemon only forwards their calls.
 """
 
 from typing import Any
@@ -15,36 +15,36 @@ from palyra.core.tool.spec import CLIENT, ToolSpec
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 SCHEMA_NOTE = "Answer with one JSON value that fits this JSON Schema, and nothing round it:\n"
-ANY_TOOL = "*"  # the name of no tool
+ANY_TOOL = "*"  # not a valid tool name
 HEADING = "The caller of this conversation adds, as far as it agrees with what stands above:"
 
 
 class ClientTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tool that the client runs."""
+    """A tool executed by the client."""
 
     name: str
     description: str = ""
-    parameters: dict[str, Any]  # JSON Schema; the client itself checks against it
+    parameters: dict[str, Any]  # JSON Schema; checked by the client only
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What a caller tells a run beside its message."""
+    """Settings that a caller gives a run in addition to its message."""
 
     instructions: str = ""
     tools: tuple[ClientTool, ...] = ()
     sampling: Sampling = DEFAULT_SAMPLING
-    answer_schema: dict[str, Any] | None = None  # what the answer, in JSON mode, must fit
-    must_call: str = ""  # one of the tools, or ANY_TOOL: the answer is a call of it, and no words
-    one_call: bool = False  # of the tools, in an answer; a turn that makes more keeps the first
+    answer_schema: dict[str, Any] | None = None  # JSON Schema of an answer in JSON mode
+    must_call: str = ""  # a tool's name or ANY_TOOL: the answer must be a call of it, without text
+    one_call: bool = False  # at most one call an answer; a turn with more keeps the first
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing."""
+        """True if every option has its default."""
         return self == BLANK
 
     @property
     def shown(self) -> tuple[ClientTool, ...]:
-        """The tools that the model is shown: only those it may call."""
+        """The client's tools shown to the model: only those it may call."""
         if self.must_call in {"", ANY_TOOL}:
             return self.tools
         return tuple(tool for tool in self.tools if tool.name == self.must_call)
@@ -54,7 +54,7 @@ BLANK = RequestOptions()
 
 
 def add_instructions(instructions: str, brief: RequestOptions) -> str:
-    """The agent's instructions, then the caller's."""
+    """Return the agent's instructions followed by the caller's."""
     said = brief.instructions.strip()
     told = [instructions, f"{HEADING}\n{said}"] if said else [instructions]
     if brief.answer_schema is not None:
@@ -63,7 +63,7 @@ def add_instructions(instructions: str, brief: RequestOptions) -> str:
 
 
 def client_spec(tool: ClientTool) -> ToolSpec:
-    """The tool as the gate knows it: any object may be its arguments, for it is not run here."""
+    """Return the tool's gate specification; it accepts any object, because the client checks it."""
     return ToolSpec(
         name=tool.name,
         version=digest_of([tool.name, tool.description, tool.parameters])[:16],

@@ -1,6 +1,7 @@
-"""What is written down about the choice of a model: the plan of a run, and why each other was not it.
+"""Recorded choice of a model: a run's route plan, with the reasons against the other candidates.
 
-A plan holds codes for programs and the daemon's words for people; nothing in it is anybody's text.
+A plan holds codes for programs and fixed texts of the daemon for people; it never contains user
+text.
 """
 
 from typing import Literal
@@ -11,23 +12,23 @@ from palyra.core.model.messages import FailureClass
 
 Mode = Literal["suggest", "dry_run", "enforced"]
 Capability = Literal["vision", "json", "tools"]
-# How a run came by its own model: a client named it, its agent (or the run that it goes on from)
-# names it, or it is the daemon's default.
+# Source of a run's own model: the client named it, its agent (or the run that it continues) names
+# it, or it is the daemon's default.
 ModelChoice = Literal["pinned", "preferred", "default"]
 Complexity = Literal["simple", "ordinary", "demanding"]
-# Why a run leaves its model in the middle: the class of the failure, or it is not there any more.
+# Reason for changing the model during a run: a failure class, or the model no longer exists.
 Leaving = FailureClass | Literal["gone"]
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
-    """Why, for programs and for people."""
+    """A reason, as a code for programs and a text for people."""
 
     code: str
     text: str
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the first turn is expected to take."""
+    """Expected usage of the first turn."""
 
     input_tokens: int
     output_tokens: int
@@ -35,22 +36,22 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A model that was looked at; the reasons are why it was passed over."""
+    """A model that was considered, with the reasons against it."""
 
     model: str
     provider: str
-    is_eligible: bool  # it could answer; something else was better, or it was chosen
+    is_eligible: bool  # it can answer; if not chosen, the reasons say why
     usd_micros: int | None = None
     reasons: tuple[Reason, ...] = ()
 
 
 class RoutePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Which model a run should have, and which one it has."""
+    """Planned and actual model of a run."""
 
     mode: Mode
-    model: str  # what the plan chooses
+    model: str  # the planned model
     provider: str
-    uses: str  # what answers: `model` when the mode is enforced, else the run's own
+    uses: str  # the actual model: `model` if the mode is enforced, else the run's own
     reasons: tuple[Reason, ...]
     needs: tuple[Capability, ...]
     complexity: Complexity
@@ -60,11 +61,11 @@ class RoutePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RouteChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Another model in the middle of a run."""
+    """Change of the model during a run."""
 
     turn: int
     from_model: str = msgspec.field(name="from")
     model: str
     provider: str
     reason: Leaving
-    text: str  # the same for people
+    text: str  # the reason for people

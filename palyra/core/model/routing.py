@@ -1,18 +1,19 @@
-"""Routing: which model answers, and which one next when it cannot.  Pure; `actors.router` looks.
+"""Routing: choose the model of a run, and its replacement after a failure.  Pure.
 
-A candidate is passed over when it cannot answer: it is not there, lacks what the run needs (vision,
-JSON, tools, a window that holds the prompt), its provider is left alone, or the run's budget does
-not pay for it.  Those that remain are ranked by, in this order:
+The caller gathers the candidates and their health.  A candidate is excluded when it cannot answer:
+it does not exist, lacks a capability that the run needs (vision, JSON, tools, a window that holds
+the prompt), its provider's breaker is open, or the run's budget is too small for its price.  The
+remaining candidates are ranked by, in this order:
 
-1. the tier: large enough for what is asked, else as large as there is;
-2. whether the call would have to wait for a lease (after 3. when nobody waits for the run);
-3. the price of the estimate, if all that remain have one;
-4. the smallest tier that suffices;
+1. the tier: sufficient for the request, else the largest available;
+2. whether the call would have to wait for a lease (after 3. for background runs);
+3. the price of the estimate, if all remaining candidates have one;
+4. the smallest sufficient tier;
 5. the order of the list.
 
-A model that a client named is kept whatever the rank; one that the agent names is kept while it is
-eligible.  Complexity is a sum of signs: a prompt of 4 000 tokens, another for 32 000, ten tools or
-more, code in the message, pictures.  Two of them make an ordinary request, three a demanding one.
+A model named by a client is kept whatever its rank.  A model named by the agent is kept while it is
+eligible.  Complexity counts these signs: a prompt of 4 000 tokens, another for 32 000, ten tools or
+more, code in the message, images.  Two signs make an ordinary request, three a demanding one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,49 +34,49 @@ from palyra.core.model.route_plan import (
     RoutePlan,
 )
 
-MAX_ROUTES = 32  # all of them stand in each plan
+MAX_ROUTES = 32  # every plan lists all of them
 LONG_TOKENS, VERY_LONG_TOKENS, MANY_TOOLS = 4_000, 32_000, 10
 TIERS: dict[Complexity, int] = {"simple": 1, "ordinary": 2, "demanding": 3}
-# Failures that another model may not have.  A refusal of the content or of the request would be one
-# everywhere, and a model that suits should not be searched for.
+# Failures after which another model is tried.  A refusal of the content or of the request would
+# be the same everywhere, and no model should be searched for that accepts the content.
 FAILS_OVER: frozenset[FailureClass] = frozenset(
     {"transient", "timeout", "unavailable", "rate_limited", "quota", "auth"}
 )
-OF_THE_KEY: frozenset[str] = frozenset({"quota", "auth"})  # the provider's other models share it
+OF_THE_KEY: frozenset[str] = frozenset({"quota", "auth"})  # shared by the provider's models
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a model in the configuration."""
+    """Configuration of one model."""
 
     model: str
     vision: bool = False
     json: bool = True
     tools: bool = True
-    window: int = 0  # tokens; 0: not known
+    window: int = 0  # tokens; 0: unknown
     tier: int = 2
-    failover: tuple[str, ...] = ()  # what takes over from it, also when a client named it
+    failover: tuple[str, ...] = ()  # replacements, also for a model named by a client
 
 
 class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What may answer, in the order in which it is preferred."""
+    """Configured routes, in order of preference."""
 
     mode: Mode = "suggest"
     routes: tuple[Route, ...] = ()
     failover: tuple[str, ...] = ()
 
     def find(self, model: str) -> Route | None:
-        """What is said of the model."""
+        """Return the configuration of the model, or None."""
         return next((route for route in self.routes if route.model == model), None)
 
     def candidates(self, own: str) -> tuple[str, ...]:
-        """What a run may be routed to: its own model first, unless it has a place in the list."""
+        """Return the models a run may use: its own model first, unless the list contains it."""
         names = tuple(route.model for route in self.routes)
         return names if own in names else (own, *names)
 
     def alternatives(self, own: str, now: str, choice: ModelChoice) -> tuple[str, ...]:
-        """What may take over from the model `now` of a run whose own is `own`, in order.
+        """Return the replacements for the model `now` of a run whose own model is `own`, in order.
 
-        A model that a client named is left only for those that its route names.
+        A model named by a client is replaced only by those that its route names.
         """
         named = [
             name
@@ -90,40 +91,40 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How a provider is right now."""
+    """Health of a provider at one instant."""
 
     provider: str
     api: str = ""
     breaker: State = "closed"
-    admits: bool = True  # a call that is made now is not refused by the breaker
-    opens_in_ms: int = 0  # how long it is still left alone
+    admits: bool = True  # the breaker admits a call now
+    opens_in_ms: int = 0  # remaining time for which the breaker refuses calls
     under_way: int = 0
     waiting: int = 0
-    parallel: int = 0  # calls at once; 0: as many as there are
+    parallel: int = 0  # limit of concurrent calls; 0: none
 
     @property
     def is_busy(self) -> bool:
-        """Whether one more call would wait."""
+        """True if another call would have to wait."""
         return self.waiting > 0 or (self.parallel > 0 and self.under_way >= self.parallel)
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as it stands right now."""
+    """A model with its configuration, health and price at one instant."""
 
     model: str
     standing: ProviderHealth
-    route: Route | None = None  # None: nothing is said of it, so nothing speaks against it
+    route: Route | None = None  # None: not configured, so no limits are known
     is_there: bool = True
-    usd_micros: int | None = None  # for the estimate
+    usd_micros: int | None = None  # price of the estimate
 
     @property
     def tier(self) -> int:
-        """How much it can do, from 1 to 3."""
+        """Capability tier of the model, from 1 to 3."""
         return Route(model="").tier if self.route is None else self.route.tier
 
 
 class ModelRequirements(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run asks of its model."""
+    """Requirements of a run for its model."""
 
     needs: tuple[Capability, ...] = ()
     input_tokens: int = 0
@@ -136,7 +137,7 @@ class ModelRequirements(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complexity(self) -> Complexity:
-        """How much is asked; see the top."""
+        """Complexity of the request; see the module's docstring."""
         signs = (
             self.input_tokens >= LONG_TOKENS,
             self.input_tokens >= VERY_LONG_TOKENS,
@@ -150,18 +151,18 @@ class ModelRequirements(msgspec.Struct, frozen=True, kw_only=True):
         return "ordinary" if marks == 2 else "demanding"  # noqa: PLR2004 - likewise
 
 
-# --- what speaks against a model -----------------------------------------------------------------
+# --- reasons against a model --------------------------------------------------------------------
 
 
 def lacking(route: Route | None, needs: Iterable[Capability]) -> tuple[Capability, ...]:
-    """What the model is known to lack."""
+    """Return the needed capabilities that the model is known to lack."""
     if route is None:
         return ()
     return tuple(need for need in needs if not getattr(route, need))
 
 
 def find_obstacles(prospect: RouteCandidate, demand: ModelRequirements) -> tuple[Reason, ...]:
-    """Why the model cannot answer; nothing: it can."""
+    """Return the reasons why the model cannot answer; empty if it can."""
     if not prospect.is_there:
         return (Reason("missing", "no provider has it"),)
     found = [
@@ -213,7 +214,7 @@ def plan_route(
     demand: ModelRequirements,
     prospects: Sequence[RouteCandidate],
 ) -> RoutePlan:
-    """The plan of a run with that model of its own, which is one of the prospects."""
+    """Plan the route of a run whose own model is `own`, which is one of the candidates."""
     obstacles = {each.model: find_obstacles(each, demand) for each in prospects}
     eligible = [each for each in prospects if not obstacles[each.model]]
     ranks = _rank(eligible, demand)
@@ -248,7 +249,7 @@ def plan_route(
 
 
 def _rank(eligible: Sequence[RouteCandidate], demand: ModelRequirements) -> dict[str, _Rank]:
-    """What each is measured by, the first being what counts most; less is better."""
+    """Return the rank of each candidate: criteria in order of importance, less is better."""
     wanted = TIERS[demand.complexity]
     has_prices = all(each.usd_micros is not None for each in eligible)
     ranks: dict[str, _Rank] = {}
@@ -265,7 +266,7 @@ def _rank(eligible: Sequence[RouteCandidate], demand: ModelRequirements) -> dict
 
 
 def _choose(choice: ModelChoice, own: str, ranks: dict[str, _Rank]) -> tuple[str, Reason]:
-    """The model, and what speaks for it."""
+    """Return the chosen model and the reason for it."""
     if choice == "pinned":
         return own, Reason("pinned", "the client named it")
     if choice == "preferred" and own in ranks:
@@ -280,7 +281,7 @@ def _choose(choice: ModelChoice, own: str, ranks: dict[str, _Rank]) -> tuple[str
 
 
 def _outranked(chosen: str, reason: Reason, ranks: dict[str, _Rank]) -> dict[str, tuple[Reason]]:
-    """Why each of the others that could answer does not."""
+    """Return the reason against each eligible model that was not chosen."""
     best = ranks.get(chosen)
     found: dict[str, tuple[Reason]] = {}
     for model, rank in ranks.items():
@@ -303,7 +304,7 @@ def _first_difference(better: _Rank, worse: _Rank) -> str:
 
 
 def _said_of_mode(mode: Mode, chosen: str, own: str) -> tuple[Reason, ...]:
-    """What becomes of a choice that is not the run's own model."""
+    """Explain the effect of the mode on a choice that differs from the run's own model."""
     if chosen == own:
         return ()
     said = {
@@ -314,7 +315,7 @@ def _said_of_mode(mode: Mode, chosen: str, own: str) -> tuple[Reason, ...]:
     return (Reason(mode, said[mode]),)
 
 
-# --- another one in the middle of a run ----------------------------------------------------------
+# --- replacement during a run --------------------------------------------------------------------
 
 
 def next_route(
@@ -325,7 +326,10 @@ def next_route(
     left: ProviderHealth,
     leaving: Leaving,
 ) -> RouteCandidate | None:
-    """The first that may take over from a model of the provider `left`, each once in a turn."""
+    """Return the first eligible replacement for a model of the provider `left`, or None.
+
+    Each model is tried once per turn.
+    """
     tried = frozenset(tried)
     for each in prospects:
         shares_key = leaving in OF_THE_KEY and each.standing.provider == left.provider

@@ -1,8 +1,8 @@
-"""Pairing: every call of a conversation with exactly one result, right behind it.
+"""Pair every tool call of a conversation with exactly one result directly after it.
 
-Providers refuse anything else.  A call that was handed over to the client has its result in a
-later message, or in none at all.  Nothing is invented: where there is no result, the model is
-told just that; a result whose call is not shown any more is told in words.
+Providers refuse any other form.  The result of a call executed by the client arrives in a later
+message or never.  No result is invented: a missing one is replaced by a note that says so, and a
+result whose call is no longer shown becomes a guidance message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ NO_RESULT = "the client that was to run this call has given no result"
 
 
 def pair_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The same conversation, results in the order of their calls; a paired one stays as it is."""
+    """Pair the conversation, results in the order of their calls; a paired one is unchanged."""
     return tuple(messages) if _is_paired(messages) else tuple(_paired(messages))
 
 
 def _is_paired(messages: Sequence[Message]) -> bool:
-    """Whether each call has its result in place: the usual case, looked at without a copy."""
+    """True if each call has its result in place.  This is the usual case and needs no copy."""
     due: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -56,7 +56,7 @@ def _paired(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _results(messages: Sequence[Message]) -> Iterator[ToolMessage]:
-    """Those that the conversation goes on with, up to one that is there twice."""
+    """Yield the leading tool results, up to the first duplicate."""
     seen: set[str] = set()
     for message in messages:
         if not isinstance(message, ToolMessage) or message.call_id in seen:
@@ -70,7 +70,7 @@ def _missing(call: ProposedCall) -> ToolMessage:
 
 
 def _told(result: ToolMessage) -> GuidanceMessage:
-    """A result without its call; its output stands between fences already."""
+    """Turn a result without its call into guidance; its output is fenced already."""
     return GuidanceMessage(
         f"This is what {result.tool} returned ({result.status}) to a call that is not shown any "
         f"more:\n{result.output}"

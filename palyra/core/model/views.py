@@ -1,4 +1,4 @@
-"""A model as people see it in a list: what it is, what is said of it, how its provider is."""
+"""Models in client lists: configuration, price, and health of the provider."""
 
 import msgspec
 
@@ -7,11 +7,11 @@ from palyra.core.model.route_plan import Mode
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model.  None: nothing is said of it, or the caller does not see it."""
+    """One model.  None: not configured, or hidden from the caller."""
 
     name: str
     provider: str
-    api: str = ""  # how the provider is spoken to; "": it is embedded
+    api: str = ""  # the provider's protocol; "": the embedded model
     is_default: bool = False
     vision: bool | None = None
     json: bool | None = None
@@ -19,16 +19,16 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: int | None = None  # tokens
     tier: int | None = None
     breaker: State
-    opens_in_ms: int = 0  # how long the provider is still left alone
-    parallel: int = 0  # calls at once; 0: as many as there are
-    under_way: int | None = None  # calls of all its models, and those that wait for one to end
+    opens_in_ms: int = 0  # remaining time for which the breaker refuses calls
+    parallel: int = 0  # limit of concurrent calls; 0: none
+    under_way: int | None = None  # running calls of all its models; `waiting` ones wait for a lease
     waiting: int | None = None
-    input_usd_micros: int | None = None  # for a million tokens, today
+    input_usd_micros: int | None = None  # per million tokens, today
     output_usd_micros: int | None = None
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them, and what becomes of a choice."""
+    """All models, the routing mode and the default replacements."""
 
     models: list[ModelView]
     routing: Mode

@@ -1,1 +1,1 @@
-"""Skills as data: manifest and package; read by the store, the tools, the API and the command line."""
+"""Skills as data: manifest and package; used by the store, the tools, the API and the CLI."""

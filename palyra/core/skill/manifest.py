@@ -1,7 +1,8 @@
-"""Skills as data: what a manifest may say, what a skill may be granted, what a record keeps.
+"""Skill manifests, grants and records.
 
-A skill is a WASM module with the tools it offers.  Its publisher declares capabilities, an operator
-grants some of them; class and risk are the publisher's words as far as the grants allow them.
+A skill is a WASM module with the tools it provides.  The publisher declares capabilities, and an
+operator grants some of them.  Class and risk of a tool are the publisher's claims, capped by the
+grants.
 """
 
 import re
@@ -21,13 +22,13 @@ FORMAT = 1
 MODULE = "module.wasm"
 MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
-SIGNED_PREFIX = b"palyra-skill-v1\0"  # so that no other signature of the key is one of a skill
+SIGNED_PREFIX = b"palyra-skill-v1\0"  # keeps the key's other signatures from passing for a skill's
 MAX_MANIFEST_BYTES = 131_072
-ENFORCEMENT = "A+wasmtime"  # the jail of level A, and the guest inside
-GRACE_S = 3.0  # a tool's deadline beyond its guest's: for a worker to be free, and for its end
+ENFORCEMENT = "A+wasmtime"  # level A sandbox with the WASM guest inside
+GRACE_S = 3.0  # added to the guest's deadline: waiting for a worker, and the guest's shutdown
 
 S = TypeVar("S", bound=msgspec.Struct)
-# Together with `wasm:` and the dot at most 64 characters, as every name of a tool.
+# With `wasm:` and the dot at most 64 characters, the limit of tool names.
 _Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 SkillId = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,23}$")]
 _Publisher = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}$")]
@@ -45,18 +46,18 @@ _RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
 
 class SkillRefused(InvalidParams):
-    """The package is not taken; the message says why."""
+    """A package was refused; the message says why."""
 
 
 class FileFact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of a package."""
+    """Size and digest of one file of a package."""
 
     sha256: _Sha256
     size: Annotated[int, Meta(ge=0)]
 
 
 class SkillTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One tool that the module answers to."""
+    """One tool that the module implements."""
 
     name: _Word
     description: _Text
@@ -67,7 +68,7 @@ class SkillTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SkillDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an author writes of a skill."""
+    """Description of a skill, as written by its author."""
 
     id: SkillId
     version: _Version
@@ -78,16 +79,16 @@ class SkillDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class Manifest(SkillDescription, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same with the files of the package: what is signed."""
+    """Description of a skill and the files of its package; this is what is signed."""
 
     format: Literal[1]
     files: Annotated[dict[_FileName, FileFact], Meta(min_length=1, max_length=16)]
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who signed the manifest."""
+    """Signature of a manifest, with the signer's key."""
 
-    public_key: _Sha256  # 32 bytes, as it happens
+    public_key: _Sha256  # also 32 bytes in hex
     signature: Annotated[str, Meta(pattern=r"^[0-9a-f]{128}$")]
 
 
@@ -105,29 +106,29 @@ class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     installed_ms: int
     changed_ms: int
     changed_by: str
-    reason: str = ""  # why it is quarantined
+    reason: str = ""  # of the quarantine
 
 
 class InstallSkill(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator says of an uploaded package."""
+    """An operator's request to install an uploaded package."""
 
     sha256: str
     granted: tuple[str, ...] = ()
-    trust_key: str | None = None  # the publisher's key in hex, told by other means
+    trust_key: str | None = None  # the publisher's key in hex, obtained separately
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said of an installed skill now."""
+    """Result of checking an installed skill."""
 
     skill: SkillRecord
-    problems: tuple[str, ...] = ()  # none: it is what was installed, and keeps to what it declares
+    problems: tuple[str, ...] = ()  # empty: unchanged since install and within its declarations
     imports: tuple[str, ...] = ()
     functions: int = 0
     module_bytes: int = 0
 
 
 class SkillIndex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All installed skills by id, and the one key of each publisher that ever had one installed."""
+    """All installed skills by id, and the key of each publisher that ever had one installed."""
 
     format: int = 1
     skills: Mapping[str, SkillRecord] = {}
@@ -135,7 +136,7 @@ class SkillIndex(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def make_manifest(description: SkillDescription, files: Mapping[str, bytes]) -> bytes:
-    """The manifest of these files, as it is signed.  Raises SkillRefused."""
+    """Render the manifest of these files in the form that is signed.  Raises SkillRefused."""
     facts = {
         name: {"sha256": sha256_hex(content), "size": len(content)}
         for name, content in files.items()
@@ -146,7 +147,7 @@ def make_manifest(description: SkillDescription, files: Mapping[str, bytes]) -> 
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """The manifest.  Raises SkillRefused for whatever cannot be kept."""
+    """Parse a manifest.  Raises SkillRefused for an invalid one."""
     if len(text) > MAX_MANIFEST_BYTES:
         raise SkillRefused(f"{MANIFEST} has {len(text)} bytes; the limit is {MAX_MANIFEST_BYTES}")
     manifest = _decode(text, Manifest, MANIFEST)
@@ -157,7 +158,7 @@ def parse_manifest(text: bytes) -> Manifest:
 
 
 def parse_signature(text: bytes) -> Signature:
-    """Key and signature.  Raises SkillRefused."""
+    """Parse key and signature.  Raises SkillRefused."""
     return _decode(text, Signature, SIGNATURE)
 
 
@@ -169,7 +170,7 @@ def _decode(text: bytes, kind: type[S], name: str) -> S:
 
 
 def check_description(description: SkillDescription) -> None:
-    """Raise SkillRefused for tools of one name, schemas nobody keeps, unknown capabilities."""
+    """Raise SkillRefused for duplicate tools, unsupported schemas or unknown capabilities."""
     names = [tool.name for tool in description.tools]
     if len(set(names)) < len(names):
         raise SkillRefused("two tools have one name")
@@ -188,7 +189,7 @@ def check_description(description: SkillDescription) -> None:
 
 
 def check_grants(granted: Iterable[str], declared: Iterable[str]) -> tuple[str, ...]:
-    """The grants, sorted.  Raises InvalidParams for one that the skill does not declare."""
+    """Return the grants, sorted.  Raises InvalidParams for one that the skill does not declare."""
     wanted, known = set(granted), set(declared)
     if wanted - known:
         raise InvalidParams(
@@ -200,20 +201,20 @@ def check_grants(granted: Iterable[str], declared: Iterable[str]) -> tuple[str, 
 
 
 def kinds_of(capabilities: Iterable[str]) -> frozenset[str]:
-    """`fetch` for `fetch:example.com`, and so on."""
+    """Return the kinds of capabilities: `fetch` for `fetch:example.com`, and so on."""
     return frozenset(each.partition(":")[0] for each in capabilities)
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """What versions are ordered by."""
+    """Return the sort key of a version."""
     return tuple(int(part) for part in version.split("."))
 
 
 def tool_specs(record: SkillRecord) -> list[ToolSpec]:
-    """The skill's tools as the catalogue shows them.
+    """Return the skill's tools for the catalogue.
 
-    The version carries the digest of the package: an approval, and a call under way, are for
-    exactly these bytes.  A publisher's words are a stranger's: they are fenced.
+    The version contains the digest of the package, so an approval or a running call applies to
+    exactly these bytes.  The publisher's texts are untrusted, so they are fenced.
     """
     manifest = record.manifest
     return [
@@ -234,16 +235,16 @@ def tool_specs(record: SkillRecord) -> list[ToolSpec]:
 
 
 def capped_class(claimed: ToolClass, granted: Iterable[str]) -> ToolClass:
-    """What the tool says it is, unless it was granted more than that can be.
+    """Return the claimed class, or `effect` if network access is granted.
 
-    Nothing outside can be read only: the daemon cannot tell a request that changes something from
-    one that does not.
+    A tool with network access is never read-only: the daemon cannot tell a request that changes
+    something from one that does not.
     """
     return "effect" if "fetch" in kinds_of(granted) else claimed
 
 
 def capped_risk(claimed: Risk, granted: Iterable[str]) -> Risk:
-    """At least medium with the network, at least high with a secret."""
+    """Return the claimed risk, at least medium with the network and high with a secret."""
     kinds = kinds_of(granted)
     least: Risk = "high" if "secret" in kinds else "medium" if "fetch" in kinds else "low"
     return max(claimed, least, key=_RISKS.index)

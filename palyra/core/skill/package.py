@@ -1,9 +1,9 @@
-"""A skill's package: a zip file that has exactly one form.
+"""Skill package: a zip file in a single canonical form.
 
 Entries are stored, not compressed, in the order manifest, signature, files by name, with one fixed
-date.  Whatever `render_package` would not have written is refused: compression (and with it bombs),
-paths, links, duplicate names, comments, bytes before, between and behind.  So every byte counts,
-and the digest of a package names its content.
+date.  Anything that `render_package` would not have written is refused: compression (and with it
+zip bombs), paths, links, duplicate names, comments, bytes before, between and after entries.  So
+the bytes follow from the content, and the digest of a package identifies it.
 """
 
 import io
@@ -31,8 +31,8 @@ from palyra.core.skill.manifest import (
 from palyra.core.text.canonical_json import sha256_hex
 
 MAX_PACKAGE_BYTES = 2_097_152
-MAX_FILES = 18  # manifest, signature and 16 more
-_DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip file can name
+MAX_FILES = 18  # manifest, signature and 16 others
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format
 _REGULAR = stat.S_IFREG | 0o644
 
 IsSigned = Callable[[bytes, bytes, bytes], bool]  # public key, message, signature
@@ -40,7 +40,7 @@ Sign = Callable[[bytes], bytes]
 
 
 class Package(NamedTuple):
-    """A package that is what its signature says."""
+    """A package whose signature and content were verified."""
 
     sha256: str
     manifest: Manifest
@@ -54,14 +54,14 @@ class Package(NamedTuple):
 
 
 def build_package(description: SkillDescription, files: Mapping[str, bytes]) -> bytes:
-    """The package of these files, not signed yet.  Raises SkillRefused."""
+    """Build the unsigned package of these files.  Raises SkillRefused."""
     package = render_package({**files, MANIFEST: make_manifest(description, files)})
     _check_size(package)
     return package
 
 
 def sign_package(package: bytes, public_key: bytes, sign: Sign) -> bytes:
-    """The package with this signature instead of the one it has, if any.  Raises SkillRefused."""
+    """Sign the package, replacing a signature it may have.  Raises SkillRefused."""
     entries = _unpack(package)
     manifest = entries.get(MANIFEST, b"")
     parse_manifest(manifest)
@@ -81,12 +81,12 @@ def _check_size(package: bytes) -> None:
 
 
 def render_package(entries: Mapping[str, bytes]) -> bytes:
-    """The one zip file of these entries."""
+    """Return the canonical zip file of these entries."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(entries, key=_rank):
             entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # Unix, wherever this runs
+            entry.create_system = 3  # Unix, on every platform
             entry.external_attr = _REGULAR << 16
             archive.writestr(entry, entries[name])
     return out.getvalue()
@@ -97,9 +97,9 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def read_package(data: bytes, is_signed: IsSigned) -> Package:
-    """The package, checked to its last byte.  Raises SkillRefused with the reason.
+    """Parse and verify a package completely.  Raises SkillRefused with the reason.
 
-    That it was signed by the key inside says nothing yet about whose key that is.
+    The signature is checked with the key in the package; the key's owner is not verified here.
     """
     entries = _unpack(data)
     for name in (MANIFEST, SIGNATURE):
@@ -118,7 +118,7 @@ def read_package(data: bytes, is_signed: IsSigned) -> Package:
 
 
 def read_module(data: bytes) -> bytes:
-    """The module of a package that was read before and is known by its digest."""
+    """Return the module of a package that was verified before and is identified by its digest."""
     return _unpack(data)[MODULE]
 
 
@@ -132,7 +132,7 @@ def _check_files(manifest: Manifest, files: Mapping[str, bytes]) -> None:
 
 
 def _unpack(data: bytes) -> dict[str, bytes]:
-    """All entries, none larger than the package itself."""
+    """Return all entries; none may be larger than the package itself."""
     _check_size(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -146,7 +146,7 @@ def _unpack(data: bytes) -> dict[str, bytes]:
 
 
 def _check_entries(listed: list[zipfile.ZipInfo], size: int) -> None:
-    """Before anything is unpacked."""
+    """Check the directory of the zip file before anything is unpacked."""
     if len(listed) > MAX_FILES:
         raise SkillRefused(f"the package has {len(listed)} files; the limit is {MAX_FILES}")
     names = [entry.filename for entry in listed]

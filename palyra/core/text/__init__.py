@@ -1,1 +1,1 @@
-"""Text as bytes, lines and JSON: canonical form, safe display, excerpts, token estimate, JSON Schema."""
+"""Text utilities: canonical JSON, safe display, excerpts, token estimates, JSON Schema."""

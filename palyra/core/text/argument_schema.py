@@ -1,7 +1,7 @@
-"""The JSON Schema that tools may use: what can be checked exactly and in linear time.
+"""JSON Schema subset for tool arguments: rules that are checked exactly and in linear time.
 
-A keyword outside `KEYWORDS` is an error when the tool is registered, so that no rule stands in a
-schema without being kept.
+A keyword outside `KEYWORDS` is an error when the tool is registered, so no rule of a schema is
+silently ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ _OF_TYPE: dict[str, frozenset[str]] = {
     "null": frozenset(),
 }
 KEYWORDS = frozenset({"type"}) | _ANNOTATIONS | frozenset().union(*_OF_TYPE.values())
-# Type -> how it is called, its lower and upper bound, and what they count.
+# Type -> its name, the keywords of its lower and upper bound, and the counted unit.
 _WORDS = {
     "object": ("an object", "", "", ""),
     "array": ("an array", "minItems", "maxItems", "item"),
@@ -44,7 +44,7 @@ _WORDS = {
 
 
 def check_schema(schema: Mapping[str, Any], where: str) -> None:
-    """Raise InvariantBroken unless every rule in the schema is one that intake keeps."""
+    """Raise InvariantBroken unless intake enforces every rule in the schema."""
     kind = schema.get("type")
     if not isinstance(kind, str) or kind not in TYPES:
         raise InvariantBroken(f"{where}: type must be one of {', '.join(TYPES)}, not {kind!r}")
@@ -64,7 +64,7 @@ def check_schema(schema: Mapping[str, Any], where: str) -> None:
 
 
 def expected_text(schema: Mapping[str, Any]) -> str:
-    """What the schema asks for, in words."""
+    """Describe the values that the schema accepts."""
     if "enum" in schema:
         return "one of " + ", ".join(repr(one) for one in schema["enum"])
     words, low, high, noun = _WORDS[schema["type"]]

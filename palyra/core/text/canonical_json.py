@@ -1,9 +1,9 @@
-"""Canonical JSON (RFC 8785): one value, one text, so that a digest names a value.
+"""Canonical JSON (RFC 8785): one text per value, so a digest identifies a value.
 
-`rfc8785` defines the bytes.  Trees without floats and with ASCII keys only (nearly all) take a
-shorter way to the same bytes: there, sorting keys by code point equals sorting them by UTF-16, and
-msgspec escapes strings exactly as the RFC asks.  `tests/core/test_canonical.py` holds the two
-together.
+`rfc8785` defines the bytes.  Nearly all values have no floats and only ASCII keys; for them a
+shorter path gives the same bytes, because sorting keys by code point equals sorting them by UTF-16,
+and msgspec escapes strings exactly as the RFC requires.  `tests/core/text/test_canonical_json.py`
+compares the two paths.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ class NotCanonical(Rejected):
 
 
 def canonical_json(value: object) -> bytes:
-    """The canonical text of a JSON value.  Raises NotCanonical."""
+    """Return the canonical text of a JSON value.  Raises NotCanonical."""
     try:
         text = _ENCODER.encode(value) if _is_plain(value) else rfc8785.dumps(cast("Any", value))
-    except ValueError as error:  # rfc8785's own errors, lone surrogates, integers beyond printing
+    except ValueError as error:  # rfc8785's own errors, lone surrogates, integers too long to print
         raise NotCanonical(f"no canonical JSON: {str(error)[:200]}") from None
-    except RecursionError:  # the interpreter's limit is beyond ours
+    except RecursionError:  # the interpreter's limit is above MAX_DEPTH
         raise NotCanonical(_TOO_DEEP) from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_nested_deeper(value):
         raise NotCanonical(_TOO_DEEP)
@@ -44,20 +44,20 @@ def canonical_json(value: object) -> bytes:
 
 
 def sha256_hex(data: bytes) -> str:
-    """The SHA-256 of bytes, 64 hexadecimal digits."""
+    """Return the SHA-256 of bytes as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_of(value: object) -> str:
-    """The SHA-256 of the canonical text.  Raises NotCanonical."""
+    """Return the SHA-256 of the canonical text.  Raises NotCanonical."""
     return sha256_hex(canonical_json(value))
 
 
 def digest_of_any(value: object) -> str:
-    """As `digest_of`, but every value has one: even a malformed proposal must be attested.
+    """Return the digest of any value: even a malformed proposal must be attested.
 
-    A value without canonical JSON is digested from a description of its own, which cannot collide
-    with any canonical text (none begins with a NUL).
+    A value with canonical JSON has the digest of `digest_of`.  Any other value is digested from a
+    description that cannot collide with a canonical text, because it starts with a NUL.
     """
     try:
         return digest_of(value)
@@ -79,7 +79,7 @@ def is_nested_deeper(value: object, limit: int = MAX_DEPTH) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether the short way gives the RFC's bytes."""
+    """True if the short path gives the RFC's bytes."""
     pending: list[Any] = [value]
     while pending:
         item = pending.pop()
@@ -99,7 +99,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _describe(value: object) -> bytes:
-    """Type and content of every node, length-prefixed; no recursion, nothing raises."""
+    """Encode type and content of every node, length-prefixed; no recursion, never raises."""
     pieces: list[bytes] = []
     pending: list[Any] = [value]
     while pending:

@@ -1,13 +1,13 @@
-"""Head and tail of a long text: what the model is shown of an output."""
+"""Truncation of long texts: the start of a text, or its head and tail."""
 
-_BEGUN_CHARS = 8  # of a word that a cut goes through: too few for a secret
-_SECRET_CHARS = 4_096  # no secret without a blank in it is longer
+_BEGUN_CHARS = 8  # kept of a word that is cut: too few for a secret
+_SECRET_CHARS = 4_096  # maximal length of a secret without a blank
 
 
 def truncate_safely(text: str, limit: int) -> str:
-    """The beginning, at most `limit` characters of it; of a word that the cut breaks only the first.
+    """Truncate to `limit` characters; keep only the first 8 characters of a cut last word.
 
-    For what is redacted later: half a secret would not be known as one any more.
+    This is for texts that are redacted later: the redactor would not recognize half a secret.
     """
     if len(text) <= limit or text[limit].isspace():
         return text[:limit]
@@ -17,10 +17,10 @@ def truncate_safely(text: str, limit: int) -> str:
 
 
 def excerpt(text: str, limit_bytes: int) -> tuple[str, bool]:
-    """The text, or its head and tail round a line that says how much is left out.
+    """Return the text, or its head and tail around a line with the number of omitted bytes.
 
-    The result's two ends together have at most `limit_bytes` of UTF-8 (the tail a third of it,
-    because errors stand at the end); the flag tells whether anything was left out.
+    Head and tail together have at most `limit_bytes` of UTF-8 (the tail a third of it, because
+    errors are at the end).  The flag is true if text was omitted.
     """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit_bytes:

@@ -1,15 +1,16 @@
-"""JSON Schema 2020-12, read from strangers and checked against values at a bounded cost.
+"""JSON Schema 2020-12 from untrusted sources, checked against values at a bounded cost.
 
-The verdict is that of the library jsonschema-rs.  Its cost is bounded before it is asked, since it
-cannot be interrupted: a reference that takes part in a recursion is judged once for each value, so
-a check visits at most `paths * values` pairs, where `paths` counts the subschemas as if every
-reference were written out (a recursive one once).  Patterns use an engine that is linear in the
-text.  The library's own explanation of a failure copies the value into every alternative, so the
-explanation is found here: descend to the innermost subschema that refuses, and let the library
-word that one.
+The verdict is that of the library jsonschema-rs.  A check cannot be interrupted, so its cost is
+bounded beforehand.  A reference that takes part in a recursion is evaluated once per value, so a
+check visits at most `paths * values` pairs, where `paths` counts the subschemas with every
+reference expanded (a recursive one once).  Patterns use an engine that is linear in the text.  The
+library's own explanation of a failure copies the value into every alternative, so `schema_mismatch`
+explains failures instead: it descends to the innermost subschema that refuses, and lets the library
+explain that one.
 
-Read as 2020-12 whatever `$schema` says.  `format` is asserted where the specification defines the
-format, and an annotation otherwise.  References stay inside the document.
+Every schema is read as 2020-12, whatever `$schema` says.  `format` is asserted where the
+specification defines the format, and is an annotation otherwise.  References must stay inside the
+document.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 64  # of a schema; the library's own limit is 255
-MAX_PATHS = 10_000  # subschemas of a schema with its references written out
-MAX_WORK = 2_000_000  # pairs of subschema and value of one check: about 0.1 s at worst
+MAX_PATHS = 10_000  # subschemas of a schema with its references expanded
+MAX_WORK = 2_000_000  # (subschema, value) pairs of one check: about 0.1 s at worst
 MAX_PATTERN_BYTES = 8_388_608  # of all compiled patterns of a schema together
 MAX_VALUE_DEPTH = 200
 _ONE_PATTERN_BYTES = 1_048_576
-_CHARS_A_STEP = 8  # of text that patterns and formats read while one pair is visited
+_CHARS_A_STEP = 8  # characters read by patterns and formats in the time of one pair
 _URI = "urn:schema"
-_URI_CHARS = "#%/?:@!$&'()*+,;=-._~"  # RFC 3986, but for brackets, which no fragment holds
+_URI_CHARS = "#%/?:@!$&'()*+,;=-._~"  # RFC 3986, except brackets, which no fragment contains
 
 OF_NAMES = ("properties", "patternProperties", "dependentSchemas")
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -43,11 +44,11 @@ SINGLES = (
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
 DEFINITIONS = ("$defs", "definitions")
-# Words that change what another word means, or belong to older drafts and would not be kept.
+# Keywords that change the meaning of others, or of older drafts, which would not be enforced.
 _REFUSED = frozenset(
     {"$dynamicRef", "$recursiveRef", "$vocabulary", "dependencies", "additionalItems"}
 )
-# Where a subschema that takes more can make the whole take less.
+# Keywords through which a wider subschema can make the whole schema narrower.
 _INVERTING = frozenset(
     {"not", "if", "oneOf", "maxContains", "unevaluatedItems", "unevaluatedProperties"}
 )
@@ -56,7 +57,7 @@ Json = Mapping[str, Any]
 
 
 class UnusableSchema(PalyraError):
-    """The schema is none, or cannot be checked at a bounded cost."""
+    """The value is not a schema, or it cannot be checked at a bounded cost."""
 
     code = "unusable_schema"
 
@@ -67,7 +68,7 @@ def check_schema(schema: object) -> None:
 
 
 def compiled(schema: Json) -> "CompiledSchema":
-    """The schema, which has passed `check_schema`, ready to be asked."""
+    """Return the compiled form of a schema that has passed `check_schema`."""
     return _compiled(_encoded(schema))
 
 
@@ -87,7 +88,7 @@ def _compiled(encoded: bytes) -> "CompiledSchema":
 
 
 def _subschemas(schema: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The subschemas that are applied with it, each with its place; definitions are not."""
+    """Yield the subschemas applied together with the schema, with their places; not definitions."""
     for word in OF_NAMES:
         for name, inner in schema.get(word, {}).items():
             yield (word, name), inner
@@ -100,13 +101,13 @@ def _subschemas(schema: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def pointer_of(place: tuple[str, ...]) -> str:
-    """The place as a JSON pointer, written as in the fragment of a URI."""
+    """Return the place as a JSON pointer, escaped as in the fragment of a URI."""
     escaped = (part.replace("~", "~0").replace("/", "~1") for part in place)
     return "".join(f"/{quote(part, safe='~')}" for part in escaped)
 
 
-def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - a stranger's
-    """Every schema object in it, definitions too, by its pointer.  Raises UnusableSchema."""
+def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - any JSON
+    """Yield every schema object with its pointer, including definitions.  Raises UnusableSchema."""
     if depth > MAX_DEPTH:
         raise UnusableSchema(f"#{pointer}: schemas are nested deeper than {MAX_DEPTH}")
     if not isinstance(schema, dict):
@@ -121,8 +122,8 @@ def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[st
         yield from _all_of(inner, pointer + pointer_of(place), depth + 1)
 
 
-def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - a stranger's
-    """The schema, or a part of one, without these patterns."""
+def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema, or a part of one, without these patterns."""
     if isinstance(part, list):
         return [_without_patterns(item, dropped) for item in part]
     if not isinstance(part, dict):
@@ -135,10 +136,10 @@ def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - a 
 
 
 class CompiledSchema:
-    """A schema that was found usable."""
+    """A usable schema with its validators."""
 
-    def __init__(self, schema: Any) -> None:  # noqa: ANN401 - a stranger's
-        """Raises UnusableSchema."""
+    def __init__(self, schema: Any) -> None:  # noqa: ANN401 - any JSON
+        """Prepare the schema for checks.  Raises UnusableSchema."""
         import jsonschema_rs  # noqa: PLC0415 - 15 MB of machine code that most starts never need
 
         self._library = jsonschema_rs
@@ -176,16 +177,18 @@ class CompiledSchema:
                 raise UnusableSchema(f"#{pointer}: {min(refused)} is not supported")
             if "$id" in each:
                 raise UnusableSchema(f"#{pointer}: $id is supported at the top only")
-            if "$ref" in each:  # names of types are often put there as they are
+            if "$ref" in each:  # type names are often used as references without escaping
                 each["$ref"] = quote(each["$ref"], safe=_URI_CHARS)
 
     # patterns
 
     def _drop_patterns_that_are_not_linear(self) -> None:
-        """Patterns with look-around or back-references are left to the model and its provider.
+        """Remove patterns with look-around or back-references.
 
-        Raises UnusableSchema where leaving one out could refuse a value that fits, and for a
-        pattern that is none or too large.
+        They are left to the model and its provider.
+
+        Raises UnusableSchema where the removal could refuse a valid value, and for a pattern that
+        is invalid or too large.
         """
         schemas = list(_all_of(self.schema))
         texts = {
@@ -225,18 +228,18 @@ class CompiledSchema:
 
     # cost
 
-    def _count(self, schema: Any, pointer: str) -> int:  # noqa: ANN401 - a stranger's
-        """How many subschemas it has, references written out.  Raises UnusableSchema."""
+    def _count(self, schema: Any, pointer: str) -> int:  # noqa: ANN401 - any JSON
+        """Count the subschemas with references expanded.  Raises UnusableSchema."""
         if not isinstance(schema, dict):
             return 1
         if id(schema) in self._counted:
             return self._counted[id(schema)]
-        self._counted[id(schema)] = 1  # met again inside itself: a recursion
+        self._counted[id(schema)] = 1  # value for a recursive visit
         total = 1 + sum(isinstance(one, dict | list) for one in schema.get("enum", ()))
         inner = [(pointer + pointer_of(place), each) for place, each in _subschemas(schema)]
         if "$ref" in schema:
             inner.append(self.target(schema["$ref"], pointer))
-        # What was evaluated is found by evaluating the subschemas once more (or twice: `if`).
+        # Finding the evaluated parts evaluates the subschemas once more (or twice: `if`).
         again = 4 if schema.keys() & {"unevaluatedItems", "unevaluatedProperties"} else 1
         for where, each in inner:
             total += again * self._count(each, where)
@@ -248,7 +251,7 @@ class CompiledSchema:
         return total
 
     def target(self, reference: str, pointer: str = "") -> tuple[str, Any]:
-        """Pointer and schema a reference leads to.  Raises UnusableSchema."""
+        """Resolve a reference to its pointer and schema.  Raises UnusableSchema."""
         fragment = reference.removeprefix("#")
         fragment = self._anchors.get(fragment, fragment)
         found: Any = self.schema if reference.startswith("#") else None
@@ -260,19 +263,19 @@ class CompiledSchema:
                 found = found[int(key)] if key.isdigit() and int(key) < len(found) else None
             else:
                 found = found.get(key) if isinstance(found, dict) else None
-        if not isinstance(found, bool) and id(found) not in self._known:  # data is no schema
+        if not isinstance(found, bool) and id(found) not in self._known:  # data is not a schema
             raise UnusableSchema(f"#{pointer}: {reference!r} leads to no schema in the document")
         return fragment, found
 
     def _text_rules(self) -> int:
-        """How many rules of the schema, wherever, read texts to their end."""
+        """Count the rules anywhere in the schema that read a text to its end."""
         return sum(
             ("pattern" in each) + ("format" in each) + len(each.get("patternProperties", ()))
             for _, each in _all_of(self.schema)
         )
 
     def is_too_much(self, value: object) -> bool:
-        """Whether the check could cost more than MAX_WORK."""
+        """True if checking the value could cost more than MAX_WORK."""
         nodes = chars = depth = 0
         level: list[Any] = [value]
         while level:
@@ -287,7 +290,7 @@ class CompiledSchema:
 
     # verdict
 
-    def validator(self, schema: Any) -> "jsonschema_rs.Draft202012Validator":  # noqa: ANN401 - a stranger's
+    def validator(self, schema: Any) -> "jsonschema_rs.Draft202012Validator":  # noqa: ANN401 - any JSON
         return self._library.Draft202012Validator(
             schema,
             registry=self._registry,
@@ -298,14 +301,14 @@ class CompiledSchema:
         )
 
     def matches(self, pattern: str, name: str) -> bool:
-        """Whether a name matches one of the schema's patterns."""
-        key = f"pattern {pattern}"  # no pointer: those begin with a slash
+        """True if the name matches the pattern."""
+        key = f"pattern {pattern}"  # distinct from pointers, which start with a slash
         if key not in self._validators:
             self._validators[key] = self.validator({"pattern": pattern})
         return self._validators[key].is_valid(name)
 
     def fits(self, pointer: str, value: object) -> bool:
-        """Whether the subschema there takes the value."""
+        """True if the subschema at that pointer accepts the value."""
         if pointer not in self._validators:
             self._validators[pointer] = self.validator({"$ref": f"{_URI}#{pointer}"})
         return self._validators[pointer].is_valid(value)

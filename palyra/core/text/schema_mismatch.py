@@ -1,7 +1,8 @@
-"""Where a value does not fit its JSON Schema, and why: for a model that is to repair it.
+"""Explain where and why a value does not fit its JSON Schema, so that a model can repair it.
 
-Descends from the schema and the whole value to the innermost subschema that refuses, asking for
-each only whether it fits, and lets the library word the rule that is broken there.
+The search descends from the schema and the whole value to the innermost subschema that refuses its
+part.  It asks each subschema only whether the part fits, and lets the library explain the broken
+rule at the end.
 """
 
 from collections.abc import Iterator
@@ -33,9 +34,9 @@ Path = tuple[str | int, ...]
 
 
 def find_mismatch(schema: Json, value: object, name: str = "the answer") -> str | None:
-    """Where the value, called `name`, does not fit, why, and what is there; None when it fits.
+    """Describe where and why the value, called `name`, does not fit; None if it fits.
 
-    The schema has passed `check_schema`.
+    The description includes the value found there.  The schema must have passed `check_schema`.
     """
     ready = compiled(schema)
     if ready.is_too_much(value):
@@ -47,13 +48,13 @@ def find_mismatch(schema: Json, value: object, name: str = "the answer") -> str 
 
 
 class _Explainer:
-    """Asks a schema about the parts of one value."""
+    """Search for the broken rule of one schema in one value."""
 
     def __init__(self, schema: CompiledSchema) -> None:
         self._schema = schema
 
-    def explain(self, value: Any) -> tuple[Path, object, str]:  # noqa: ANN401 - a stranger's
-        """Where a value that does not fit breaks the schema: path, value there, reason."""
+    def explain(self, value: Any) -> tuple[Path, object, str]:  # noqa: ANN401 - any JSON
+        """Return path, value and reason of the mismatch in a value that does not fit."""
         pointer: str = ""
         schema: Any = self._schema.schema
         path: Path = ()
@@ -73,8 +74,8 @@ class _Explainer:
     def _refuses(self, part: "_Part") -> bool:
         return not self._schema.fits(part.pointer, part.value)
 
-    def _applied(self, pointer: str, schema: Any, value: Any) -> "Iterator[_Part]":  # noqa: ANN401 - a stranger's
-        """The subschemas that the value or a part of it must fit, for the schema to take it."""
+    def _applied(self, pointer: str, schema: Any, value: Any) -> "Iterator[_Part]":  # noqa: ANN401 - any JSON
+        """Yield the subschemas that the value or its parts must fit for the schema to accept it."""
         if not isinstance(schema, dict):
             return
         yield from self._of_members(pointer, schema, value if isinstance(value, dict) else {})
@@ -109,7 +110,7 @@ class _Explainer:
                 yield _Part.inside(pointer, schema, ("dependentSchemas", name), value)
 
     def _meant(self, pointer: str, schema: Json, word: str, value: object) -> "Iterator[_Part]":
-        """The one alternative that the value seems to mean, when it fits none."""
+        """Yield the alternative that the value resembles, if it fits none and resembles one."""
         parts = [
             _Part.inside(pointer, schema, (word, str(index)), value)
             for index in range(len(schema.get(word, ())))
@@ -119,7 +120,7 @@ class _Explainer:
             yield from meant[:1] if len(meant) == 1 else ()
 
     def _is_meant(self, part: "_Part") -> bool:
-        """Whether the value has the type of that alternative, and the constants of its members."""
+        """True if the value has the alternative's type, and its members the required constants."""
         schema = part.schema
         if isinstance(schema, dict) and "$ref" in schema:
             _, schema = self._schema.target(schema["$ref"])
@@ -133,8 +134,8 @@ class _Explainer:
         shallow = {word: schema[word] for word in ("type", "const", "enum") if word in schema}
         return self._schema.validator({**shallow, "properties": constants}).is_valid(part.value)
 
-    def _reason(self, pointer: str, schema: Any, value: Any) -> str:  # noqa: ANN401 - a stranger's
-        """Why the value does not fit, given that what is applied to its parts does."""
+    def _reason(self, pointer: str, schema: Any, value: Any) -> str:  # noqa: ANN401 - any JSON
+        """Return the reason why the value does not fit although its parts fit their subschemas."""
         if not isinstance(schema, dict):
             return "it is not allowed here"
         own = {word: rule for word, rule in schema.items() if word not in _APPLIED}
@@ -158,18 +159,18 @@ class _Explainer:
 
 
 class _Part(NamedTuple):
-    """A subschema that a value has to fit."""
+    """A subschema with the value that must fit it."""
 
     pointer: str
     schema: Any
     value: Any
-    step: Path = ()  # from the value the schema above is applied to
+    step: Path = ()  # path from the value of the parent schema
 
     @classmethod
     def inside(
         cls, pointer: str, schema: Json, place: tuple[str, ...], value: object, *step: str | int
     ) -> Self:
-        """The subschema at that place of another one."""
+        """Return the part for the subschema at `place` of another one."""
         found: Any = schema
         for part in place:
             found = found[int(part)] if isinstance(found, list) else found[part]
@@ -190,7 +191,7 @@ def _place(name: str, path: Path) -> str:
 
 
 def _shown(value: object, path: Path) -> str:
-    """The value, cut; what may be secret only by its kind."""
+    """Render the value, truncated; a possible secret is shown only by its type."""
     if any(names_secret(step) for step in path if isinstance(step, str)):
         return "a value that is not shown"
     return visible(truncate_safely(msgspec.json.encode(value).decode(), _SHOWN_CHARS))

@@ -1,22 +1,22 @@
-"""How many tokens a text is, without asking a tokenizer: bytes weighed by script class.
+"""Token estimate without a tokenizer: bytes weighted by script class.
 
-The weights are rules of thumb for the byte-pair vocabularies in use (English prose comes to about
-4.5 characters a token, code and JSON to about 3, Chinese to about one character a token).  What a
-provider reports corrects them later; this is for planning before anything was sent.
+The weights are rules of thumb for current byte-pair vocabularies (English prose has about 4.5
+characters per token, code and JSON about 3, Chinese about one).  The estimate is for planning
+before a request; the usage that the provider reports corrects it later.
 """
 
 # Thousandths of a token per character.
 _LETTER = 215  # ASCII letters and blanks: a word and its blank are mostly one token
-_DIGIT = 400  # vocabularies cut numbers after at most three digits
+_DIGIT = 400  # vocabularies split numbers after at most three digits
 _MARK = 550  # ASCII punctuation and control characters: alone, or in pairs
 _TWO_BYTES = 450  # Latin with accents, Greek, Cyrillic, Hebrew, Arabic
 _THREE_BYTES = 900  # Chinese, Japanese, Korean, the scripts of India
-_FOUR_BYTES = 2000  # emoji and rare signs
+_FOUR_BYTES = 2000  # emoji and rare symbols
 
 _DIGITS = b"0123456789"
 _LETTERS = b" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _MARKS = bytes(set(range(0x80)) - set(_DIGITS) - set(_LETTERS))
-# The first byte of a UTF-8 character tells its length (RFC 3629 section 3).
+# The first byte of a UTF-8 character gives its length (RFC 3629 section 3).
 _LEADS_TWO = bytes(range(0xC0, 0xE0))
 _LEADS_THREE = bytes(range(0xE0, 0xF0))
 _LEADS_FOUR = bytes(range(0xF0, 0xF8))

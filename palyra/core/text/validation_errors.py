@@ -1,8 +1,8 @@
-"""What is wrong with a value that msgspec refused, in words: where, what is allowed, what came.
+"""Readable validation errors: path of the invalid value, allowed values, received value.
 
-msgspec names the first value that does not fit, but never the members of an enumeration, and of a
-pattern only the expression.  Both are found again by the path that it gives.  A pattern is put
-into words by whoever writes it: `Meta(pattern=…, extra={WORDS: "…"})`.
+msgspec reports the first invalid value, but never the members of an enumeration, and of a pattern
+only the expression.  Both are looked up by the path in its error.  The author of a pattern
+describes it in words: `Meta(pattern=…, extra={WORDS: "…"})`.
 """
 
 import json
@@ -15,9 +15,9 @@ from msgspec import inspect
 
 from palyra.core.text.visible import pluralize
 
-WORDS = "words"  # of `Meta.extra`: what a pattern allows
-SHOWN_CHARS = 96  # of a bad value; a token cut shorter would no longer be known for one
-MAX_FIELD_CHARS = 128  # a peer may have sent a name of any length
+WORDS = "words"  # key of `Meta.extra`: the values that a pattern allows
+SHOWN_CHARS = 96  # of an invalid value; the redactor would not recognize a token cut shorter
+MAX_FIELD_CHARS = 128  # a peer may send a name of any length
 
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _NAMED = re.compile(
@@ -30,21 +30,21 @@ _PLAIN: dict[type[inspect.Type], str] = {
     inspect.DictType: "an object",
     inspect.TypedDictType: "an object",
 }
-_ANY_KEY = "..."  # in msgspec's paths: some key of a mapping
+_ANY_KEY = "..."  # in msgspec's paths: any key of a mapping
 
 
 class ValidationFault(NamedTuple):
-    """A value that is refused: the path to it ("" for the whole), and what to say about it."""
+    """An invalid value: its path ("" for the whole) and the error text."""
 
     field: str
     message: str
 
 
 class _Found(NamedTuple):
-    """What lies at the end of a path."""
+    """Type and value at the end of a path."""
 
     kind: inspect.Type | None
-    value: object = msgspec.UNSET  # not told where the path does not say which
+    value: object = msgspec.UNSET  # unset where the path is ambiguous
 
 
 def explain(
@@ -53,7 +53,7 @@ def explain(
     given: object,
     secret: frozenset[str] = frozenset(),
 ) -> ValidationFault:
-    """The fault of `given` (plain JSON) as a `kind`; values of `secret` fields are not repeated."""
+    """Return the fault of `given` (plain JSON) as a `kind`; `secret` values are hidden."""
     parts = _PATH.match(str(error))
     what, path = (parts["what"], parts["path"] or "") if parts else (str(error), "")
     named = _NAMED.match(what)
@@ -70,7 +70,7 @@ def explain(
 
 
 def allowed(kind: inspect.Type) -> str | None:
-    """What a value of that type may be, in words; None where there are none."""
+    """Describe the values that the type allows; None if there is no description."""
     match kind:
         case inspect.Metadata(type=inner, extra=extra):
             plain = allowed(inner)
@@ -98,7 +98,7 @@ def _allowed_of_one(kind: inspect.Type) -> str | None:
 
 
 def show(value: object, limit_chars: int = SHOWN_CHARS) -> str:
-    """The value as an error message may show it: JSON-like, cut short."""
+    """Render a value for an error message: JSON-like, truncated."""
     match value:
         case dict():
             return "an object"
@@ -113,7 +113,7 @@ def show(value: object, limit_chars: int = SHOWN_CHARS) -> str:
 
 
 def _measured(value: object) -> str:
-    """The value, with its size where that may be what is wrong and cannot be seen."""
+    """Render a value, with its size where the size may be the error and is not visible."""
     if isinstance(value, list):
         return pluralize(len(value), "member")
     if isinstance(value, str) and len(value) > SHOWN_CHARS:
@@ -122,7 +122,7 @@ def _measured(value: object) -> str:
 
 
 def _find(kind: inspect.Type, given: object, path: str) -> _Found:
-    """The type and the value at that path."""
+    """Return the type and the value at that path."""
     found = _Found(kind, given)
     for name, index in _STEP.findall(path):
         if found.kind is None:
@@ -150,7 +150,7 @@ def _descend(found: _Found, step: str) -> _Found:
 
 
 def _alternatives(kind: inspect.Type | None) -> tuple[inspect.Type, ...]:
-    """The type, or what it may be instead, without what is said about it."""
+    """Return the members of a union, or the type itself, without metadata."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
@@ -159,7 +159,7 @@ def _alternatives(kind: inspect.Type | None) -> tuple[inspect.Type, ...]:
 
 
 def _allowed_of_many(types: tuple[inspect.Type, ...]) -> str | None:
-    """Null is not told: leaving the field out says the same."""
+    """Describe the union's values except null: omitting the field means the same."""
     kinds = [each for each in types if not isinstance(each, inspect.NoneType)]
     literals = [each for each in kinds if isinstance(each, inspect.LiteralType)]
     if literals and len(literals) == len(kinds):

@@ -1,12 +1,12 @@
-r"""Text as a person may be shown it: nothing hidden, nothing that looks like something else.
+r"""Safe display of text to a person: nothing is hidden or imitates something else.
 
 Escaped, as the `\uXXXX` of JSON:
 
-- what cannot be seen or steers the text: controls, format and bidirectional characters, tags,
-  variation selectors, unassigned and private-use characters, fillers and blank letters, every space
-  but U+0020, line and paragraph separators;
-- what imitates ASCII: full-width and mathematical letters, ligatures, small capitals, look-alikes of
-  punctuation and of vertical lines; the full stop of Chinese and strokes between other letters;
+- characters that are invisible or control the text: controls, format and bidirectional characters,
+  tags, variation selectors, unassigned and private-use characters, fillers and blank letters, every
+  space but U+0020, line and paragraph separators;
+- imitations of ASCII: full-width and mathematical letters, ligatures, small capitals, look-alikes
+  of punctuation and of vertical lines; the full stop of Chinese and strokes between other letters;
 - combining marks that strike through or enclose, that follow no letter, or from the fourth on;
 - in text with no other accented letter, consonants with a mark below (`co\u1e43`) and marks that no
   letter is usually written with; a dotless i in a word and text without another Turkish letter;
@@ -14,16 +14,15 @@ Escaped, as the `\uXXXX` of JSON:
 - letters that mix scripts within a word, and words made of look-alikes alone (`\u0441\u043e\u0440\u0443`
   for "copy") unless the text around them has a letter that only their own script has.
 
-Left alone, so that text in one language stays readable: letters and accents of every script,
-joiners between letters of scripts that need them, an emoji's own joiners and variation selectors,
+Unchanged, so that text in one language stays readable: letters and accents of every script, joiners
+between letters of scripts that need them, an emoji's own joiners and variation selectors,
 full-width punctuation next to Chinese, Japanese or Korean.
 
-More than `MAX_BLANKS` blanks in a row are written as their number, `[200 spaces]`, because a long run
-moves what follows out of sight.  `render_json` alone keeps them: it is exactly the value.
+More than `MAX_BLANKS` blanks in a row are replaced by their number, `[200 spaces]`, because a long
+run moves the following text out of sight.  Only `render_json` keeps them: its output is exactly the
+value.
 
-Linear in the text; printable ASCII costs one pass of a regular expression.
-
-How many of something, in words.
+The cost is linear in the text; printable ASCII costs one pass of a regular expression.
 """
 
 import json
@@ -35,15 +34,15 @@ from functools import lru_cache
 SUMMARY_CHARS = 200
 MAX_BLANKS = 8  # in a row; deeper indentation is rare within one line
 _MAX_MARKS = 3  # Vietnamese and Thai need two on a letter, vocalised Hebrew three
-_VALUE_CHARS = 60  # of one argument in a summary
+_VALUE_CHARS = 60  # shown of one argument in a summary
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-# Drawn as nothing though their category says letter, mark or symbol.  Source: the property
+# Invisible although their category is letter, mark or symbol.  Source: the property
 # Default_Ignorable_Code_Point of the Unicode Character Database, and blank glyphs of its charts.
 _INVISIBLE = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\ufff0-\ufff8\ufffc\U00013441\U00013442\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
-# Marks over or around the letter they follow, which change what it looks like.
+# Marks over or around the preceding letter that change its appearance.
 _OVERLAYS = re.compile(r"[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e6\u20ea\u20eb]")
 _IMITATES = frozenset(
     "\u2010\u2011\u2043\u2212\u02d7\u2796"  # hyphens
@@ -54,7 +53,7 @@ _IMITATES = frozenset(
     "\u2551\u2575\u2577\u2579\u257b\u257d\u257f\u258f\u2595\uffe8\uffe4\u2980\u2759\u275a"  # lines
     "\u2217\u204e\u223c\u2053\u201a\ua4f8\ua4f9\ua4fa\ua4fb\ua4fd\u0294\u0241\u2d51\u276e\u276f"
 )
-# Strokes and dots of Chinese and Japanese: look-alikes of ASCII except next to their like.
+# Strokes and dots of Chinese and Japanese: look-alikes of ASCII except next to their own script.
 _STROKES = frozenset(
     "\u3002\uff61\u2025\u4e28\u4e3f\u4e36\u30ce\u30fd\u3033\u3035\u30fc\uff70\u4e00"
 )
@@ -66,8 +65,8 @@ _TURKISH_NEAR = _TURKISH | frozenset(
     "\u00c7\u00e7\u00d6\u00f6\u00dc\u00fc\u00c2\u00e2"
 )  # in the word
 _VOWELS = frozenset("aeiouyAEIOUY")
-# A word that is written from right to left, then anything without a direction, then a digit: the
-# digit takes the word's direction.  Rules W2, W7 and N1 of Unicode TR 9; escapes have letters.
+# A right-to-left word, then anything without a direction, then a digit: the digit takes the
+# word's direction.  Rules W2, W7 and N1 of Unicode TR 9; escapes have letters.
 _RIGHT = (
     r"\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefe"
     r"\U00010800-\U00010fff\U0001e800-\U0001efff"
@@ -79,16 +78,16 @@ _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(rf"(\s)\1{{{MAX_BLANKS},}}|\s{{{MAX_BLANKS + 1},}}|([^!-~\s])\2{{{MAX_BLANKS},}}")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 _BLANK_NAMES = {" ": "space", "\t": "tab", "\n": "newline", "\r": "return"}
-# The same in JSON text: an escaped backslash is no beginning of `\n`.
+# The same in JSON text, where an escaped backslash does not start `\n`.
 _JSON_RUN = re.compile(
     rf"\\\\|((?:\s|\\[nrtf]){{{MAX_BLANKS + 1},}})|([^!-~\s])\2{{{MAX_BLANKS},}}"
 )
-_JSON_PIECE = re.compile(rf"(?:\\.|[^\\]){{1,{_VALUE_CHARS}}}", re.DOTALL)  # cuts no escape
-# What ends the surroundings by which a word of look-alikes is judged: syntax, not punctuation.
+_JSON_PIECE = re.compile(rf"(?:\\.|[^\\]){{1,{_VALUE_CHARS}}}", re.DOTALL)  # splits no escape
+# Syntax ends the context in which a word of look-alikes is judged; punctuation does not.
 _SYNTAX = re.compile(r"(?:\\u[0-9a-f]{4}|[|&;<>$`\\/=(){}\[\]*\"#@%^~+\n\r])+")
-# Written without spaces next to Latin letters, and unlike them.
+# Scripts written without spaces next to Latin letters, and unlike them.
 _UNLIKE = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"})
-# Letters of phonetic alphabets, which have Latin names and differ from ASCII by a detail or by size.
+# Letters of phonetic alphabets with Latin names; they differ from ASCII by a detail or by size.
 _PHONETIC = frozenset(map(chr, (*range(0x250, 0x2B0), *range(0x1D00, 0x1DC0), 0x1C0, 0x1C3))) | {
     *"\u0237\u0184\u0196\u01a7\u01a8\u01bc\u01bd\u01bf"
 }
@@ -110,14 +109,14 @@ _ALIKE = {
 
 
 def visible(text: str) -> str:
-    """The text on one line: escapes for what deceives, numbers for long runs of blanks."""
+    """Return the text on one line: deceptive characters escaped, long runs of blanks as numbers."""
     if text.isascii() and text.isprintable() and " " * (MAX_BLANKS + 1) not in text:
         return text
     return exact(_RUN.sub(_count, text))
 
 
 def exact(text: str) -> str:
-    """The text with the escapes alone: every blank is still there."""
+    """Return the text with deceptive characters escaped and every blank kept."""
     if text.isascii() and text.isprintable():
         return text
     return _BEFORE_NUMBER.sub(_escape_all, "".join(_escaped(text)))
@@ -128,12 +127,12 @@ def _escape_all(found: re.Match[str]) -> str:
 
 
 def render_json(value: object) -> str:
-    """A JSON value for reading, complete and indented; still JSON of exactly that value."""
+    """Render a JSON value completely and indented; the result is JSON of exactly that value."""
     return "\n".join(map(exact, _lines(value)))
 
 
 def show_json(value: object) -> str:
-    """A JSON value for a screen: as `render_json`, with long runs of blanks as their number."""
+    """Render a JSON value for a screen: as `render_json`, with long runs of blanks as numbers."""
     return "\n".join(
         " " * (len(line) - len(line.lstrip(" "))) + exact(_count_in_json(line.lstrip(" ")))
         for line in _lines(value)
@@ -146,16 +145,16 @@ def _lines(value: object) -> list[str]:
 
 
 def least_chars(value: object) -> int:
-    """How long a JSON value is at least when it is rendered; a few microseconds for each 1,000."""
+    """Return the minimal length of a rendered JSON value; takes some microseconds per 1,000."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def render_call(tool: str, arguments: Mapping[str, object]) -> str:
-    """One line that names a call; long values are cut, and say by how much."""
+    """Describe a call in one line; truncated values say by how many characters."""
     shown: list[str] = []
     size = 0
     for name, value in arguments.items():
-        if size > SUMMARY_CHARS:  # nothing of the others can be seen
+        if size > SUMMARY_CHARS:  # the others would not be visible
             shown.append(f"and {len(arguments) - len(shown)} more")
             break
         shown.append(f"{_head(name)}={_brief(value)}")
@@ -164,20 +163,20 @@ def render_call(tool: str, arguments: Mapping[str, object]) -> str:
 
 
 def describe_call(tool: str, arguments: object) -> str:
-    """One line that names a call, whatever its arguments are."""
+    """Describe a call in one line, for arguments of any type."""
     if isinstance(arguments, Mapping):
         return render_call(tool, arguments)
     return _cut(f"{_head(tool)}({_brief(arguments)})", SUMMARY_CHARS)
 
 
 def _head(name: str) -> str:
-    """The beginning of a name, longer than a line shows."""
+    """Return the start of a name, longer than a line shows."""
     left = len(name) - SUMMARY_CHARS
     return visible(name) if left <= 0 else f"{visible(name[:SUMMARY_CHARS])}… (+{left} characters)"
 
 
 def _brief(value: object) -> str:
-    """The beginning of a value as JSON; looks no further than what is shown, and runs of blanks."""
+    """Return the start of a value as JSON; read only the shown part and adjacent runs of blanks."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     head, at = "", 0
     while at < len(text) and len(head) <= _VALUE_CHARS:
@@ -191,7 +190,7 @@ def _brief(value: object) -> str:
                 break
         else:
             head, at = head + text[at:end], end
-    unseen = max(0, len(head) - 2 * _VALUE_CHARS)  # a run that stands as it is
+    unseen = max(0, len(head) - 2 * _VALUE_CHARS)  # a run shown unchanged
     head = exact(head[: 2 * _VALUE_CHARS])
     left = max(0, len(head) - _VALUE_CHARS) + unseen + len(text) - at
     return f"{head[:_VALUE_CHARS]}… (+{left} characters)" if left else head
@@ -202,7 +201,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _count(run: re.Match[str]) -> str:
-    """The number of equal characters, or of blanks of several kinds."""
+    """Return the count of equal characters, or of blanks of several kinds."""
     size, char = len(run[0]), run[0][0]
     if run[2] is not None:
         return f"[{size} times {_escape(char)}]" if _is_hidden(char) else run[0]
@@ -210,7 +209,7 @@ def _count(run: re.Match[str]) -> str:
 
 
 def _count_in_json(text: str) -> str:
-    """The same for blanks in the text of a JSON value, which writes some of them as escapes."""
+    """Count blanks in the text of a JSON value, where some of them are written as escapes."""
     return _JSON_RUN.sub(_count_escapes, text)
 
 
@@ -223,7 +222,7 @@ def _count_escapes(run: re.Match[str]) -> str:
 
 
 def _escaped(text: str) -> Iterator[str]:
-    """The text piece by piece."""
+    """Yield the escaped text in pieces."""
     at = 0
     for syntax in _SYNTAX.finditer(text):
         if syntax.start() > at:
@@ -234,14 +233,14 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _escaped_segment(text: str) -> str:
-    """A part without syntax: of each script in it we ask whether it is really used."""
+    """Escape a part without syntax; each script counts as used only if a letter proves it."""
     if text.isascii() and text.isprintable():
         return text
     return (_escaped_short if len(text) <= _SHORT_CHARS else _escaped_long)(text)
 
 
 def _escaped_long(text: str) -> str:
-    chars = set(text)  # many times smaller than the text, and made in C
+    chars = set(text)  # far smaller than the text, and created in C
     scripts = {_script(char) for char in chars if char.isalpha()} - _UNLIKE
     used = {script for char in chars if (script := _used_script(char))}
     words = text
@@ -266,12 +265,12 @@ def _escaped_long(text: str) -> str:
     return words.translate(table) if table else words
 
 
-_SHORT_CHARS = 64  # what takes longer to prepare than to go through, and often comes again
+_SHORT_CHARS = 64  # shorter texts are faster to scan than to prepare, and often repeat
 _escaped_short = lru_cache(maxsize=4096)(_escaped_long)
 
 
 def _shown_in_context(text: str, odd: set[str], *, has_plain_latin: bool) -> str:
-    """The text with those characters escaped whose neighbours do not need them."""
+    """Escape those of the characters in `odd` that their neighbours do not need."""
     shown: list[str] = []
     at, marks, before = 0, 0, ""
     for found in re.finditer(f"[{re.escape(''.join(odd))}]", text):
@@ -301,14 +300,14 @@ def _shown_in_context(text: str, odd: set[str], *, has_plain_latin: bool) -> str
 
 
 def _last_drawn(text: str, start: int, end: int) -> str:
-    """The last character of a piece that is more than a selector; "" when there is none."""
+    """Return the last character of a piece that is not a selector; "" if there is none."""
     while end > start and text[end - 1] in _TRANSPARENT:
         end -= 1
     return text[end - 1] if end > start else ""
 
 
 def _is_contextual(char: str) -> bool:
-    """Whether neighbours decide if the character is hidden: see `_is_needed`."""
+    """True if the neighbours decide whether the character is hidden: see `_is_needed`."""
     if char in "\ufe0e\ufe0f\u20e3\u200c\u200d" or char in _STROKES:
         return True
     return "\uff01" <= char <= "\uff5e" and not char.isalnum()
@@ -316,7 +315,7 @@ def _is_contextual(char: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_accented(char: str) -> bool:
-    """Whether it is a Latin letter that text in a language has and English has not."""
+    """True for a Latin letter that some language uses and English does not."""
     if char.isascii() or not char.isalpha() or _script(char) != "LATIN" or char in _PHONETIC:
         return False
     return not (_is_hidden(char) or char == _DOTLESS or _has_mark_below(char))
@@ -324,14 +323,14 @@ def _is_accented(char: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _has_mark_below(char: str) -> bool:
-    """Whether it is an ASCII consonant with a mark under it."""
+    """True for an ASCII consonant with a mark below it."""
     parts = "" if char.isascii() else unicodedata.normalize("NFD", char)
     return len(parts) > 1 and _is_unusual(parts[0], parts[1])
 
 
 @lru_cache(maxsize=4096)
 def _is_unusual(letter: str, mark: str) -> bool:
-    """Whether an ASCII letter has a mark that hardly any language gives it."""
+    """True if hardly any language uses this mark on this ASCII letter."""
     if not letter.isascii() or not letter.isalpha():
         return False
     if mark in _BELOW:
@@ -343,7 +342,7 @@ _TRANSPARENT = frozenset("\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U
 
 
 def _is_needed(before: str, char: str, after: str) -> bool:
-    """Whether a hidden character is an ordinary part of an emoji, a word, or a line of Chinese."""
+    """True if a hidden character is a normal part of an emoji, a word, or a line of Chinese."""
     if char in _STROKES or ("\uff01" <= char <= "\uff5e" and not char.isalnum()):
         near = before + after
         is_apart = char.isalpha() and char not in _VERTICAL and not near.strip()
@@ -365,7 +364,7 @@ def _is_emoji(chars: str) -> bool:
     return all(unicodedata.category(char) == "So" or char in _EMOJI for char in chars)
 
 
-# Emoji that are no symbols by category.
+# Emoji whose category is not symbol.
 _EMOJI = (
     frozenset("\u203c\u2049\u2194\u21a9\u21aa\u2934\u2935\u25b6\u25c0\u25fd\u25fe\u3030\u303d")
     | _TRANSPARENT
@@ -388,7 +387,7 @@ def _bears_marks(char: str) -> bool:
 
 
 def _used_script(char: str) -> str:
-    """The script of a letter that no ASCII letter looks like; "" for all others."""
+    """Return the script of a letter that resembles no ASCII letter; "" for all others."""
     if char.isascii():
         return ""
     script = _script(char)
@@ -396,7 +395,7 @@ def _used_script(char: str) -> str:
 
 
 def _marked_letters(word: str, used: set[str]) -> Iterator[str]:
-    """A word whose letters are escaped where they take part in a deception."""
+    """Yield the letters of a word, escaped where they take part in a deception."""
     if word.isascii():
         yield word
         return
@@ -423,7 +422,7 @@ def _marked_letters(word: str, used: set[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=65_536)
 def _script(char: str) -> str:
-    """The first word of the character's name, which for letters is their script."""
+    """Return the first word of the character's name, which for letters is the script."""
     if char.isascii():
         return "LATIN"
     return unicodedata.name(char, "").split(" ", 1)[0].split("-", 1)[0]
@@ -433,7 +432,7 @@ def _escape_hidden(char: str) -> str:
     return _escape(char) if _is_hidden(char) else char
 
 
-@lru_cache(maxsize=65_536)  # more than a prompt has characters: a look costs a microsecond or two
+@lru_cache(maxsize=65_536)  # more than a prompt has characters: a lookup costs 1-2 us
 def _is_hidden(char: str) -> bool:
     if char.isascii():
         return not char.isprintable()
@@ -443,7 +442,7 @@ def _is_hidden(char: str) -> bool:
 
 
 def _is_disguise(char: str) -> bool:
-    """Whether it is ASCII in another dress; circles, squares and raised signs are seen as such."""
+    """True for a variant form of ASCII; circled, squared and raised ones are recognizable."""
     kind = unicodedata.decomposition(char).partition(" ")[0]
     if kind in {"<circle>", "<square>", "<super>", "<sub>", "<fraction>"}:
         return False
@@ -462,5 +461,5 @@ def _escape(char: str) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """`1 rule`, `2 rules`; for nouns that take an s."""
+    """Return `1 rule`, `2 rules`; for nouns with a plural in s."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

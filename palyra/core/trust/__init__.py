@@ -1,1 +1,1 @@
-"""Where a text comes from: labels, fences, injection scan."""
+"""Origin of texts: trust labels, fences, injection scan."""

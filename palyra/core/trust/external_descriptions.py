@@ -1,8 +1,8 @@
-"""What a stranger says of a tool, as far as a model may see it.
+"""Untrusted tool descriptions, made safe to show to a model.
 
-The description stands between fences.  A schema has no place for a fence, so its sentences go; the
-names, patterns and choices that are left must not hide anything.  A tool whose words read like an
-order, or hold a secret, is not taken at all.
+The description is fenced.  A schema has no place for a fence, so its sentences are removed; the
+remaining names, patterns and choices must not hide text.  A tool is refused if its texts look like
+an instruction to the model or contain a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,21 +13,21 @@ import msgspec
 from palyra.core.trust.fences import fence, make_nonce, neutralise
 from palyra.core.trust.injection_scan import find_injections
 
-RedactText = Callable[[str], tuple[str, bool]]  # the text without secrets; whether it had any
+RedactText = Callable[[str], tuple[str, bool]]  # redacted text; whether it had a secret
 
 
 def fenced_words(tool: str, description: str) -> str:
-    """The description of that tool between fences.
+    """Return the tool's description between fences.
 
-    Without a key, so that the catalogue is the same in every daemon: the nonce is a digest of the
-    text, and nobody writes a text that holds its own digest.
+    The fence needs no key, so the catalogue is the same in every daemon.  The nonce is a digest of
+    the text, and a text cannot contain its own digest.
     """
     nonce = make_nonce(b"", tool, description)
     return fence(description, nonce=nonce, trust="external_untrusted", source=tool)
 
 
 def without_words(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the stranger's sentences, which no fence can stand round."""
+    """Return the schema without its sentences, because they cannot be fenced."""
     kept = {key: value for key, value in schema.items() if key != "description"}
     if "properties" in kept:
         kept["properties"] = {
@@ -39,9 +39,10 @@ def without_words(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_order(description: str, schema: Mapping[str, Any]) -> str:
-    """Why these words are not taken, if they read like an order to the model; or "".
+    """Explain why these texts are refused if they look like an instruction to the model; or "".
 
-    The sentences of the schema are read too: they go, but they say what the tool is for.
+    The sentences of the schema are checked too.  The model does not see them, but they describe the
+    tool.
     """
     told = msgspec.json.encode(schema, order="sorted").decode()
     found = (*find_injections(description), *find_injections(told))
@@ -49,14 +50,14 @@ def find_order(description: str, schema: Mapping[str, Any]) -> str:
 
 
 def find_secret(name: str, description: str, schema: Mapping[str, Any], redact: RedactText) -> str:
-    """Why these words are not taken, if they hold a secret, ours for example; or ""."""
+    """Explain why these texts are refused if they contain a secret, of the daemon too; or ""."""
     told = msgspec.json.encode(schema, order="sorted").decode()
     is_secret = any(redact(text)[1] for text in (name, description, told))
     return "its words hold something that looks like a secret" if is_secret else ""
 
 
 def find_disguise(schema: Mapping[str, Any]) -> str:
-    """Why the schema is not shown, if what is left of it hides something; or ""."""
+    """Explain why the schema is refused if its remaining parts hide text; or ""."""
     shown = msgspec.json.encode(schema).decode()
     if neutralise(shown) == shown:
         return ""

@@ -1,19 +1,20 @@
-r"""Fences: how the model is shown a text that is nobody's word to it.
+r"""Fences: delimiters around text that has no authority over the model.
 
-Everything that is not the user's own message or shipped instruction text stands between
+Everything except the user's own messages and shipped instructions is put between
 
     <fenced nonce="…" trust="external_untrusted" source="http_fetch" authority="none">
     …
     </fenced nonce="…">
 
-The nonce cannot be guessed by whoever wrote the text: it is keyed with the daemon's own key and
-depends on the place and on the text itself, so that what was seen of one fence opens no other.
-Its letters all weigh the same, so that a prompt has one size whatever the key.  The same place
-and text give the same nonce, so that an earlier part of a conversation never changes and a
-replay assembles what the run did.
+The author of the text cannot guess the nonce.  It is keyed with the daemon's key and depends on the
+position and the text, so a nonce seen in one fence is useless in another.  All its letters have the
+same token weight, so the size of a prompt does not depend on the key.  The same position and text
+give the same nonce, so earlier parts of a conversation never change and a replay assembles the same
+prompt.
 
-Inside, what could be read as a fence is broken, in whatever Unicode form it comes, and characters
-that hide text or turn its direction are written as `\u` escapes.  Everything else stays.
+Inside the fence, anything that could be read as a fence is broken up, in every Unicode form, and
+characters that hide text or change its direction are written as `\u` escapes.  All other text is
+unchanged.
 """
 
 import hashlib
@@ -41,19 +42,19 @@ _LETTERS = bytes.maketrans(b"0123456789abcdef", b"abcdefghijklmnop")
 
 
 def fence_key(sign: Callable[[bytes], bytes]) -> bytes:
-    """The daemon's key for nonces, 32 bytes, out of its deterministic signature (RFC 8032)."""
+    """Derive the daemon's nonce key, 32 bytes, from its deterministic signature (RFC 8032)."""
     return hashlib.sha256(sign(_KEY_DOMAIN)).digest()
 
 
 def make_nonce(key: bytes, place: str, text: str) -> str:
-    """The nonce of that text at that place."""
+    """Return the nonce of the text at that position."""
     told = f"{len(place)}\x00{place}{text}".encode("utf-8", "surrogatepass")
     digest = hmac.new(key, told, hashlib.sha256).hexdigest()[:NONCE_LETTERS]
     return digest.encode().translate(_LETTERS).decode()
 
 
 def fence(text: str, *, nonce: str, trust: Trust, source: str) -> str:
-    """The text between its fences: exactly one opens and exactly one closes."""
+    """Put the text between fences: exactly one opening and one closing tag."""
     return (
         f'<{ELEMENT} nonce="{nonce}" trust="{trust}" source="{_attribute(source)}" '
         f'authority="none">\n{neutralise(text)}\n</{ELEMENT} nonce="{nonce}">'
@@ -61,7 +62,7 @@ def fence(text: str, *, nonce: str, trust: Trust, source: str) -> str:
 
 
 def inside_fence(rendered: str) -> str:
-    """The text between the fences as the model sees it; what has none comes back as it is."""
+    """Return the text between the fences as the model sees it; unfenced text unchanged."""
     match = _RENDERED.fullmatch(rendered)
     return rendered if match is None else match["text"]
 
@@ -76,17 +77,17 @@ def _attribute(source: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.:/@-]", "?", source[:_SOURCE_CHARS])
 
 
-# --- What hides text or turns it ------------------------------------------------------------------
+# --- Characters that hide text or change its direction ------------------------------------------
 
-# Control characters but tab and line ends (a carriage return only before a line feed), directions
-# (Unicode UAX 9), zero-width and invisible ones, tags and the variation selectors that carry data,
-# lone surrogates.  The joiners that some scripts and emoji are written with stay.
+# Control characters except tab, line ends (a carriage return only before a line feed), directions
+# (Unicode UAX 9), zero-width and invisible characters, tags, variation selectors that carry data,
+# lone surrogates.  Joiners needed by some scripts and by emoji are kept.
 _UNSEEN_CHARS = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b"
     r"\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_MAY_HIDE = re.compile(rf"[\r{_UNSEEN_CHARS}]")  # a fast look: most texts have none
+_MAY_HIDE = re.compile(rf"[\r{_UNSEEN_CHARS}]")  # fast test: most texts have none
 _HIDDEN = re.compile(rf"[{_UNSEEN_CHARS}]|\r(?!\n)")
 
 
@@ -95,9 +96,9 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"  # noqa: PLR2004 - the plane
 
 
-# --- What could be read as a fence ----------------------------------------------------------------
+# --- Text that could be read as a fence ---------------------------------------------------------
 
-# Characters of other scripts that are drawn like a letter of the element's name (Unicode TR 39),
+# Characters of other scripts that look like a letter of the element's name (Unicode TR 39),
 # after compatibility decomposition and case folding.
 _LOOKALIKES = str.maketrans({
     "\u0192": "f", "\u03dd": "f", "\u0584": "f", "\ua799": "f", "\u1e9d": "f",
@@ -106,8 +107,8 @@ _LOOKALIKES = str.maketrans({
     "\u0441": "c", "\u03f2": "c", "\u1d04": "c", "\uabaf": "c", "\U0001043d": "c",
     "\u0501": "d", "\u1d05": "d", "\uab5b": "d", "\u217e": "d",
 })  # fmt: skip
-# What stands between letters without being seen, as far as it is common; a plain letter, and
-# anything that must be looked at closely.  Most text is told from the name by these alone.
+# Common invisible characters between letters; a plain letter; and any character that needs a
+# closer check.  For most texts these suffice to exclude the name.
 _BLANK = r"[ \t\r\n\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*"
 _CLOSELY = r"[^!-~ \t\r\n\u00ad\u200b-\u200f\u2060-\u2064\ufeff]"
 _NAME = ""
@@ -123,13 +124,13 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Mn", "Me", "Zl", "Zp", "Zs"}
 
 @lru_cache(maxsize=256)
 def neutralise(text: str) -> str:
-    """The text without anything that hides, turns its direction or could be read as a fence."""
+    """Escape everything that hides text, changes its direction or could be read as a fence."""
     text = "".join(_broken(text))
     return text if _MAY_HIDE.search(text) is None else _HIDDEN.sub(_escape, text)
 
 
 def find_fences(text: str) -> Iterator[tuple[int, int]]:
-    """Where something begins that a reader may take for a fence: the characters of its sign."""
+    """Yield the spans of the delimiters that a reader may take for the start of a fence."""
     return (
         opening.span()
         for opening in _OPENING.finditer(text)
@@ -147,7 +148,7 @@ def _broken(text: str) -> Iterator[str]:
 
 
 def looks_like_fence(text: str, after: int) -> bool:
-    """Whether a reader who sees no hidden characters reads the element's name from `after` on."""
+    """True if the visible characters from `after` on read as the element's name."""
     found = 0
     for index in range(after, len(text)):
         for letter in _seen(text[index]):
@@ -163,7 +164,7 @@ def looks_like_fence(text: str, after: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _seen(char: str) -> str:
-    """What a reader sees of it, in plain letters; nothing for what is blank or hidden."""
+    """Return the visible form of a character in plain letters; "" for a blank or hidden one."""
     if char in _SLASHES:
         return "/"
     plain = unicodedata.normalize("NFKD", char).casefold().translate(_LOOKALIKES)

@@ -1,11 +1,11 @@
-"""Injected instructions: what in a text speaks to the model as if it had a say.
+"""Injection scan: find text that tries to instruct the model.
 
-A finding is a suspicion, never proof: it lets nothing through and forbids nothing by itself, it
-taints the run (`core.run_state`), and from then on a person decides about what is sensitive.  So
-the families below are narrow: an ordinary page, program or chat must not match.  What gets past
-them still stands between fences and meets the same rules as everything else.
+A finding is a suspicion, not proof.  By itself it neither allows nor forbids anything.  It taints
+the run (`core.run.state`), and from then on sensitive actions need a person's approval.  So the
+families below are narrow: ordinary pages, programs and chats must not match.  Text that evades them
+is still fenced and subject to the same rules as everything else.
 
-Linear in the text: the engine is RE2, hidden blocks are looked into through a window.
+The scan is linear in the text: the engine is RE2, and hidden blocks are searched through a window.
 """
 
 import re
@@ -19,19 +19,19 @@ from unicodedata import normalize
 from palyra.core.redaction.scanner import Expression, compile_bytes
 from palyra.core.trust.fences import find_fences
 
-MAX_FINDINGS = 16  # of one text: more say nothing more
-MAX_HIDDEN = 1_000  # comments and invisible elements of one text that are looked into
+MAX_FINDINGS = 16  # of one text: more add no information
+MAX_HIDDEN = 1_000  # scanned comments and invisible elements of one text
 
 
 class InjectionFinding(NamedTuple):
-    """Characters `start` to `end` of the text look like that."""
+    """A finding of one kind in the characters `start` to `end` of the text."""
 
     kind: str
     start: int
     end: int
 
     def __str__(self) -> str:
-        """As the tape has it."""
+        """Return the finding in the form recorded on the tape."""
         return f"{self.kind}:{self.start}-{self.end}"
 
 
@@ -112,7 +112,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# What makes a comment or an invisible element suspicious: it talks to a reader who sees source.
+# A comment or an invisible element is suspicious if it addresses a reader of the source.
 _SPEAKS = compile_bytes(
     rf"(?i)\b{_MODEL}s?\b[^<]{{0,80}}\b(?:must|should|shall|please|instructions?|ignore|do\s+not|always|never)\b"
     rf"|\b(?:instructions?|note|message)\s+(?:to|for)\s+(?:the\s+|any\s+)?{_MODEL}"
@@ -131,7 +131,7 @@ _WINDOW_BYTES = 600
 
 
 def find_injections(text: str) -> tuple[InjectionFinding, ...]:
-    """What in the text reads like an instruction, in order; at most MAX_FINDINGS."""
+    """Return suspected instructions in the text, in order; at most MAX_FINDINGS."""
     hidden = islice(_hidden_blocks(text), MAX_FINDINGS)
     fences = islice(find_fences(text), MAX_FINDINGS)
     found = {*_families(text), *hidden, *_unseen(text)}
@@ -156,12 +156,12 @@ def _compiled() -> tuple[tuple[str, Expression], ...]:
 
 
 def _as_bytes(shape: str) -> str:
-    """The shape over UTF-8, for an engine that takes every byte for a character."""
+    """Encode the pattern as UTF-8, for an engine that treats every byte as a character."""
     return shape.encode().decode("latin-1")
 
 
 def _hidden_blocks(text: str) -> Iterator[InjectionFinding]:
-    """Comments and invisible elements that speak to whoever reads the source."""
+    """Yield comments and invisible elements that address a reader of the source."""
     data = text.encode("utf-8", "surrogatepass")
     for match in islice(_HIDING.finditer(data), MAX_HIDDEN):
         start, end = match.span()
@@ -175,24 +175,24 @@ def _hidden_blocks(text: str) -> Iterator[InjectionFinding]:
 
 
 def _unseen(text: str) -> Iterator[InjectionFinding]:
-    """Characters nobody sees, in a number that ordinary text has no use for."""
+    """Yield runs of invisible characters longer than in ordinary text."""
     if not text.isascii() and _LEFT_OUT.search(text) is not None:
         for match in islice(_UNSEEN.finditer(text), MAX_FINDINGS):
             yield InjectionFinding("hidden", *match.span())
 
 
 class _Plain:
-    """The text in plain letters: compatibility forms folded, what is not seen left out."""
+    """The text in plain letters: compatibility forms folded, invisible characters removed."""
 
     def __init__(self, text: str) -> None:
         unseen = () if text.isascii() else _LEFT_OUT.finditer(text)
-        # Before which character of the plain text each one was that is left out.
+        # For each removed character: the index in the plain text of the character after it.
         self._gaps = [match.start() - index for index, match in enumerate(unseen)]
         self._text = text if text.isascii() else _fold(_LEFT_OUT.sub("", text))
         self.data = self._text.encode("utf-8", "surrogatepass")
 
     def places(self, start: int, end: int) -> tuple[int, int]:
-        """The characters of the original behind bytes of the plain text."""
+        """Return the span in the original text for a span of bytes in the plain text."""
         first, last = self._character(start), self._character(end)
         return first + bisect_right(self._gaps, first), last + bisect_left(self._gaps, last)
 
@@ -203,20 +203,20 @@ class _Plain:
 
 
 def _fold(text: str) -> str:
-    """The text with one plain letter for each in disguise."""
+    """Replace disguised characters by the plain letters they imitate."""
     text = text.translate(_FOLDS)
     return text if _LOOKALIKE.search(text) is None else _WORD.sub(_fold_mixed, text)
 
 
 def _fold_mixed(match: re.Match[str]) -> str:
-    """A word of Latin and other letters that look like Latin ones; of one script, it is honest."""
+    """Fold look-alikes in a word that mixes them with Latin letters; other words are unchanged."""
     word = match.group()
     is_mixed = not word.isascii() and _LATIN.search(word) is not None
     return word.translate(_LATIN_LOOKALIKES) if is_mixed else word
 
 
 class _Folds(dict[int, int]):  # noqa: FURB189 - `str.translate` is fast with a real one
-    """The compatibility form of each character, where that is one ASCII character."""
+    """Compatibility form of each character for which that is a single ASCII character."""
 
     def __missing__(self, point: int) -> int:
         plain = normalize("NFKC", chr(point))
@@ -225,7 +225,7 @@ class _Folds(dict[int, int]):  # noqa: FURB189 - `str.translate` is fast with a 
         return folded
 
 
-_FOLDS = _Folds()  # at most one entry for each character there is
+_FOLDS = _Folds()  # bounded by the number of Unicode characters
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN = re.compile(r"[A-Za-z]")
 _LATIN_LOOKALIKES = str.maketrans(
@@ -239,8 +239,8 @@ _LEFT_OUT = re.compile(
     r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
-# Runs that write something nobody sees: tags (except in the flags of regions), zero widths, a
-# zero width after every letter, selectors without anything to select; and overridden directions.
+# Runs that carry invisible text: tags (except in regional flags), zero-width characters, one
+# after every letter, selectors without a base character; and direction overrides.
 _UNSEEN = re.compile(
     r"(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0000-\U000e007f]{3,}"
     r"|\U0001f3f4[\U000e0020-\U000e007e]{9,}"

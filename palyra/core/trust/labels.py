@@ -1,28 +1,28 @@
-"""Trust: where a text comes from, and what becomes of it when texts are put together.
+"""Trust labels: the origin of a text, and the label of a combination of texts.
 
-A label says who could have written a text, not what it says.  The trust of something made of
-several sources is the minimum over them, and summarising, cutting or quoting never raises it.
+A label says who could have written a text, not what the text says.  A text made of several sources
+has the lowest of their labels.  Summarising, cutting or quoting never raises a label.
 """
 
 from collections.abc import Iterable
 from typing import Literal
 
 Trust = Literal[
-    "trusted_local",  # the daemon's own words
-    "workspace",  # what lies in the workspace, and what ran on it
-    "mixed",  # made of several sources, one of them from outside
-    "external_untrusted",  # from outside: pages, foreign servers, foreign skills
+    "trusted_local",  # texts of the daemon
+    "workspace",  # files of the workspace, and output of commands run in it
+    "mixed",  # several sources, one of them external
+    "external_untrusted",  # external: pages, foreign servers, foreign skills
 ]
 _LEVELS: dict[Trust, int] = {
     "external_untrusted": 0,
-    "mixed": 0,  # no better than its worst part: the word only tells that there are others
+    "mixed": 0,  # as low as its worst part; the label records that there are others
     "workspace": 1,
     "trusted_local": 2,
 }
 
 
 def lowest(labels: Iterable[Trust]) -> Trust:
-    """The label of what is made of all of these; of nothing at all, `trusted_local`."""
+    """Return the lowest label, for a combination of the texts; `trusted_local` for none."""
     found = frozenset(labels)
     if len(found) == 1:
         return next(iter(found))
@@ -33,5 +33,5 @@ def lowest(labels: Iterable[Trust]) -> Trust:
 
 
 def is_from_outside(label: Trust) -> bool:
-    """Whether somebody nobody here knows may have written (part of) it."""
+    """True if any part of the text is untrusted external content."""
     return _LEVELS[label] == _LEVELS["external_untrusted"]

@@ -1,1 +1,1 @@
-"""What model calls cost and may cost."""
+"""Usage of models: ledger, prices, budgets."""

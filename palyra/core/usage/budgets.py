@@ -1,10 +1,10 @@
-"""Budgets: which of them a call counts against, what an account has spent in its window, verdicts.
+"""Budgets: accounts of a call, spending in their windows, and the verdict on a call.
 
-A budget has an account for each subject it is about (`*`: one for each).  What a call may take is
-reserved before it is made and settled with what it took.  A call is let through while something
-is left that is neither spent nor reserved, so that however many runs share an account, it ends at
-most one reservation above its limit.  Windows of the calendar begin in UTC; a sliding one looks
-back from now.
+A budget has an account for each of its subjects (`*`: one account per subject).  The expected
+amount of a call is reserved before the call and replaced by the actual amount after it.  A call is
+admitted while the account has an amount that is neither spent nor reserved.  So an account ends at
+most one reservation above its limit, however many runs share it.  Calendar windows start in UTC; a
+sliding window ends now.
 """
 
 from collections import deque
@@ -20,14 +20,17 @@ from palyra.errors import InvalidParams
 HOUR_MS = 3_600_000
 MIN_SLIDING_MS = 1_000
 MAX_SLIDING_MS = 366 * DAY_MS
-GRAINS = 1_000  # of a sliding window: calls closer together leave it together, the last one counts
-RUN_BUDGET = "run.budget"  # the id of what `run.start` gave a run to spend
+GRAINS = 1_000  # of a sliding window: calls within one grain expire together, with the last
+RUN_BUDGET = "run.budget"  # id of the budget that `run.start` gave the run
 
 Mark = Literal["soft", "hard"]
 
 
 class Payer(NamedTuple):
-    """Whose call it is; an embedding has no agent, no session, and an id instead of a run's."""
+    """Identity that a call is charged to.
+
+    An embedding call has no agent and no session, and an id of its own instead of a run's.
+    """
 
     principal: str
     agent: str
@@ -36,15 +39,15 @@ class Payer(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An account."""
+    """Key of an account."""
 
     budget_id: str
-    subject: str  # "" for everybody
-    run_id: str = ""  # when the window is the run
+    subject: str  # "": shared by all subjects
+    run_id: str = ""  # if the window is the run
 
 
 def subject_of(budget: BudgetRecord, payer: Payer) -> str:
-    """Who of the payer the budget is about."""
+    """Return the payer's identity in the scope of the budget."""
     match budget.scope:
         case "principal":
             return payer.principal
@@ -59,7 +62,7 @@ def subject_of(budget: BudgetRecord, payer: Payer) -> str:
 
 
 def find_key(budget: BudgetRecord, payer: Payer) -> Key | None:
-    """The account that the payer's calls count against; None when the budget is for others."""
+    """Return the account charged for the payer's calls; None if the budget does not apply."""
     subject = subject_of(budget, payer)
     if budget.subject not in {"*", subject} or not (subject or budget.scope == "global"):
         return None
@@ -67,7 +70,7 @@ def find_key(budget: BudgetRecord, payer: Payer) -> Key | None:
 
 
 def check_budget(budget: BudgetRecord) -> None:
-    """Raises InvalidParams for one that makes no sense, naming what to change."""
+    """Raise InvalidParams for an inconsistent budget, naming the field to change."""
     if budget.soft is None and budget.hard is None:
         raise _refused("soft", f"the budget {budget.budget_id!r} limits nothing: give soft or hard")
     if budget.soft is not None and budget.hard is not None and budget.soft > budget.hard:
@@ -95,7 +98,7 @@ def _refused(field: str, message: str) -> InvalidParams:
 
 
 def window_start(budget: BudgetRecord, now_ms: int) -> int:
-    """From when on spending counts: the first instant of the window."""
+    """Return the start of the current window, in Unix milliseconds."""
     match budget.window:
         case "hour":
             return now_ms - now_ms % HOUR_MS
@@ -115,7 +118,7 @@ def _month_start(now_ms: int) -> int:
 
 
 def _window_end(budget: BudgetRecord, start_ms: int) -> int | None:
-    """When a window of the calendar that began then is over."""
+    """Return the end of a calendar window that starts at `start_ms`; None for other windows."""
     match budget.window:
         case "hour":
             return start_ms + HOUR_MS
@@ -128,18 +131,18 @@ def _window_end(budget: BudgetRecord, start_ms: int) -> int | None:
 
 
 def window_length(budget: BudgetRecord) -> int:
-    """How long the window is at most; 0 for that of a run."""
+    """Return the maximal length of the window in milliseconds; 0 for a run's."""
     lengths = {"hour": HOUR_MS, "day": DAY_MS, "month": 31 * DAY_MS}
     return budget.window_ms or lengths.get(budget.window, 0)
 
 
 def amount_of(budget: BudgetRecord, record: UsageRecord) -> int:
-    """What the call adds to an account; a cost that nobody knows adds nothing to money."""
+    """Return the amount charged for the call; an unknown cost adds nothing to a money account."""
     return record.tokens if budget.metric == "tokens" else record.cost_usd_micros or 0
 
 
 class BudgetAccount:
-    """What one subject of a budget has spent in its window, and what is reserved."""
+    """Spending of one subject of a budget in its window, and the reserved amount."""
 
     __slots__ = ("_entries", "_mark", "_spent", "_start_ms", "budget", "reserved", "subject")
 
@@ -150,28 +153,28 @@ class BudgetAccount:
         self._entries: deque[tuple[int, int]] = deque()  # of a sliding window: at_ms, amount
         self._spent = 0
         self._start_ms = 0
-        self._mark: Mark | None = None  # somebody was told of
+        self._mark: Mark | None = None  # the limit reported in this window
 
     def spent(self, now_ms: int) -> int:
-        """In the window that holds now."""
+        """Return the amount spent in the current window."""
         self._roll(now_ms)
         return self._spent
 
     def left(self, now_ms: int) -> int | None:
-        """What is neither spent nor reserved, at least 0; None without a hard limit."""
+        """Return the amount neither spent nor reserved, at least 0; None without a hard limit."""
         if self.budget.hard is None:
             return None
         return max(0, self.budget.hard - self.spent(now_ms) - self.reserved)
 
     def rolls_ms(self, now_ms: int) -> int | None:
-        """When something of it is free again; None for never, or with nothing spent."""
+        """Return when a spent amount expires next; None for never, or if nothing was spent."""
         self._roll(now_ms)
         if self.budget.window == "sliding":
             return self._entries[0][0] + (self.budget.window_ms or 0) if self._entries else None
         return _window_end(self.budget, self._start_ms)
 
     def add(self, amount: int, at_ms: int) -> None:
-        """So much was spent then, or as soon as a clock that was set back is there again."""
+        """Charge an amount at `at_ms`; after a clock was set back, at the start of the window."""
         self._roll(at_ms)
         at_ms = max(at_ms, self._start_ms)
         self._spent += amount
@@ -184,7 +187,7 @@ class BudgetAccount:
         self._entries.append((at_ms, amount))
 
     def pass_mark(self, now_ms: int) -> Mark | None:
-        """The limit that has been passed and that nobody was told of in this window."""
+        """Return the passed limit not yet reported in this window, and mark it as reported."""
         spent, budget = self.spent(now_ms), self.budget
         mark: Mark | None = None
         if budget.hard is not None and spent >= budget.hard:
@@ -192,12 +195,12 @@ class BudgetAccount:
         elif budget.soft is not None and spent >= budget.soft:
             mark = "soft"
         if mark is not None and mark in {self._mark, "soft"} and self._mark is not None:
-            return None  # told already, in this window
+            return None  # reported already in this window
         self._mark = mark
         return mark
 
     def _roll(self, now_ms: int) -> None:
-        """Leave out what is not in the window any more."""
+        """Remove amounts that have left the window."""
         start_ms = window_start(self.budget, now_ms)
         if start_ms <= self._start_ms:  # a clock that was set back frees nothing
             if self._start_ms - start_ms > window_length(self.budget):
@@ -213,26 +216,29 @@ class BudgetAccount:
             self._mark = None
 
     def _come_back(self, start_ms: int, now_ms: int) -> None:
-        """The clock was far ahead: what was spent counts now, and is not kept until then."""
+        """Move spending to the current window after a clock that was far ahead was set back.
+
+        The spending counts now instead of lasting until the wrong time.
+        """
         self._start_ms = start_ms
         if self._entries:
             self._entries = deque([(now_ms, self._spent)])
 
 
 class Wait(NamedTuple):
-    """The rest of an account is reserved by calls under way: one of them may leave some of it."""
+    """Verdict: the rest of an account is reserved by running calls and may be released by one."""
 
     account: BudgetAccount
 
 
 class BudgetRefusal(NamedTuple):
-    """An account that allows no call."""
+    """Verdict: an account that refuses the call."""
 
     account: BudgetAccount
     is_unpriced: bool = False
 
     def event(self, now_ms: int, *, turn: int, attempt: int, model: str) -> BudgetExceeded:
-        """It, as the tape has it."""
+        """Return the event that records the refusal."""
         account, budget = self.account, self.account.budget
         return BudgetExceeded(
             turn=turn,
@@ -255,7 +261,7 @@ class BudgetRefusal(NamedTuple):
 def judge(
     accounts: Iterable[BudgetAccount], cost_usd_micros: int | None, now_ms: int
 ) -> Wait | BudgetRefusal | None:
-    """What keeps a call of that price from being made now; a refusal before a wait."""
+    """Return the verdict on a call of that cost: a refusal, else a wait, else None."""
     waits: Wait | None = None
     for account in accounts:
         budget = account.budget
@@ -272,10 +278,10 @@ def judge(
 
 
 def find_end(accounts: Iterable[BudgetAccount], last: Charge | None, now_ms: int) -> str:
-    """Why no further call of a run will be let through, in words; "" when one may be.
+    """Explain why the budgets admit no further call of a run; "" if they may admit one.
 
-    `last` is its latest call, if that has ended and is in no account yet.  Where a person may lift
-    the limit there is no end.
+    `last` is the run's latest call, if that has ended and is not charged yet.  A limit that a
+    person may lift does not count.
     """
     for account in accounts:
         budget = account.budget

@@ -1,9 +1,9 @@
-"""The ledger: what each model call took, as it follows from the events of a run.
+"""Ledger: one line of usage per model call, derived from the events of a run.
 
-A line is committed with the event it follows from, so a crash neither loses nor doubles one.  A
-call has a line when it was answered (`turn.completed`), when it broke (`turn.failed`), and when
-the end of the run or of the daemon stopped it (`abandoned` of the event that says so).  An attempt
-that asked nobody (`was_asked`) is no call.
+A line is committed together with its event, so a crash neither loses nor duplicates it.  A call
+gets a line when it was answered (`turn.completed`), when it failed (`turn.failed`), and when the
+end of the run or of the daemon stopped it (`abandoned` of that event).  An attempt that sent no
+request (`was_asked` is false) is not a call.
 """
 
 from palyra.core.journal.records import CallOutcome, Charge, UsageRecord
@@ -14,7 +14,7 @@ NOTHING = Charge(cost_usd_micros=0)
 
 
 def usage_record(run: Run, event: ev.Event, at_ms: int) -> UsageRecord | None:
-    """The line that follows from an event, with the run as it was before it; None without one."""
+    """Return the line derived from an event, or None; `run` is the state before the event."""
     match event:
         case ev.TurnCompleted():
             cost = None if event.is_unpriced else event.cost_usd_micros

@@ -1,9 +1,9 @@
-"""What a model's tokens cost: a dated table, looked up by model and instant.
+"""Prices of model tokens: a dated table, looked up by model and time.
 
-An entry holds from midnight UTC of its date until a later entry of the same pattern takes over.
-The most exact pattern counts: a whole name before `provider/family-*`, a longer beginning before a
-shorter one.  Amounts are integer micro-dollars, rounded up; what no entry covers has no price,
-which is never the same as costing nothing.
+An entry is valid from midnight UTC of its date until a later entry with the same pattern.  The most
+specific pattern applies: a whole name before `provider/family-*`, a longer prefix before a shorter
+one.  Amounts are integer micro-dollars, rounded up.  A model without an entry has an unknown price,
+which is not the same as a price of zero.
 """
 
 from collections.abc import Iterable
@@ -19,57 +19,60 @@ _EPOCH = date(1970, 1, 1)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Micro-dollars for a million tokens of the models that the pattern names."""
+    """Price per million tokens, in micro-dollars, of the models that match the pattern."""
 
-    model: str  # a whole name, or a beginning and *
+    model: str  # a whole name, or a prefix and *
     since: date = _EPOCH
     input: int
     output: int
-    cached_input: int | None = None  # None: as `input`
-    cache_write: int | None = None  # None: as `input`
+    cached_input: int | None = None  # None: same as `input`
+    cache_write: int | None = None  # None: same as `input`
 
     @property
     def since_ms(self) -> int:
-        """From when it holds."""
+        """Start of validity, in Unix milliseconds."""
         return (self.since - _EPOCH).days * DAY_MS
 
     def covers(self, model: str) -> bool:
-        """Whether it is for that model."""
+        """True if the pattern matches the model."""
         if self.model.endswith("*"):
             return model.startswith(self.model[:-1])
         return model == self.model
 
 
-FREE = Price(model="scripted", input=0, output=0)  # the embedded model asks nobody
+FREE = Price(model="scripted", input=0, output=0)  # the embedded model calls no provider
 
 
 class Prices:
-    """The table in force."""
+    """The current price table."""
 
     def __init__(self, entries: Iterable[Price] = ()) -> None:
-        """Entries beside the embedded model's; of two alike the later one in the list counts."""
+        """Add entries to the embedded model's; of two equal keys the later entry applies."""
         listed = enumerate((FREE, *entries))
-        # The most exact first, then the newest.
+        # The most specific first, then the newest.
         self._entries = [
             price for _, price in sorted(listed, key=lambda item: _rank(*item), reverse=True)
         ]
 
     def find(self, model: str, at_ms: int) -> Price | None:
-        """The price of that model at that instant; None when nobody said what it costs."""
+        """Return the price of the model at that time; None if it is unknown."""
         for price in self._entries:
             if price.since_ms <= at_ms and price.covers(model):
                 return price
         return None
 
     def cost(self, model: str, usage: Usage, at_ms: int) -> int | None:
-        """What that many tokens cost, in micro-dollars; None without a price, unless it is none."""
+        """Return the cost of the usage in micro-dollars.
+
+        Without a price the cost is None, or 0 for a usage without tokens.
+        """
         price = self.find(model, at_ms)
         if price is None:
             return None if usage.input_tokens or usage.output_tokens else 0
         return cost(price, usage)
 
     def most(self, model: str, usage: Usage, at_ms: int) -> int | None:
-        """What that many tokens cost at most: nobody knows before what goes into the cache."""
+        """Return the maximal cost of the usage, whatever part of it is written to the cache."""
         price = self.find(model, at_ms)
         if price is None:
             return self.cost(model, usage, at_ms)
@@ -78,7 +81,7 @@ class Prices:
 
 
 def cost(price: Price, usage: Usage) -> int:
-    """Micro-dollars, rounded up."""
+    """Return the cost of the usage in micro-dollars, rounded up."""
     cached = min(usage.cached_tokens, usage.input_tokens)
     cached_price = price.input if price.cached_input is None else price.cached_input
     written = min(usage.cache_write_tokens, usage.input_tokens - cached)

@@ -8,7 +8,7 @@ from palyra.core.usage.budgets import Mark
 
 
 class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines of the ledger to add up, and how to divide them."""
+    """Query of the ledger: lines to sum up, and their grouping."""
 
     lines: UsageFilter = UsageFilter()
     by: UsageBy | Literal["day"] | None = None
@@ -16,7 +16,7 @@ class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The sums; `is_cut` when there are more groups."""
+    """Sums per group; `is_cut` if there are more groups."""
 
     total: UsageSum
     groups: list[UsageSum]
@@ -24,34 +24,34 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AccountView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one account of a budget stands."""
+    """State of one account of a budget."""
 
     budget_id: str
     scope: BudgetScope
-    subject: str  # "" for everybody
+    subject: str  # "": shared by all subjects
     metric: BudgetMetric
     window: BudgetWindow
     spent: int
-    reserved: int  # by calls under way
+    reserved: int  # by running calls
     soft: int | None = None
     hard: int | None = None
     left: int | None = None  # of the hard limit, neither spent nor reserved
-    rolls_ms: int | None = None  # when something of it is free again
+    rolls_ms: int | None = None  # when a spent amount expires next
 
 
 class AccountsView(msgspec.Struct, frozen=True, kw_only=True):
-    """How the accounts stand, by budget; of each the most spent first."""
+    """State of the accounts by budget, each with the most spent first."""
 
     accounts: list[AccountView]
-    left_out: int  # how many there are beside
+    left_out: int  # number of omitted accounts
 
 
 class BudgetWarned(msgspec.Struct, frozen=True, kw_only=True):
-    """The news that a limit was passed, once in each window of an account."""
+    """Notification that a limit was passed, sent once per window of an account."""
 
     budget_id: str
     scope: BudgetScope
-    subject: str  # "" for everybody
+    subject: str  # "": shared by all subjects
     metric: BudgetMetric
     window: BudgetWindow
     level: Mark

@@ -1,1 +1,1 @@
-"""The model without a provider: script, directives in the text, player."""
+"""Model without a provider: scripts, directives in the user's text, and their player."""

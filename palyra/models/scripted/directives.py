@@ -1,8 +1,8 @@
-"""Directives: what a user's text tells the scripted model to do, one directive a line.
+"""Directives: instructions to the scripted model in a user's text, one per line.
 
-Pure: text in, steps out.  A line that does not begin with `/word` is no directive and is ignored
-beside directives; a text without any is plain.  What cannot be followed is reported, never raised,
-and then nothing of the text is followed.
+Pure: text in, steps out.  A line that does not start with `/word` is not a directive; it is ignored
+in a text with directives, and a text without any is plain.  Errors are reported, never raised, and
+a text with an error yields no steps.
 """
 
 import re
@@ -13,62 +13,62 @@ import msgspec
 
 from palyra.core.model.messages import FAILURE_CLASSES, FailureClass
 
-MAX_TOKENS = 100_000  # the turn is one event, which has its bound
+MAX_TOKENS = 100_000  # a turn is one event of bounded size
 MAX_DELAY_MS = 3_600_000
-MAX_DEPTH = 64  # of arguments: deeper ones would exhaust whoever encodes them later
+MAX_DEPTH = 64  # of arguments: deeper nesting would exhaust later encoders
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """One delta of text or reasoning."""
+    """Send one delta of text or reasoning."""
 
     text: str
     kind: Literal["text", "reasoning"] = "text"
 
 
 class WordDeltas(msgspec.Struct, frozen=True):
-    """`count` deltas of one word each."""
+    """Send `count` deltas of one word each."""
 
     count: int
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Wait so long before each delta, call and failure that follows in the turn."""
+    """Set the delay before each following delta, call and failure of the turn."""
 
     ms: int
 
 
 class CallTool(msgspec.Struct, frozen=True):
-    """Propose a tool call; any JSON value passes as arguments."""
+    """Propose a tool call; any JSON value is accepted as arguments."""
 
     tool: str
     arguments: Any
 
 
 class FailTurn(msgspec.Struct, frozen=True):
-    """Fail here, at every attempt or at the first `times` of a turn."""
+    """Fail at this step: at every attempt, or at the first `times` attempts of a turn."""
 
     failure_class: FailureClass
     times: int | None = None
 
 
 class NextTurn(msgspec.Struct, frozen=True):
-    """The next turn begins; divides a text and is in no turn."""
+    """Separator between two turns; it belongs to neither."""
 
 
 Step = TextDelta | WordDeltas | Delay | CallTool | FailTurn
 Turn = tuple[Step, ...]
-Parsed = Step | NextTurn | str  # or what is wrong
+Parsed = Step | NextTurn | str  # or the error message
 
 
 class Directives(NamedTuple):
-    """A text's turns, or the reasons why there are none."""
+    """Turns of a text, or the errors that made it invalid."""
 
     turns: tuple[Turn, ...]
     problems: tuple[str, ...] = ()
 
 
 class Directive(NamedTuple):
-    """One line of the language; `parse` gives the step or what is wrong with the operands."""
+    """One command of the language; `parse` returns the step or an error about its operands."""
 
     usage: str
     meaning: str
@@ -76,7 +76,7 @@ class Directive(NamedTuple):
 
 
 def parse_directives(text: str) -> Directives | None:
-    """The text's directives; None when it has none."""
+    """Parse the directives of a text; None if it has none."""
     if "/" not in text:
         return None
     steps: list[Step | NextTurn] = []
@@ -108,7 +108,7 @@ def _turns(steps: list[Step | NextTurn]) -> tuple[Turn, ...]:
         elif isinstance(step, TextDelta) and any(
             isinstance(prior, TextDelta | WordDeltas) for prior in turns[-1]
         ):
-            turns[-1].append(TextDelta(f"\n{step.text}"))  # each is a line of the answer
+            turns[-1].append(TextDelta(f"\n{step.text}"))  # one line for each directive
         else:
             turns[-1].append(step)
     return tuple(map(tuple, turns))
@@ -116,7 +116,7 @@ def _turns(steps: list[Step | NextTurn]) -> tuple[Turn, ...]:
 
 # --- Operands ------------------------------------------------------------------------------------
 
-_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)  # a carriage return is no end of line
+_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)  # a carriage return does not end a line
 
 
 def _parse_say(operands: str) -> Parsed:
@@ -137,7 +137,7 @@ def _parse_call(operands: str) -> Parsed:
 
 
 def _is_within(value: object, depth: int) -> bool:
-    """Whether lists and objects are nested at most `depth` deep."""
+    """True if lists and objects are nested at most `depth` deep."""
     if not isinstance(value, list | dict):
         return True
     inner = value.values() if isinstance(value, dict) else value
@@ -177,7 +177,7 @@ def _parse_then(operands: str) -> Parsed:
     return f"expected nothing after /then, got {operands[:40]!r}" if operands else NextTurn()
 
 
-# The language.  `/then` divides turns and is no step of one.
+# The commands of the language.  `/then` separates turns and is no step.
 DIRECTIVES: dict[str, Directive] = {
     "say": Directive(
         "/say TEXT", "answer with TEXT, one delta and one line of the answer", _parse_say

@@ -1,12 +1,12 @@
-"""The scripted model: deterministic, without network, always there.
+"""Scripted model: deterministic, without network, always available.
 
-It plays scripts (`palyra.models.scripts`); without one that applies it follows the directives in
-the user's text (`palyra.core.directives`); when nothing is left to follow it answers by itself,
-with what the tools returned or what it received.
+It plays scripts (`palyra.models.scripted.scripts`).  If no script applies, it follows the
+directives in the user's text (`palyra.models.scripted.directives`).  When no step is left, it
+answers from the tool results or, without any, from the user's message.
 
-It keeps no state between turns: which turn is next follows from the request alone (the assistant's
-messages after the last user message, and the attempt), so a recovered or replayed run goes on
-exactly where it stopped.  A steered message is a user message and begins anew.
+It keeps no state between turns.  The next turn follows from the request alone (the assistant
+messages after the last user message, and the attempt), so a recovered or replayed run continues at
+the same place.  A steering message is a user message and starts again at the first turn.
 """
 
 import re
@@ -49,7 +49,7 @@ from palyra.models.scripted.directives import (
 )
 from palyra.models.scripted.scripts import ScriptBook
 
-_EXCERPT_CHARS = 200  # of a message or a tool's output in an answer of our own
+_EXCERPT_CHARS = 200  # of a message or a tool's output in a generated answer
 _WORDS = ascii_lowercase  # one letter each: 100 000 words still fit into one event
 _WORD = re.compile(r"\s*\S+|\s+")
 _WORDS_PER_PIECE = 256  # about 0.3 ms of deltas between two checkpoints
@@ -57,7 +57,7 @@ _NO_SCRIPTS = ScriptBook()
 
 
 class Scripted:
-    """`core.ports.LanguageModel` without a model."""
+    """`core.ports.LanguageModel` that plays scripts and directives."""
 
     name = "scripted"
     provider = "scripted"
@@ -65,15 +65,15 @@ class Scripted:
     def __init__(self, new_id: NewId, scripts: ScriptBook = _NO_SCRIPTS) -> None:
         self._new_id = new_id
         self._scripts = scripts
-        self._prefix: tuple[object, object] = ("", ())  # the instructions and tools last measured
+        self._prefix: tuple[object, object] = ("", ())  # the instructions and tools measured last
         self._prefix_tokens = 0
 
     def most_output(self, request: ModelRequest) -> int:  # noqa: PLR6301 - the port
-        """It stops there, too."""
+        """Return the request's output limit, which the player observes."""
         return request.sampling.max_output_tokens or 0
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
-        """The turn that is due.  Raises ModelFailure when that is what the script says.
+        """Play the current turn.  Raises ModelFailure where the script demands it.
 
         Cancellation: at any checkpoint; nothing was changed.
         """
@@ -105,7 +105,7 @@ class Scripted:
     def _find_turn(
         self, agent: str, place: "ScriptPosition"
     ) -> tuple[Sequence[Step], FinishReason | None]:
-        """The steps of the turn that is due; none when nothing is left to follow."""
+        """Return the steps of the current turn; empty if no script or directive is left."""
         script = self._scripts.find(agent, place.text)
         if script is not None:
             due = script.turns[place.turn : place.turn + 1]
@@ -121,7 +121,7 @@ class Scripted:
     def _input_tokens(self, request: ModelRequest) -> int:
         instructions, tools = self._prefix
         if request.instructions is not instructions or request.tools is not tools:
-            # The same two objects from run to run, so a long catalogue is measured once.
+            # The objects are the same from run to run, so a long catalogue is measured once.
             self._prefix = (request.instructions, request.tools)
             text = msgspec.json.encode(request.tools).decode() if request.tools else ""
             self._prefix_tokens = estimate_tokens(request.instructions) + estimate_tokens(text)
@@ -129,15 +129,15 @@ class Scripted:
 
 
 class ScriptPosition(NamedTuple):
-    """Where in a conversation the next turn stands."""
+    """Position of the next turn in a conversation."""
 
     text: str  # of the last user message
-    turn: int  # turns since, from 0
-    results: tuple[ToolMessage, ...]  # what tools returned since
+    turn: int  # turns since that message, from 0
+    results: tuple[ToolMessage, ...]  # tool results since that message
 
 
 def find_place(messages: Sequence[Message]) -> ScriptPosition:
-    """The place after these messages."""
+    """Return the position after these messages."""
     turn = 0
     results: list[ToolMessage] = []
     for message in reversed(messages):
@@ -149,14 +149,14 @@ def find_place(messages: Sequence[Message]) -> ScriptPosition:
             case ToolMessage():
                 results.append(message)
             case GuidanceMessage():
-                pass  # whatever it says, the script goes on
+                pass  # guidance does not affect the script
             case _:
                 assert_never(message)
     return ScriptPosition("", turn, tuple(reversed(results)))
 
 
 class _Player:
-    """One turn under way; nothing is played behind the word at which it is full."""
+    """Player of one turn; it stops at the word that reaches the output limit."""
 
     __slots__ = ("_attempt", "_delay_s", "_on_delta", "_room", "calls", "is_full", "text")
 
@@ -166,7 +166,7 @@ class _Player:
         self._on_delta = on_delta
         self._attempt = attempt
         self._delay_s = 0.0
-        self._room = max_tokens  # tokens of text; None is no limit
+        self._room = max_tokens  # remaining tokens of text; None: no limit
         self.is_full = False
         self.text: list[str] = []
         self.calls: list[CallTool] = []
@@ -202,7 +202,7 @@ class _Player:
                 self.text.append(text)
 
     def _fit(self, text: str) -> str:
-        """As many whole words of the text as there is room for."""
+        """Truncate the text to the whole words that fit into the remaining room."""
         if self._room is None:
             return text
         kept: list[str] = []
@@ -232,18 +232,18 @@ class _Player:
             )
 
 
-# --- Answers of our own --------------------------------------------------------------------------
+# --- Generated answers ---------------------------------------------------------------------------
 
 
 def _own_step(place: ScriptPosition, request: ModelRequest) -> Step:
-    """What it does unscripted: what it must call, it calls with nothing."""
+    """Return the unscripted step: an empty call of a required tool, else a text."""
     if request.must_call:
         return CallTool(request.tools[0]["name"], {})
     return TextDelta(closing_answer(place, json_mode=request.json_mode))
 
 
 def closing_answer(place: ScriptPosition, *, json_mode: bool = False) -> str:
-    """What the tools returned, or else what was received; a JSON object in JSON mode."""
+    """Return the tool results, or without any the user's message; a JSON object in JSON mode."""
     results = [
         {
             "tool": result.tool,
@@ -262,7 +262,7 @@ def closing_answer(place: ScriptPosition, *, json_mode: bool = False) -> str:
 
 
 def _told(result: ToolMessage) -> str:
-    """What came of a call; of one that was rejected the reason and the hint, on a line each."""
+    """Describe a call's result; for a rejected call the reason and the hint, one line each."""
     text = inside_fence(result.output)
     return text.replace("\n", "; ") if result.status == "rejected" else text
 

@@ -1,4 +1,4 @@
-"""Scripts for the scripted model, as JSON.
+"""Scripts of the scripted model, as JSON.
 
     {"scripts": [
         {"agent": "default", "contains": "weather", "turns": [
@@ -6,9 +6,9 @@
              "calls": [{"tool": "http_fetch", "arguments": {"url": "https://example.com"}}]},
             {"fail": {"class": "transient", "times": 1}, "text": "It rains."}]}]}
 
-A script applies when all it names fits: `agent` (the agent's name), `equals` (the whole message) or
-`contains` (a part of it).  The first that applies is played.  When its turns are used up, the model
-answers by itself, as it does for a turn without text and calls.
+A script applies if all conditions it names match: `agent` (the agent's name), `equals` (the whole
+message) or `contains` (a part of it).  The first matching script is played.  After its last turn
+the model generates an answer, as it does for a turn without text and calls.
 """
 
 from typing import Annotated, Any
@@ -49,15 +49,15 @@ class ScriptTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_DELAY_MS)] = 0  # before each delta and call
     fail: ScriptFailure | None = None
     reasoning: str = ""
-    text: str | tuple[str, ...] = ()  # several are several deltas
+    text: str | tuple[str, ...] = ()  # a list sends one delta per item
     tokens: Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)] = 0
     break_off: ScriptFailure | None = None
     calls: tuple[ScriptCall, ...] = ()
-    finish_reason: FinishReason | None = None  # by default what fits
+    finish_reason: FinishReason | None = None  # None: derived from the turn
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The turn as the player takes it."""
+        """Steps of the turn for the player."""
         texts = (self.text,) if isinstance(self.text, str) else self.text
         return (
             Delay(self.delay_ms),
@@ -83,7 +83,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     contains: str | None = None
 
     def applies(self, agent: str, text: str) -> bool:
-        """Whether everything the script names fits."""
+        """True if every condition of the script matches."""
         return (
             self.agent in {None, agent}
             and self.equals in {None, text}
@@ -97,7 +97,7 @@ class ScriptBook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     scripts: tuple[Script, ...] = ()
 
     def find(self, agent: str, text: str) -> Script | None:
-        """The first script that applies."""
+        """Return the first script that applies, or None."""
         for script in self.scripts:
             if script.applies(agent, text):
                 return script
@@ -108,7 +108,7 @@ _DECODER = msgspec.json.Decoder(ScriptBook)
 
 
 def parse_scripts(data: bytes) -> ScriptBook:
-    """The scripts in a JSON text.  Raises InvalidParams, which says what is wrong and where."""
+    """Parse a JSON text into scripts.  Raises InvalidParams with the error and its place."""
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -116,5 +116,5 @@ def parse_scripts(data: bytes) -> ScriptBook:
 
 
 def scripts_schema() -> dict[str, Any]:
-    """The JSON Schema of what `parse_scripts` takes."""
+    """Return the JSON Schema of the input of `parse_scripts`."""
     return msgspec.json.schema(ScriptBook)
