@@ -11,7 +11,7 @@ A model call passes three steps:
    accounts.  If concurrent calls reserve the rest of an account, `admit` waits for one to end.
 2. The call runs.  Its `Reservation` belongs to the run and counts the output; the turn task and
    `Budgets` write it.  `finish`, `break_off` or `abandon` compute the actual usage.
-3. `settle` releases the reservation and adds the committed ledger line to the accounts.
+3. `settle` releases the reservation and adds the call's ledger line to the accounts.
 
 No step awaits between its check and its change of an account, so two calls never reserve the same
 amount.
@@ -143,7 +143,7 @@ class Budgets:
         self._accounts: dict[Key, BudgetAccount] = {}
         self._of_runs: dict[str, dict[Key, BudgetAccount]] = defaultdict(dict)
         self._unswept: list[Key] = []
-        self._freed: trio.Event | None = None  # set when a reservation shrinks or a budget changes
+        self._freed: trio.Event | None = None  # set when an account may admit more
         self._notes: list[list[UsageRecord]] = []  # see `noting`
 
     # --- reading the journal

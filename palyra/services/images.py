@@ -43,7 +43,7 @@ async def keep_pictures(
 
     Raises InvalidParams (of any attachment), TooLarge, NotFound (an artifact the session does not
     have), Unavailable.
-    Cancellation: deferred until all pictures are stored.
+    Cancellation: deferred until all pictures are stored; stored pictures stay.
     """
     check_attachments(command.attachments)
     if not any(map(is_picture, command.attachments)):
