@@ -1,3 +1,5 @@
+"""Wiring of run limits, incidents and channels."""
+
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
 from palyra.core.ports import Notifier
