@@ -1,7 +1,7 @@
-"""Counts every Python and C call of every thread, with the interpreter's profile hook.
+"""Counter of all Python and C calls in all threads, with the interpreter's profile hook.
 
 A resumed coroutine or generator counts as a call, since it costs about as much.  The hook does not
-see what C code calls, nor calls of types (`Event(...)`) unless their `__init__` is in Python.
+see calls made by C code, nor calls of types (`Event(...)`) unless their `__init__` is in Python.
 """
 
 import sys
@@ -18,7 +18,7 @@ import palyra
 from palyra.actors.kernel.threads import DedicatedThread
 
 PALYRA = Path(palyra.__file__).parent
-# Modules that run only because something is measured: those here, and trio's calls to them.
+# Modules that run only for the measurement: those here, and trio's calls to them.
 UNCOUNTED = frozenset(
     {"__main__", "trio._core._instrumentation", *(p.stem for p in Path(__file__).parent.iterdir())}
 )
@@ -27,7 +27,7 @@ Function = tuple[str, str]  # module and qualified name
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of Python functions, and of C functions by the module that calls and what is called."""
+    """Calls of Python functions, and of C functions by calling module and called function."""
 
     python: Counter[Function] = field(default_factory=Counter)
     c: Counter[tuple[str, Function]] = field(default_factory=Counter)
@@ -35,16 +35,16 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """The counters of one thread: an increment is not atomic, so none are shared."""
+    """Counters of one thread; an increment is not atomic, so threads share none."""
 
     python: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by id of the code
     c: dict[tuple[str, Function], int] = field(default_factory=lambda: defaultdict(int))
-    # Calls of a `DedicatedThread` that have begun and not returned.
+    # Calls of a `DedicatedThread` that have not returned yet.
     under_way: set[int] = field(default_factory=set)
 
 
 class Profile:
-    """The hook, in this thread and in every thread that starts inside the block."""
+    """Profile hook of this thread and of every thread that starts inside the block."""
 
     def __init__(self) -> None:
         self.codes: dict[
@@ -62,7 +62,7 @@ class Profile:
         threading.setprofile(None)
 
     def read(self) -> Callable[[], Calls]:
-        """The counters now, to be added up when nothing is counted any more."""
+        """Copy the counters now; return a function that adds them up after the measurement."""
         while any(thread.under_way for thread in self._threads):
             time.sleep(0)  # the journal's thread has answered and is about to wait again
         copies = [(dict(thread.python), dict(thread.c)) for thread in self._threads]
@@ -109,7 +109,7 @@ class Profile:
 
 
 def _find_work() -> CodeType:
-    """The code that a `DedicatedThread` runs for each call."""
+    """Return the code that a `DedicatedThread` runs for each call."""
     constants = DedicatedThread.call.__code__.co_consts
     return next(code for code in constants if isinstance(code, CodeType) and code.co_name == "work")
 
@@ -118,7 +118,7 @@ WORK = _find_work()
 
 
 def package_of(module: str) -> str:
-    """The row a module belongs to: a folder of palyra, a distribution, `stdlib` or `builtins`."""
+    """Return the row of a module: a folder of palyra, a distribution, `stdlib` or `builtins`."""
     top, _, rest = module.partition(".")
     if top == "palyra":
         folder = rest.partition(".")[0]

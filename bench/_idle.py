@@ -1,6 +1,6 @@
-"""Ten thousand idle actors: bytes each, and messages per second through all of them.
+"""Ten thousand idle actors: bytes per actor, and messages per second through all of them.
 
-Run as a script by `mailbox.py`, in a process whose memory nothing else has grown.
+`mailbox.py` runs this script in a process of its own, so that no other work has grown its memory.
 """
 
 import gc
@@ -28,7 +28,7 @@ def rss_bytes() -> int:
 
 
 async def idle_actors() -> dict[str, float]:
-    """Actors under a dynamic supervisor, each with a mailbox, waiting for its first message."""
+    """Measure actors of a dynamic supervisor, each waiting for the first message of its mailbox."""
     served = 0
 
     def actor(inbox: Mailbox[int]) -> Callable[..., Awaitable[None]]:
@@ -62,7 +62,7 @@ async def idle_actors() -> dict[str, float]:
 
 
 async def raw_idle_tasks() -> dict[str, float]:
-    """Bare tasks in one nursery, each waiting at a channel."""
+    """Measure bare tasks in one nursery, each waiting on a channel."""
     served = 0
 
     async def loop(channel: trio.MemoryReceiveChannel[int]) -> None:

@@ -1,4 +1,4 @@
-"""How fast this machine is right now: it swings, so each result carries the figure."""
+"""Current speed of this machine, which varies, so each result includes it."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ ADDITIONS = 2_000_000
 
 
 def calibrate() -> float:
-    """Milliseconds for a fixed piece of pure Python, the median of some rounds."""
+    """Return the milliseconds of a fixed piece of pure Python, the median of several rounds."""
     took_ms = []
     for _ in range(ROUNDS):
         began, total = time.perf_counter(), 0

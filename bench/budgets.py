@@ -1,8 +1,8 @@
-"""What a model call pays for budgets: admission and settlement, as one JSON line.
+"""Cost of budgets for a model call: admission and settlement, as one JSON line.
 
-Run: `python bench/budgets.py [--calls N]`.  One task, no journal.  The raw peer is what the
-guarantee needs at the least: `acquire` and `release` of a `trio.Semaphore`.  `ledger_us` is the line of
-a call in a group commit of 128, the difference that it makes to the commit on this disk.
+Run: `python bench/budgets.py [--calls N]`.  One task, no journal.  The raw peer is the least that
+the guarantee needs: `acquire` and `release` of a `trio.Semaphore`.  `ledger_us` is the time that the
+ledger line of a call adds to a group commit of 128 on this disk.
 """
 
 import argparse
@@ -40,7 +40,7 @@ NOW_MS = 1_763_812_800_000
 
 
 def line(number: int, at_ms: int = NOW_MS) -> UsageRecord:
-    """What a call of a thousand tokens leaves in the ledger."""
+    """Return the ledger line of a call with a thousand tokens."""
     return UsageRecord(
         run_id=f"run_{number}",
         turn=1,
@@ -59,7 +59,7 @@ def line(number: int, at_ms: int = NOW_MS) -> UsageRecord:
 
 
 def make_budgets(count: int) -> Budgets:
-    """So many, of every scope in turn, none of them ever spent."""
+    """Build `count` budgets, of all scopes in turn, with limits that are never reached."""
     price = Price(model="scripted", input=1_000_000, output=1_000_000)
     configured = [
         BudgetRecord(
@@ -75,7 +75,7 @@ def make_budgets(count: int) -> Budgets:
 
 
 async def time_call(count: int, calls: int) -> float:
-    """Microseconds of one admission and its settlement, with so many budgets that all apply."""
+    """Return the microseconds of an admission and its settlement; all `count` budgets apply."""
     budgets, run = make_budgets(count), RunHandle(begin("run_1", ACCEPTED, NOW_MS))
     settled, took_us = line(1), []
     for _ in range(ROUNDS):
@@ -89,7 +89,7 @@ async def time_call(count: int, calls: int) -> float:
 
 
 async def time_peer(calls: int) -> float:
-    """The same of a bare semaphore."""
+    """Return the microseconds of `acquire` and `release` of a bare semaphore."""
     semaphore, took_us = trio.Semaphore(1), []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -101,7 +101,7 @@ async def time_peer(calls: int) -> float:
 
 
 def time_ledger(directory: Path, batches: int) -> float:
-    """Microseconds that a line adds to a row of a group commit."""
+    """Return the microseconds that a ledger line adds to a row of a group commit."""
     store = SqliteJournal(directory / "journal.sqlite3", KeyRing(bytes(32)), now_ms=lambda: NOW_MS)
     store.open()
     took_us: dict[bool, list[float]] = {False: [], True: []}
@@ -123,7 +123,7 @@ def _change(number: int, *, with_line: bool) -> Change:
 
 
 async def measure(calls: int) -> dict[str, Any]:
-    """All figures."""
+    """Return all figures."""
     peer_us = await time_peer(calls)
     none_us, five_us, fifty_us = [await time_call(count, calls) for count in (0, 5, 50)]
     with tempfile.TemporaryDirectory() as directory:

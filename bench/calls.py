@@ -1,15 +1,21 @@
-"""What one durable run weighs in counted work instead of time, so that a change shows its price.
+"""Cost of one durable run in counted work instead of time.
 
 The run of `runs.py` (model turn, tool, model turn; the scripted model, a durable journal), alone
-and 100 at once.  Prints a table and one JSON line.  `--check` compares with `calls.json` and fails
-where a row has moved by more than 3 %; `--write` makes what was counted the new expectation.
+and 100 concurrently.  Prints a table and one JSON line.  `--check` compares with `calls.json` and
+fails if a row has changed by more than 3 %; `--write` stores the counts as the new expectation.
 
-The counts are the same on every machine: all is warm before the first counted run; time and ids are
-fixed and the event loop's clock stands still, so nothing periodic happens; threads work only while
-the loop is idle, so the program alone decides what shares a commit; roots are signed outside the
-counted runs and have rows of their own; cyclic garbage is not collected.  Trio tosses a coin for the
-order of the tasks of each pass: half of the runs are counted with heads throughout, half with
-tails.  On a busy machine commits are batched differently: `not_exact` in the JSON line says how.
+The counts are the same on every machine:
+
+- Everything is warm before the first counted run.
+- Time and ids are fixed, and the clock of the event loop is held, so nothing periodic happens.
+- Threads work only while the loop is idle, so the program alone decides which events share a
+  commit.
+- Roots are signed outside the counted runs and have rows of their own.
+- Cyclic garbage is not collected.
+- Trio orders the tasks of each pass by a random bit; half of the runs are counted with heads
+  throughout, half with tails.
+
+On a busy machine commits are batched differently: `not_exact` in the JSON line has those figures.
 """
 
 import argparse
@@ -48,13 +54,13 @@ from palyra.wiring.host import Host
 EXPECTED = Path(__file__).with_suffix(".json")
 TOLERANCE = 0.03
 WARM_UP = {1: 20, 100: 100}
-COUNTED = {1: 20, 100: 100}  # with each side of the coin
+COUNTED = {1: 20, 100: 100}  # counted runs by concurrency, for each side of the coin
 COIN = {"heads": 0.0, "tails": 1.0}
 NEVER = 1 << 60
 FIXED_NS = 1_750_000_000_000_000_000
 MAX_IDS = 10_000
 
-LEAST = 0.02  # a row of less is left out
+LEAST = 0.02  # smaller rows are left out
 HOW_TO_ACCEPT = (
     "If the work of a run is meant to change, run `python bench/calls.py --write` with each version "
     "of Python that bench/calls.json has, and commit the file."
@@ -83,16 +89,16 @@ C_WORK: dict[Function, str] = {  # by package and qualified name
 }
 
 Rows = dict[str, float]
-Table = dict[str, Rows]  # by how many runs at once
+Table = dict[str, Rows]  # by number of concurrent runs
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-# --- a world without chance ----------------------------------------------------------------------
+# --- determinism ---------------------------------------------------------------------------------
 
 
 def fix_chance() -> None:
-    """Replace the clock and the ids by bound C functions, which the profile counts like the real."""
+    """Replace clock and ids with bound C functions, which the profile counts like the real ones."""
     prepared = [f"01890a5d-ac96-774b-8000-{number:012x}" for number in range(MAX_IDS)]
     ids.uuid7 = prepared.pop  # type: ignore[attr-defined,assignment]
     parts.time = SimpleNamespace(time_ns=FIXED_NS.conjugate)  # type: ignore[attr-defined,assignment]
@@ -104,7 +110,7 @@ def fix_coin(side: str) -> None:
 
 
 class StandingClock(trio.abc.Clock):
-    """Trio's own clock, its calls included, except that the time stands still while `is_held`."""
+    """Trio's own clock, including its calls; its time is constant while `is_held`."""
 
     def __init__(self) -> None:
         self._real = scheduler.SystemClock(offset=0.0)
@@ -127,12 +133,12 @@ class StandingClock(trio.abc.Clock):
 
 
 class Turns(trio.abc.Instrument):
-    """Counts what the scheduler does; while `is_gated`, threads work only when it is idle."""
+    """Counts the scheduler's work; while `is_gated`, threads work only when it is idle."""
 
     def __init__(self) -> None:
         self.tasks = self.steps = self.passes = 0
         self.is_gated = False
-        self.under_way = 0  # calls that no thread has answered yet
+        self.under_way = 0  # calls that no thread has returned from yet
         self._waiting: list[LockType] = []
         self._wake: Callable[[], None] | None = None
 
@@ -153,7 +159,7 @@ class Turns(trio.abc.Instrument):
             self._wake = None
 
     async def wait_idle(self) -> None:
-        """Return when every other task waits, and every thread."""
+        """Wait until all other tasks and all threads wait."""
         reschedule = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
         self._wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, reschedule)
         await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
@@ -167,7 +173,7 @@ class Turns(trio.abc.Instrument):
         fn: Callable[[*Args], T],
         *args: *Args,
     ) -> T:
-        """What `call` makes of `fn(*args)` in a thread that begins as soon as the loop is idle."""
+        """Run `fn(*args)` through `call` in a thread that starts as soon as the loop is idle."""
         gate = allocate_lock()
         if self.is_gated:
             gate.acquire()
@@ -189,7 +195,7 @@ class Turns(trio.abc.Instrument):
 
 
 class GatedThread(DedicatedThread):
-    """A thread whose calls begin when the loop is idle."""
+    """Thread whose calls start when the loop is idle."""
 
     def __init__(self, name: str, turns: Turns) -> None:
         self._turns = turns
@@ -200,7 +206,7 @@ class GatedThread(DedicatedThread):
 
 
 class Statements:
-    """Counts what SQLite runs on every connection opened inside the block; no triggers."""
+    """Counter of SQLite statements on connections opened inside the block, without triggers."""
 
     def __init__(self) -> None:
         self.statements = self.commits = 0
@@ -226,18 +232,18 @@ class Statements:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All counters at one moment."""
+    """Values of all counters at one moment."""
 
     calls: Callable[[], Calls]
     own: dict[str, int]
 
     def work(self) -> Counter[str]:
-        """The rows up to this moment."""
+        """Return the rows up to this moment."""
         return count_work(self.calls()) + Counter(self.own)
 
 
 class Scale:
-    """One daemon and everything that counts what its runs do."""
+    """One daemon and the counters of its runs."""
 
     def __init__(self, profile: Profile, sql: Statements) -> None:
         self.clock = StandingClock()
@@ -247,7 +253,7 @@ class Scale:
         self._sql = sql
 
     async def read(self) -> Reading:
-        """All counters, as soon as nothing is under way."""
+        """Return all counters once no call is in progress."""
         await self.turns.wait_idle()
         turns, sql = self.turns, self._sql
         own = {
@@ -260,8 +266,8 @@ class Scale:
         return Reading(self._profile.read(), own)
 
     async def weigh(self, concurrency: int, home: Path) -> list[Reading]:
-        """Readings before and after the runs with heads, those with tails, and one with roots."""
-        # Closed: what the machine lacks, or proves slowly (the jail), must not change the counts.
+        """Return readings before and after the runs with heads, with tails, and one with roots."""
+        # Closed, so that the machine's sandbox and its self-test do not change the counts.
         turns = self.turns
         host = Host(new_thread=turns.new_thread, run_blocking=turns.run_blocking, is_closed=True)
         keys = KeyRing(bytes(32))
@@ -283,7 +289,7 @@ class Scale:
 
 
 async def perform(served: Daemon, concurrency: int, total: int) -> list[str]:
-    """So many runs, as many at once as said; their ids."""
+    """Execute `total` runs, `concurrency` at a time; return their ids."""
     run_ids: list[str] = []
 
     async def work() -> None:
@@ -297,7 +303,7 @@ async def perform(served: Daemon, concurrency: int, total: int) -> list[str]:
 
 
 def weigh(concurrency: int) -> Rows:
-    """The rows of one run among so many at once."""
+    """Return the rows of one run among `concurrency` concurrent ones."""
     fix_chance()
     journal_actor.SEAL_ROWS = NEVER
     with tempfile.TemporaryDirectory() as home:
@@ -309,7 +315,7 @@ def weigh(concurrency: int) -> Rows:
     before, after, rooted = (readings[place].work() for place in (0, -2, -1))
     counts = (after - before) + tape.of_runs
     rows = {name: count / len(scale.run_ids) for name, count in counts.items()}
-    # All roots were signed together with one more run, which is taken off again.
+    # All roots were signed together with one more run, whose counts are subtracted.
     extra = rooted - after
     for name in ("Python calls", "C calls", "SHA-256"):
         of_a_row = (extra[name] - rows[name]) / tape.all_events
@@ -320,14 +326,14 @@ def weigh(concurrency: int) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """What the journal holds in the end."""
+    """Size of the tapes in the journal."""
 
     of_runs: Counter[str]
     all_events: int
 
 
 def read_tape(home: Path, run_ids: Sequence[str]) -> Tape:
-    """The size of the tapes of these runs, from the closed journal."""
+    """Return the size of the tapes of these runs, from the closed journal."""
     (path,) = home.rglob("journal.sqlite3")
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
         marks = ",".join("?" * len(run_ids))
@@ -341,7 +347,7 @@ def read_tape(home: Path, run_ids: Sequence[str]) -> Tape:
 
 
 def count_work(calls: Calls) -> Counter[str]:
-    """The rows that follow from the calls alone."""
+    """Return the rows that are derived from calls alone."""
     rows: Counter[str] = Counter()
     for (module, name), count in calls.python.items():
         rows["Python calls"] += count
@@ -361,7 +367,7 @@ def count_work(calls: Calls) -> Counter[str]:
 
 
 async def batching() -> Rows:
-    """How 100 runs at once share commits when nothing is held back: differs from time to time."""
+    """Return how 100 concurrent runs share commits with free threads; the figures vary."""
     turns = Turns()
     with tempfile.TemporaryDirectory() as home, Statements() as sql:
         trio.lowlevel.add_instrument(turns)
@@ -381,7 +387,7 @@ async def batching() -> Rows:
 
 
 def find_moves(expected: Table, found: Table) -> list[str]:
-    """A line for each row that moved by more than the tolerance, came or went."""
+    """Return a line for each row that is new, missing, or changed by more than the tolerance."""
     moves = []
     for column in sorted(expected.keys() | found.keys(), key=int):
         old, new = expected.get(column, {}), found.get(column, {})
@@ -394,7 +400,7 @@ def find_moves(expected: Table, found: Table) -> list[str]:
 
 
 def render(table: Table) -> str:
-    """The table for people."""
+    """Render the table for people."""
     columns = list(table)
     names = sorted({name for rows in table.values() for name in rows}, key=str.casefold)
     lines = [f"{'a run costs, at once:':48}" + "".join(f"{column:>12}" for column in columns)]
@@ -406,12 +412,12 @@ def render(table: Table) -> str:
 
 
 def python_version() -> str:
-    """The minor version: the calls of others differ."""
+    """Return the minor version of Python, on which the counts depend."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 def read_expected() -> dict[str, Table]:
-    """The tables by version of Python."""
+    """Return the expected tables by version of Python."""
     return json.loads(EXPECTED.read_bytes()) if EXPECTED.exists() else {}
 
 

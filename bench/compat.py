@@ -1,4 +1,4 @@
-"""Chat completions over HTTP beside the same runs over the WebSocket, on one daemon.
+"""Chat completions over HTTP compared with the same runs over the WebSocket, on one daemon.
 
 Prints one JSON line: runs a second one after the other and 20 at once (HTTP: one request on a
 kept-alive connection; WebSocket: `run.start`, `run.wait` on one connection), the time from a
@@ -33,7 +33,7 @@ Call = Callable[[], Awaitable[None]]
 
 
 def ask(text: str, **more: object) -> dict[str, object]:
-    """A request."""
+    """Return the body of a request."""
     return {"model": "scripted", "messages": [{"role": "user", "content": text}], **more}
 
 
@@ -52,7 +52,7 @@ async def health(client: httpx.AsyncClient) -> None:
 
 
 async def rate(call: Call, at_once: int) -> float:
-    """Calls a second."""
+    """Return the calls per second with `at_once` concurrent calls."""
 
     async def some() -> None:
         for _ in range(RUNS // at_once):
@@ -66,7 +66,7 @@ async def rate(call: Call, at_once: int) -> float:
 
 
 async def first_ms(client: httpx.AsyncClient) -> float:
-    """From the request to the first text."""
+    """Return the milliseconds from the request to the first text."""
     began = time.perf_counter()
     async with client.stream("POST", CHAT, json=ask("/say hello", stream=True)) as answer:
         async for line in answer.aiter_lines():
@@ -76,7 +76,7 @@ async def first_ms(client: httpx.AsyncClient) -> float:
 
 
 async def deltas_per_s(client: httpx.AsyncClient) -> float:
-    """How fast a long stream is delivered; all of it must arrive."""
+    """Return the deltas per second of a long stream, after checking that all have arrived."""
     chars = 0
     began = time.perf_counter()
     request = ask(f"/tokens {DELTAS}", stream=True)

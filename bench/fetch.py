@@ -1,4 +1,4 @@
-"""What the checks of a fetch cost: http_fetch against a plain httpx client, one loopback server.
+"""Cost of the checks of a fetch: http_fetch against a plain httpx client, one loopback server.
 
 Both ask for the same small page over connections of their own, one after the other, in alternating
 rounds: a fresh connection per request on both sides, since the checked client keeps none.  The
@@ -33,19 +33,19 @@ from palyra.tools.web.urls import parse_url
 
 WANTED_MS = 2.0
 ROUNDS = 10
-TLS = tls_context()  # made once for everybody: httpx would read the authorities for each client
+TLS = tls_context()  # shared: httpx would read the authorities for each client
 HTML = b"<html><body>" + b"<p>Some words and <a href='/x'>a link</a>.</p>\n" * 400 + b"</body>"
 BOMB = gzip.compress(bytes(256 << 20), 1)
 
 
 def page(body: bytes, kind: str = "text/plain", *headers: str) -> bytes:
-    """A whole answer that ends its connection."""
+    """Return a whole response that closes its connection."""
     lines = ["HTTP/1.1 200 OK", f"content-type: {kind}", *headers, "connection: close"]
     return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
 def redirect(to: str) -> bytes:
-    """An answer that sends elsewhere."""
+    """Return a redirect to another path."""
     head = f"HTTP/1.1 302 X\r\nlocation: {to}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
     return head.encode()
 
@@ -61,15 +61,15 @@ PAGES = {
 
 
 def serve(listener: socket.socket) -> None:
-    """Answer for ever, one connection after the other."""
+    """Answer requests forever, one connection after the other."""
     while True:
         client, _ = listener.accept()
-        with client, suppress(OSError):  # of a client that had enough
+        with client, suppress(OSError):  # of a client that closed early
             client.sendall(PAGES[read_path(client)])
 
 
 def read_path(client: socket.socket) -> bytes:
-    """What is asked for, once the whole head is there."""
+    """Read a whole request head; return its path."""
     head = b""
     while b"\r\n\r\n" not in head:
         head += client.recv(65_536)
@@ -77,14 +77,14 @@ def read_path(client: socket.socket) -> bytes:
 
 
 def start_server() -> int:
-    """Its port."""
+    """Start the server in a thread; return its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=serve, args=(listener,), daemon=True).start()
     return int(listener.getsockname()[1])
 
 
 async def measure(act: Callable[[], Awaitable[object]], count: int) -> list[float]:
-    """Milliseconds of each."""
+    """Return the milliseconds of each of `count` calls."""
     taken = []
     for _ in range(count):
         begun_s = time.perf_counter()
@@ -94,7 +94,7 @@ async def measure(act: Callable[[], Awaitable[object]], count: int) -> list[floa
 
 
 class Bench:
-    """Both clients, over one server."""
+    """Both clients with one server."""
 
     def __init__(self, port: int) -> None:
         self.base = f"http://127.0.0.1:{port}"
@@ -107,24 +107,24 @@ class Bench:
         raise LookupError(reference)
 
     async def by_web(self, path: str = "/") -> None:
-        """As http_fetch does it."""
+        """Send one request as http_fetch does."""
         url = parse_url(f"{self.base}{path}")
         output = await self.web.fetch(WebRequest(method="GET", url=url))
         assert output.text.startswith("status: 200"), output.text
 
     async def by_httpx(self) -> None:
-        """One request of a plain client, with its own connection."""
+        """Send one request with a new plain client, on its own connection."""
         async with httpx.AsyncClient(trust_env=False, verify=TLS) as client:
             answer = await client.get(self.base)
         assert answer.text.startswith("hello"), answer
 
     async def by_kept_httpx(self, client: httpx.AsyncClient) -> None:
-        """The same with a client that is made once: what httpx costs without its start."""
+        """Send one request with an existing client: the cost of httpx without its construction."""
         answer = await client.get(self.base)
         assert answer.text.startswith("hello"), answer
 
     async def by_proxy(self, port: int) -> None:
-        """One request through the egress proxy, as a jailed program makes it."""
+        """Send one request through the egress proxy, as a sandboxed program does."""
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             await stream.send_all(f"GET {self.base}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             text = b""
@@ -134,7 +134,7 @@ class Bench:
 
 
 async def compare(bench: Bench, count: int) -> dict[str, float]:
-    """Medians, of rounds that alternate."""
+    """Return medians of alternating rounds."""
     async with httpx.AsyncClient(trust_env=False, verify=TLS) as client, open_proxy(bench) as proxy:
         acts: dict[str, Callable[[], Awaitable[None]]] = {
             "fetch_ms": bench.by_web,
@@ -153,7 +153,7 @@ async def compare(bench: Bench, count: int) -> dict[str, float]:
 
 @asynccontextmanager
 async def open_proxy(bench: Bench) -> AsyncGenerator[int]:
-    """The egress proxy of a command that was granted the server; its port."""
+    """Run the egress proxy of a command with a grant for the server; yield its port."""
     branch = EgressBranch()
     gate = ProxyGate(bench.dialler.dial, {bench.key}, print)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -1,8 +1,8 @@
-"""What file tools cost: searching against grep, finding against find, changing against a raw write.
+"""Cost of file tools: search against grep, find against find, writes against a raw write.
 
-Prints one JSON line.  The tree is the packages this interpreter has installed, read once before, so
-that all of it is in memory.  Ratios are of wall time in the same run; grep and find are processes
-that decide nothing, skip nothing and cut nothing.
+Prints one JSON line.  The tree is the installed packages of this interpreter, read once before, so
+that all of it is in memory.  Ratios are of wall time in the same run.  grep and find are processes
+without policy checks, exclusions and limits on output.
 """
 
 import json
@@ -41,7 +41,7 @@ ID = "018f3c1e-5b7a-7bbb-8ccc-0123456789"
 
 
 def median_ms(action: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Wall time of one call."""
+    """Return the median wall time of one call in milliseconds."""
     took = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -51,12 +51,12 @@ def median_ms(action: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def run(*command: str, cwd: Path) -> None:
-    """A process, its output thrown away."""
+    """Run a process and discard its output."""
     subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, check=False)
 
 
 def searches(workspace: Workspace) -> dict[str, dict[str, float]]:
-    """Each query, by the tool and by grep (with its own rule for binary files)."""
+    """Measure each query with the tool and with grep (which has its own rule for binary files)."""
     grep, find = shutil.which("grep") or "grep", shutil.which("find") or "find"
     figures = {}
     for name, (arguments, words) in QUERIES.items():
@@ -70,7 +70,7 @@ def searches(workspace: Workspace) -> dict[str, dict[str, float]]:
 
 
 def raw_write(path: Path, data: bytes) -> None:
-    """A file replaced durably, and nothing else."""
+    """Replace a file durably, without any check."""
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:
         file.write(data)
@@ -83,7 +83,7 @@ def raw_write(path: Path, data: bytes) -> None:
 
 
 def changes(base: Path) -> dict[str, float]:
-    """Replacing one file of 20 KB, with and without a checkpoint on disk; a patch of ten files."""
+    """Measure writes of a 20 KB file with and without checkpoint, and a patch of ten files."""
     root = base / "work"
     root.mkdir()
     workspace = Workspace(root)
@@ -132,7 +132,7 @@ def changes(base: Path) -> dict[str, float]:
 
 
 def large_patch() -> str:
-    """Close to the largest there may be."""
+    """Return a patch close to the size limit."""
     hunk = "@@\n context\n-removed line of some length\n+added line of some length\n"
     return f"*** Begin Patch\n*** Update File: a\n{hunk * 900}*** End Patch".ljust(262_000)
 

@@ -2,9 +2,9 @@
 
 Run: `python bench/gate.py [--calls N]`.  One thread, no journal; the rules are the shipped ones,
 the call is a `read_file` with one coercion.  The asking path adds rendering and the execution
-digest.  `step_*` is the whole step of a run between the model's answer and the first thing that is
-done for it: intake, rules, verdict, events, redaction, state.  The raw peer is the bare call of the
-engine with the same request, rules and entities, already in its own terms.
+digest.  `step_*` is the whole step of a run between the model's answer and the first resulting
+action: validation, rules, verdict, events, redaction, state.  The raw peer is the bare call of the
+engine with the same request, rules and entities, already converted to its types.
 """
 
 import argparse
@@ -95,47 +95,47 @@ POLICY = CedarPolicy()
 
 
 def admitted(call: ProposedCall) -> CheckedCall:
-    """The call after intake."""
+    """Return the validated call."""
     found = admit(call, CATALOGUE)
     assert isinstance(found, CheckedCall)
     return found
 
 
 def decide(call: CheckedCall) -> PolicyDecision:
-    """The rules' answer."""
+    """Evaluate the rules on the call."""
     return POLICY.decide(policy_request(call, FACTS))
 
 
 def decide_anew(call: CheckedCall) -> PolicyDecision:
-    """The same of a call that is like none before it."""
-    POLICY._force.known.clear()  # noqa: SLF001 - so that the engine is asked
+    """Evaluate the rules on the call without cached decisions."""
+    POLICY._force.known.clear()  # noqa: SLF001 - clears the cache
     return decide(call)
 
 
 def allowed() -> None:
-    """The whole gate of a call that may run."""
+    """Run the whole gate for an allowed call."""
     call = admitted(READ)
     assert isinstance(judge(call, FACTS, decide(call)), Allow)
     execution_digest(tool_call(call, FACTS), POLICY.version)
 
 
 def asked() -> None:
-    """The whole gate of a call that a person is asked about."""
+    """Run the whole gate for a call that needs an approval."""
     call = admitted(WRITE)
     assert isinstance(judge(call, FACTS, decide(call)), NeedsApproval)
     execution_digest(tool_call(call, FACTS), POLICY.version)
 
 
 def bare() -> Callable[[], object]:
-    """The engine's own call, and nothing round it."""
+    """Return the bare call of the engine."""
     request = policy_request(admitted(READ), FACTS)
     asked, entities = question(request, ())[0], build_entities(*facts(request))
-    policies = POLICY._force.rules.policies  # noqa: SLF001 - the raw peer needs what is inside
+    policies = POLICY._force.rules.policies  # noqa: SLF001 - rules for the raw peer
     return lambda: cedarpy.is_authorized(asked, policies, entities)
 
 
 def bare_with_schema() -> Callable[[], object]:
-    """The same with the engine's own check of the request, which ours replaces."""
+    """Return the bare call with the engine's own request check, which ours replaces."""
     request = policy_request(admitted(READ), FACTS)
     asked, entities = question(request, ())[0], build_entities(*facts(request))
     rules = POLICY._force.rules  # noqa: SLF001 - likewise
@@ -143,7 +143,7 @@ def bare_with_schema() -> Callable[[], object]:
 
 
 def step(call: ProposedCall) -> Callable[[], object]:
-    """A run's step from the model's answer to what is done for it."""
+    """Return a run's step from the model's answer to the first resulting action."""
     prefix = stable_prefix(AgentRecord(name="default", version=0, instructions="x"), CATALOGUE)
     gate = Gate(Toolbox(TOOLS, run_inline), POLICY, lambda _principal: 0)
     redactor, clock, ids = Redactor([]), itertools.count(1), itertools.count(1)
@@ -170,12 +170,12 @@ def step(call: ProposedCall) -> Callable[[], object]:
 
 
 async def run_inline(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401, RUF029 - the port's
-    """Nothing here blocks."""
+    """Call the function inline, because none here blocks."""
     return function(*arguments)
 
 
 def open_turn(env: RunEnvironment) -> Run:
-    """A run whose model is about to answer."""
+    """Return a run that waits for the model's answer."""
     accepted = ev.RunAccepted(
         principal="operator", session_id=FACTS.session_id, agent="default", model="scripted",
         role="operator",
@@ -185,7 +185,7 @@ def open_turn(env: RunEnvironment) -> Run:
 
 
 def p50_us(action: Callable[[], object], calls: int) -> float:
-    """Median time of one call, in microseconds."""
+    """Return the median time of one call in microseconds."""
     times = []
     for _ in range(calls):
         start = time.perf_counter_ns()

@@ -1,9 +1,9 @@
-"""What `palyra bench run` drives: cases a second at 50 at once, one tool call each.
+"""Throughput of `palyra bench run`: cases per second, 50 concurrent, one tool call each.
 
-Prints one JSON line.  Harness and its own daemon are processes of their own; each case is three
+Prints one JSON line.  The harness and its daemon run in separate processes.  Each case is three
 requests (start, wait, export), two model turns, one tool call, a result and a tape on disk.
-`of_daemon` is how long the daemon had runs open, first acceptance to last end; `whole` also has
-the start of both processes and the drain.  Medians of several rounds.
+`of_daemon` covers the time with open runs, first acceptance to last end; `whole` also includes the
+start of both processes and the drain.  Medians of several rounds.
 """
 
 import json
@@ -32,7 +32,7 @@ def write_cases(directory: Path) -> Path:
 
 
 def measure(cases: Path, out: Path, at_once: int) -> tuple[float, float]:
-    """Cases a second: while the daemon had runs open, and from start to exit."""
+    """Return cases per second while the daemon had open runs, and from start to exit."""
     kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
     command = [sys.executable, "-m", "palyra", "--json", "--home", str(out.parent / "nobody")]
     arguments = ["bench", "run", str(cases), "--out", str(out), "--concurrency", str(at_once)]

@@ -1,7 +1,7 @@
 """The package in figures: size, prose, names used twice, helpers used once, imports.
 
-Prints a table, what stands behind the figures that should be small with `--list`, and one JSON
-line.  Everything is read from the source; nothing is imported or run.
+Prints a table and one JSON line; `--list` also prints the entries of the figures that should be
+small.  Everything is read from the source; nothing is imported or run.
 """
 
 import argparse
@@ -26,14 +26,14 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Module:
-    """One source file, by its dotted name."""
+    """One source file with its dotted name."""
 
     name: str
     text: str
     tree: ast.Module
 
     def docstrings(self) -> Iterator[ast.Constant]:
-        """The docstrings of the module, its classes and its functions."""
+        """Yield the docstrings of the module, its classes and its functions."""
         for node in ast.walk(self.tree):
             if isinstance(node, Documented) and ast.get_docstring(node, clean=False) is not None:
                 statement = node.body[0]
@@ -50,7 +50,7 @@ class Module:
 
 
 def read_package(root: Path) -> list[Module]:
-    """All modules below `root`, a package."""
+    """Return all modules of the package at `root`."""
     modules = []
     for path in sorted(root.rglob("*.py")):
         parts = (root.name, *path.relative_to(root).with_suffix("").parts)
@@ -64,7 +64,7 @@ def read_package(root: Path) -> list[Module]:
 
 
 def count_lines(module: Module) -> Counter[str]:
-    """Lines of code, of docstrings, and with a comment (at the end of code, too)."""
+    """Count lines of code, of docstrings, and with a comment (also at the end of code)."""
     docs = {
         line
         for text in module.docstrings()
@@ -84,7 +84,7 @@ def count_lines(module: Module) -> Counter[str]:
 
 
 def find_questions(module: Module) -> list[str]:
-    """Docstrings that open with a question word."""
+    """Return docstrings that start with a question word."""
     return [
         f"{module.name}:{text.lineno}"
         for text in module.docstrings()
@@ -93,7 +93,7 @@ def find_questions(module: Module) -> list[str]:
 
 
 def find_words(module: Module) -> list[str]:
-    """Occurrences of words that the style avoids, in docstrings and comments."""
+    """Return the words in docstrings and comments that the style avoids."""
     prose = [*(str(text.value) for text in module.docstrings()), *module.comments()]
     return [f"{module.name}: {word.lower()}" for text in prose for word in WORDS.findall(text)]
 
@@ -102,7 +102,7 @@ def find_words(module: Module) -> list[str]:
 
 
 def find_shared_names(modules: list[Module]) -> list[str]:
-    """Public names that more than one module gives to a class of its own."""
+    """Return public class names that more than one module defines."""
     homes: defaultdict[str, list[str]] = defaultdict(list)
     for module in modules:
         for node in module.tree.body:
@@ -112,7 +112,7 @@ def find_shared_names(modules: list[Module]) -> list[str]:
 
 
 def private_uses(module: Module) -> dict[str, int]:
-    """How often the module mentions each of its private functions and methods."""
+    """Count the uses of each private function and method in its module."""
     defined = {
         node.name
         for node in ast.walk(module.tree)
@@ -134,7 +134,7 @@ def private_uses(module: Module) -> dict[str, int]:
 
 
 def imports(module: Module, known: frozenset[str]) -> tuple[set[str], set[str]]:
-    """The modules of the package it imports: when run, and only for type checkers."""
+    """Return the package's modules that a module imports at run time, and for types only."""
     guarded = {
         id(node)
         for test in ast.walk(module.tree)
@@ -151,7 +151,7 @@ def imports(module: Module, known: frozenset[str]) -> tuple[set[str], set[str]]:
 
 
 def imported_names(node: ast.AST) -> list[str]:
-    """Dotted names that an import statement brings in; the package has no relative ones."""
+    """Return the dotted names of an import statement; the package has no relative imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -160,7 +160,7 @@ def imported_names(node: ast.AST) -> list[str]:
 
 
 def find_circles(graph: Mapping[str, set[str]]) -> list[str]:
-    """Circles of imports, each broken at one edge before the next is looked for."""
+    """Return cycles of imports; one edge of each is removed before the search for the next."""
     left = {name: set(targets) for name, targets in graph.items()}
     circles = []
     while True:
@@ -178,7 +178,7 @@ def find_circles(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def measure(modules: list[Module]) -> tuple[dict[str, float], dict[str, list[str]]]:
-    """The figures, and what stands behind those that should be small."""
+    """Return the figures, and the entries of those that should be small."""
     known = frozenset(module.name for module in modules)
     imported = {module.name: imports(module, known) for module in modules}
     uses = {name: count for module in modules for name, count in private_uses(module).items()}

@@ -1,11 +1,16 @@
-"""What a jail costs over a plain child: start to exit of /bin/true, one after another.
+"""Cost of a sandbox over a plain child process: start to exit of /bin/true, one after another.
 
-Prints one JSON line, medians in milliseconds.  `plain` is the same program started by the same
-means without walls; `setuid` is that with another user, which a daemon that is root needs;
-`bubblewrap` is its own start with the same namespaces and nothing else.  `jail` has no workspace,
-`read` and `write` have one, the latter with its masks.  `level_b` is `write` without namespaces, where
-the kernel's Landlock can hold it; its reaper is an interpreter.  `over_plain` are differences within a
-round, their median.  `self_test` is the proof of all walls.
+Prints one JSON line, medians in milliseconds:
+
+- `plain`: the same program, started in the same way without isolation
+- `setuid`: `plain` with another user, which a daemon that is root needs
+- `bubblewrap`: its own start with the same namespaces and nothing else
+- `jail`: without a workspace
+- `read`, `write`: with a workspace, the latter with its masks
+- `level_b`: `write` without namespaces, if the kernel's Landlock supports it; its reaper is an
+  interpreter
+- `over_plain`: median of the differences within a round
+- `self_test`: all escape probes
 """
 
 import json
@@ -40,7 +45,7 @@ NAMESPACES = (
 
 
 async def plain(thread: DedicatedThread, argv: tuple[str, ...], uid: int | None) -> None:
-    """A child without walls, started in the same thread."""
+    """Run a child without isolation, started in the same thread."""
     groups = None if uid is None else list[int]()
     await thread.call(
         partial(subprocess.run, argv, check=True, user=uid, group=uid, extra_groups=groups)
@@ -48,26 +53,26 @@ async def plain(thread: DedicatedThread, argv: tuple[str, ...], uid: int | None)
 
 
 async def jailed(sandbox: Sandbox, command: Command) -> None:
-    """The same in a jail."""
+    """Run a command in the sandbox."""
     async with sandbox.open(command) as child:
         ending = await child.wait()
     assert ending.exit_code == 0
 
 
 async def jailed_at_b(sandbox: Sandbox, command: Command) -> None:
-    """The same without namespaces."""
+    """Run a command in the sandbox without namespaces."""
     async with sandbox.open(command, probed="B") as child:
         ending = await child.wait()
     assert ending.exit_code == 0
 
 
 async def prove(sandbox: Sandbox, level: Level = "A") -> None:
-    """The self-test."""
+    """Run the self-test of the sandbox."""
     assert not await find_leak(sandbox, run_sync, level)
 
 
 async def took_ms(work: Callable[[], Awaitable[None]]) -> float:
-    """Of one piece of work."""
+    """Return the milliseconds of one piece of work."""
     began = time.perf_counter()
     await work()
     return (time.perf_counter() - began) * 1e3
@@ -91,14 +96,14 @@ async def measure(workspace: Path) -> dict[str, object]:
     }
     has_b = find_abi() >= SCOPED_ABI
     if has_b:
-        if uid is not None:  # root's own would have nobody to run as
+        if uid is not None:  # the sandbox runs as this user
             os.chown(workspace, uid, uid)
         works["level_b"] = partial(jailed_at_b, sandbox, replace(writing, least="B"))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for number in range(ROUNDS + 2):
         for name, work in works.items():
             found = await took_ms(work)
-            if number >= 2:  # the first ones make mounts and read programs
+            if number >= 2:  # the first rounds create mounts and read programs
                 taken[name].append(found)
     levels: list[Level] = ["A", "B"] if has_b else ["A"]
     proofs = {

@@ -1,8 +1,8 @@
-"""What the journal costs: commits through the actor against SQLite alone, replay, verification.
+"""Cost of the journal: commits through the actor against SQLite alone, replay, verification.
 
 Prints one JSON line.  Producers append one event of about 300 bytes and wait until it is durable
-before the next; `raw` writes the same rows in batches of the same size with `executemany`, with
-nothing between it and SQLite.  Medians of several rounds.
+before the next; `raw` writes the same rows directly to SQLite with `executemany`, in batches of the
+same size.  Medians of several rounds.
 """
 
 import gc
@@ -36,9 +36,9 @@ from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.schema import migrate
 
 ROUNDS = 3
-TICK_S = 0.001  # how often the loop looks at the clock while a thread verifies
-EVENTS_PER_RUN = 30  # a run with three turns and as many tools
-EVENTS = {1: 1_500, 10: 10_000, 100: 60_000}  # appended in one round by so many producers
+TICK_S = 0.001  # interval of the loop's clock readings while a thread verifies
+EVENTS_PER_RUN = 30  # a run with three turns and three tool calls
+EVENTS = {1: 1_500, 10: 10_000, 100: 60_000}  # by number of producers: events appended in one round
 REPLAY_EVENTS = 50_000
 PAGE_ROWS = 500
 PAYLOAD = b'{"text":"' + b"x" * 289 + b'"}'
@@ -46,7 +46,7 @@ RAW_INSERT = f"INSERT INTO tape VALUES ({', '.join('?' * 10)})"  # noqa: S608 - 
 
 
 def row(run: int, seq: int) -> TapeRow:
-    """One event as the daemon writes it."""
+    """Return one event as the daemon writes it."""
     return TapeRow(
         f"run_0190a000-0000-7000-8000-{run:012d}",
         "ses_0190a000-0000-7000-8000-000000000001",
@@ -60,7 +60,7 @@ def row(run: int, seq: int) -> TapeRow:
 
 
 class Producer:
-    """A writer of runs that wants every event durable before the next."""
+    """Writer of runs that waits until each event is durable before it writes the next."""
 
     def __init__(self, number: int, stride: int, events: int) -> None:
         self.changes = [
@@ -92,7 +92,7 @@ def fresh_store(directory: Path) -> SqliteJournal:
 
 
 async def measure_actor(directory: Path, producers: int) -> dict[str, float]:
-    """Rows per second and acknowledgement times of that many producers."""
+    """Measure rows per second and acknowledgement times with this number of producers."""
     handle = JournalHandle(fresh_store(directory))
     crew = build_crew(producers)
     batches: list[int] = []
@@ -125,7 +125,7 @@ async def run_journal(
 
 
 def measure_raw(directory: Path, producers: int, batch_rows: int) -> float:
-    """Rows per second of SQLite alone: same table, same pragmas, hashes for free."""
+    """Return the rows per second of SQLite alone: same table and pragmas, precomputed hashes."""
     connection = open_writer(directory / "raw.sqlite3", REAL_DISK, "full")
     migrate(connection)
     connection.wal_autocheckpoint(1000)
@@ -145,7 +145,7 @@ def measure_raw(directory: Path, producers: int, batch_rows: int) -> float:
 
 
 def measure_reading(directory: Path) -> dict[str, float]:
-    """Replay of one long tape page by page, and verification of everything."""
+    """Measure the replay of one long tape page by page, and the verification of the journal."""
     store = fresh_store(directory)
     store.open()
     for start in range(0, REPLAY_EVENTS, 500):
@@ -165,7 +165,7 @@ def measure_reading(directory: Path) -> dict[str, float]:
 
 
 async def measure_lag(store: SqliteJournal) -> list[float]:
-    """How late the loop wakes while a pool thread verifies everything."""
+    """Return the wake-up delays of the loop while a pool thread verifies the journal."""
     lags_s: list[float] = []
 
     async def tick(*, task_status: trio.TaskStatus[None]) -> None:

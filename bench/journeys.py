@@ -1,4 +1,4 @@
-"""How much code three journeys through the daemon pass: files, functions and lines.
+"""Amount of code on three journeys through the daemon: files, functions and lines.
 
 Prints the files of each journey and one JSON line.  Dynamic: the functions that ran, from a profile
 of one run in a warm daemon, started by a client process over a loopback WebSocket.  Static: the
@@ -10,8 +10,8 @@ those of the executed functions alone.
   the journal and the tool's own code are not counted.
 - `append`: the last step of a run, its rows, the commit on disk, up to the journal's answer.
 
-Not counted in any: the actor kernel (`KERNEL`), as every journey passes all of it, and what runs
-periodically (the clock of the loop stands still meanwhile).
+No journey includes the actor kernel (`KERNEL`), which is on each of them, or periodic work (the
+clock of the loop is held).
 """
 
 import ast
@@ -52,9 +52,9 @@ Function = tuple[str, str]  # file below palyra/ and qualified name
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """The calls between two marks in the trace of a run; files that begin with `without` left out.
+    """Calls between two marks in the trace of a run, without files that start with `without`.
 
-    `begin` is None for the start of the trace; `number` of its calls says which one counts.
+    `begin` is None for the start of the trace; `number` is the index of its call that counts.
     """
 
     name: str
@@ -84,7 +84,7 @@ JOURNEYS = (
 
 
 class Trace:
-    """Every call of a function of palyra, in order, in all threads."""
+    """Ordered trace of all calls of palyra's functions in all threads."""
 
     def __init__(self) -> None:
         self.codes: list[CodeType] = []
@@ -108,7 +108,7 @@ def function_of(code: CodeType) -> Function:
 
 
 def cut(trace: Iterable[CodeType], journey: Journey) -> set[CodeType]:
-    """The functions that ran on the journey; fails loudly when a mark has another name by now."""
+    """Return the functions executed on the journey; fail if a mark has been renamed."""
     codes = list(trace)
     functions = [function_of(code) for code in codes]
     begins = [at for at, function in enumerate(functions) if function == journey.begin]
@@ -128,7 +128,7 @@ def cut(trace: Iterable[CodeType], journey: Journey) -> set[CodeType]:
 
 
 async def trace_run(home: Path, clock: StandingClock, trace: Trace) -> list[CodeType]:
-    """What a warm daemon calls for one run of a client in another process."""
+    """Return the calls of a warm daemon for one run of a client in another process."""
     (home / "workspace").mkdir()
     overrides = {"tools.workspace": str(home / "workspace"), "server.port": 0}
     config = load(home=home / "home", overrides=overrides, environ={})
@@ -158,7 +158,7 @@ async def trace_run(home: Path, clock: StandingClock, trace: Trace) -> list[Code
 
 
 async def one_run(served: Daemon, client: trio.Process) -> None:
-    """Let the client start a run, and wait until its end is committed."""
+    """Have the client start a run, and wait until its end is committed."""
     assert client.stdin is not None
     assert client.stdout is not None
     await client.stdin.send_all(b"\n")
@@ -169,7 +169,7 @@ async def one_run(served: Daemon, client: trio.Process) -> None:
 
 
 async def run_client(url: str) -> None:
-    """Start a run for every line of the standard input; print its id."""
+    """Start a run for every line of standard input and print its id."""
     async with connect(url, token=TOKEN, name="bench") as client:
         while await trio.to_thread.run_sync(sys.stdin.readline):
             started = await client.start_run(TEXT)
@@ -181,7 +181,7 @@ async def run_client(url: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file: its lines, its functions by first line, and what its imported names stand for."""
+    """One file: its lines, its functions by first line, and the targets of its imported names."""
 
     lines: int
     functions: Mapping[int, ast.AST]
@@ -208,7 +208,7 @@ def read_source(file: str) -> Source:
 
 
 def find_file(module: str, name: str) -> str | None:
-    """The file below palyra/ that `from module import name` reads; None for other packages."""
+    """Return the file below palyra/ that `from module import name` reads; None for other packages."""
     top, *folders = module.split(".")
     if top != PALYRA.name:
         return None
@@ -222,7 +222,7 @@ def find_file(module: str, name: str) -> str | None:
 
 
 def mentioned_files(code: CodeType) -> set[str]:
-    """Files of the names that a function mentions, its annotations included."""
+    """Return the files of the names that a function mentions, including annotations."""
     source = read_source(function_of(code)[0])
     node = source.functions.get(code.co_firstlineno)
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node else set()
@@ -230,7 +230,7 @@ def mentioned_files(code: CodeType) -> set[str]:
 
 
 def function_lines(codes: Iterable[CodeType]) -> int:
-    """Lines of the executed functions; an inner one is part of its outer one."""
+    """Count the lines of the executed functions; an inner function is part of the outer one."""
     lines: set[tuple[str, int]] = set()
     for code in codes:
         file = function_of(code)[0]
@@ -241,7 +241,7 @@ def function_lines(codes: Iterable[CodeType]) -> int:
 
 
 def measure(codes: set[CodeType], journey: Journey) -> tuple[dict[str, int], dict[str, int]]:
-    """The figures of a journey, and its files with the functions that ran in each."""
+    """Return the figures of a journey, and its files with the functions executed in each."""
     files: dict[str, int] = {}
     for code in codes:
         file = function_of(code)[0]

@@ -1,7 +1,7 @@
-"""What the kernel costs on top of trio: messages, questions, starts, memory of idle actors.
+"""Cost of the actor kernel over trio: messages, questions, starts, memory of idle actors.
 
-Each figure stands beside the same work done with bare trio in the same process, taken in turns,
-so that the ratio survives a noisy machine.  Prints one line of JSON; rates are medians.
+Each figure is paired with the same work in bare trio, in the same process and in alternating
+rounds, so that the ratio is stable on a noisy machine.  Prints one line of JSON; rates are medians.
 """
 
 import json
@@ -28,10 +28,10 @@ QUESTIONS = 3_000
 CHILDREN = 3_000
 IDLE_ROUNDS = 3
 CAPACITY = 1_024
-BURST = 256  # messages a writer offers before it lets others run
+BURST = 256  # messages that a writer offers between two checkpoints
 TIMEOUT_S = 30.0
 
-Round = Callable[[], Awaitable[float]]  # does its work, returns what it measured
+Round = Callable[[], Awaitable[float]]  # does its work and returns its figure
 Reading = Callable[[], Awaitable[None]]
 
 
@@ -39,7 +39,7 @@ Reading = Callable[[], Awaitable[None]]
 
 
 async def rate_of(write: Reading, read: Reading, count: int) -> float:
-    """Messages per second from the first write until the reader has ended."""
+    """Return the messages per second from the first write to the end of the reader."""
     begun_s = time.perf_counter()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
@@ -112,7 +112,7 @@ async def offer_and_drain() -> float:
 
 
 async def offer_and_iterate() -> float:
-    """In bursts no larger than what iteration takes between two checkpoints."""
+    """Offer messages in bursts that iteration receives between two checkpoints."""
     inbox = Mailbox[int]("bench", CAPACITY)
     return await rate_of(write_in_bursts(inbox.offer, BATCH), iterate_mailbox(inbox), MESSAGES)
 
@@ -159,7 +159,7 @@ def stopped_after(inbox: Mailbox[Reply[int]], answer: Reading) -> Reading:
 
 
 async def raw_ask() -> float:
-    """The textbook way: a fresh channel of capacity 1 in every question, under a deadline."""
+    """Ask with bare trio: a new channel of capacity 1 in every question, under a deadline."""
     questions, inbox = trio.open_memory_channel[trio.MemorySendChannel[int]](CAPACITY)
 
     async def write() -> None:
@@ -194,7 +194,7 @@ def to_us(begun_s: float) -> float:
 
 
 async def measure_children(*, is_start: bool, to_the_end: bool = False) -> float:
-    """Until the calls returned, or to the end of the last child."""
+    """Return the time until the calls returned, or until the last child ended."""
     supervisor = DynamicSupervisor("bench", max_children=CHILDREN)
     specs = [ChildSpec(str(number), serve, "temporary") for number in range(CHILDREN)]
     async with trio.open_nursery() as nursery:
@@ -240,7 +240,7 @@ async def raw_start() -> float:
 
 
 def measure_idle(kind: str) -> dict[str, float]:
-    """Bytes each and messages per second, from a fresh process."""
+    """Return the bytes per actor and the messages per second, measured in a new process."""
     command = [sys.executable, str(Path(__file__).with_name("_idle.py")), kind]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     result: dict[str, float] = json.loads(ended.stdout)

@@ -1,11 +1,13 @@
-"""What a streamed answer costs between a provider's socket and a client's.
+"""Cost of a streamed answer between a provider's socket and a client's.
 
-Three processes on loopback: a provider that says in every delta when it sent it, a daemon with its
-edge (this process), and clients over WebSockets.  Measured: how much later a delta is with a client
-than with somebody who reads the provider through httpx and httpx-sse himself; the first delta of a
-run; deltas a second through one daemon; 200 streams at once, several rounds, with the daemon's
-memory before, during and after.  Last the adapters alone: events a second out of the same bytes,
-against httpx-sse.  Prints one JSON line.
+Three processes on loopback: a provider that puts the time of sending into every delta, a daemon
+with its edge (this process), and clients over WebSockets.  Prints one JSON line with:
+
+- the delay of a delta at a client, and at a direct reader of the provider with httpx and httpx-sse
+- the delay of the first delta of a run
+- deltas per second through one daemon
+- 200 concurrent streams, several rounds, with the daemon's memory before, during and after
+- the adapters alone: events per second from the same bytes, against httpx-sse
 """
 
 import argparse
@@ -43,24 +45,24 @@ from palyra.net.api.tokens import new_token
 from palyra.store.files.data_directory import DataDirectory
 from palyra.store.journal.keys import KeyRing
 
-DRIP = "drip 200 5"  # deltas, and the pause before each in ms
-FIRSTS = 40  # runs for the first delta
-FLOOD = 20_000  # more text than this would be too long an answer for one event
+DRIP = "drip 200 5"  # number of deltas, and the pause before each in ms
+FIRSTS = 40  # runs that measure the first delta
+FLOOD = 20_000  # deltas; a longer answer would exceed the size of one event
 STREAMS = 200
 STREAM = "drip 50 20"
 STREAM_ROUNDS = 5
 PARSED_EVENTS = 20_000
-PARSED_CHUNK = 4_096  # bytes at once, as a busy socket hands them over
+PARSED_CHUNK = 4_096  # bytes per read, as from a busy socket
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 TAIL = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-# Before its first delta a provider takes some time; a run is asked while its first commit is on
-# the way, and a subscription made with it begins after that.
+# Pause of the provider before its first delta.  A run asks the model while its first commit is
+# pending, and the subscription made with the run starts after that commit.
 THINKING_S = 0.15
-MARK = 1_000_000_000  # stamps are microseconds below it
+MARK = 1_000_000_000  # added to stamps, which are microseconds below it
 
 
 def stamp_us() -> int:
-    """Now, on a clock that all processes of a machine share."""
+    """Return the time on a clock shared by all processes of the machine."""
     return time.monotonic_ns() // 1_000 % MARK
 
 
@@ -68,19 +70,19 @@ def stamp_us() -> int:
 
 
 def event(text: str) -> bytes:
-    """One delta as servers send it."""
+    """Return one delta as a server sends it."""
     body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
             "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}  # fmt: skip
     return b"data: %b\n\n" % json.dumps(body).encode()
 
 
 def chunk(data: bytes) -> bytes:
-    """An HTTP chunk."""
+    """Return an HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def answer(stream: trio.SocketStream) -> None:
-    """One connection, request after request."""
+    """Answer the requests of one connection, one after the other."""
     received = b""
     while True:
         while (at := received.find(b"\r\n\r\n")) < 0:
@@ -97,7 +99,7 @@ async def answer(stream: trio.SocketStream) -> None:
 
 
 async def play(stream: trio.SocketStream, what: str) -> None:
-    """Stream as the message says."""
+    """Stream the deltas that the message asks for."""
     kind, count, *pause = what.split()
     await stream.send_all(HEAD)
     await trio.sleep(THINKING_S)
@@ -112,7 +114,7 @@ async def play(stream: trio.SocketStream, what: str) -> None:
 
 
 async def provide() -> None:
-    """Print the port and serve."""
+    """Print the port of the provider and serve requests."""
 
     async def serve(stream: trio.SocketStream) -> None:
         try:
@@ -129,13 +131,13 @@ async def provide() -> None:
 
 
 def ages(text: str) -> list[float]:
-    """How old the deltas in a piece of text are, in ms."""
+    """Return the ages of the deltas in a piece of text, in ms."""
     now_us = stamp_us()
     return [(now_us - int(stamp)) % MARK / 1e3 for stamp in text.split()]
 
 
 async def one_run(url: str, token: str, text: str) -> list[float]:
-    """Start a run and take its deltas until it ends; their ages."""
+    """Start a run and receive its deltas until it ends; return their ages."""
     found: list[float] = []
     async with open_socket(url) as socket:
         await ask(socket, "connect", {"token": token, "want": ["batch"]})
@@ -149,7 +151,7 @@ async def one_run(url: str, token: str, text: str) -> list[float]:
 
 
 def take(notice: dict[str, Any], found: list[float]) -> bool:
-    """Note the ages of deltas; whether the run has ended."""
+    """Record the ages of deltas; return True if the run has ended."""
     params = notice["params"]
     if notice["method"] == "progress":
         found += ages(params["delta"])
@@ -159,7 +161,7 @@ def take(notice: dict[str, Any], found: list[float]) -> bool:
 
 
 async def read_provider(url: str, text: str) -> list[float]:
-    """The same deltas without a daemon, through httpx and httpx-sse."""
+    """Receive the same deltas without a daemon, through httpx and httpx-sse."""
     found: list[float] = []
     body = {"messages": [{"role": "user", "content": text}]}
     async with (
@@ -173,7 +175,7 @@ async def read_provider(url: str, text: str) -> list[float]:
 
 
 async def clients(arguments: list[str]) -> None:
-    """What a client process does; prints what it found."""
+    """Run a client process and print its figures."""
     what, url, token, text, count = arguments
     rounds: list[list[float]] = []
 
@@ -203,7 +205,7 @@ async def clients(arguments: list[str]) -> None:
 
 @asynccontextmanager
 async def daemon(folder: Path, provider_url: str) -> AsyncGenerator[tuple[Daemon, str, str]]:
-    """A daemon with that provider, its WebSocket address and the operator's token."""
+    """Run a daemon with that provider; yield it, its WebSocket address and the operator's token."""
     provider = {"name": "bench", "base_url": provider_url, "parallel": 1_000,
                 "parallel_per_key": 1_000}  # fmt: skip
     overrides: dict[str, Any] = {
@@ -226,7 +228,7 @@ async def daemon(folder: Path, provider_url: str) -> AsyncGenerator[tuple[Daemon
 
 
 async def ask_clients(*arguments: str) -> dict[str, float]:
-    """What a process of clients found."""
+    """Run a process of clients; return its figures."""
     done = await trio.run_process(
         [sys.executable, __file__, "--client", *arguments], capture_stdout=True
     )
@@ -235,14 +237,14 @@ async def ask_clients(*arguments: str) -> dict[str, float]:
 
 
 def rss_mb() -> float:
-    """Resident memory of this process, which is the daemon's."""
+    """Return the resident memory of this process, which is the daemon's."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
 async def streams(url: str, token: str) -> dict[str, Any]:
-    """Many at once, several rounds, and what memory does meanwhile."""
+    """Measure several rounds of concurrent streams, with memory before, during and after."""
     before, during, after = rss_mb(), 0.0, []
     found: dict[str, float] = {}
     for _ in range(STREAM_ROUNDS):
@@ -267,7 +269,7 @@ async def streams(url: str, token: str) -> dict[str, Any]:
 
 
 async def through_a_daemon(rounds: int) -> dict[str, Any]:
-    """All that needs three processes."""
+    """Measure everything that needs three processes."""
     command = [sys.executable, __file__, "--provide"]
     with tempfile.TemporaryDirectory() as folder:
         provider = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
@@ -283,7 +285,7 @@ async def through_a_daemon(rounds: int) -> dict[str, Any]:
 
 
 async def measure(rounds: int, provider_url: str, url: str, token: str) -> dict[str, Any]:
-    """The figures, in rounds that take turns."""
+    """Return the figures of alternating rounds."""
     direct, shown, firsts, floods = [], [], [], []
     for _ in range(rounds):
         direct.append(await ask_clients("direct", provider_url, "", DRIP, "1"))
@@ -311,7 +313,7 @@ async def measure(rounds: int, provider_url: str, url: str, token: str) -> dict[
 
 
 def chat_events() -> Iterator[dict[str, Any]]:
-    """Deltas of a chat, as `event` has them."""
+    """Yield deltas of a chat in the shape of `event`."""
     for number in range(PARSED_EVENTS):
         yield {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
                "choices": [{"index": 0, "delta": {"content": f"word {number} "}}]}  # fmt: skip
@@ -319,7 +321,7 @@ def chat_events() -> Iterator[dict[str, Any]]:
 
 
 def anthropic_events() -> Iterator[dict[str, Any]]:
-    """The same from Anthropic."""
+    """Yield the same deltas in the shape of Anthropic's API."""
     for number in range(PARSED_EVENTS):
         yield {"type": "content_block_delta", "index": 0,
                "delta": {"type": "text_delta", "text": f"word {number} "}}  # fmt: skip
@@ -327,7 +329,7 @@ def anthropic_events() -> Iterator[dict[str, Any]]:
 
 
 def responses_events() -> Iterator[dict[str, Any]]:
-    """The same from OpenAI's other API."""
+    """Yield the same deltas in the shape of OpenAI's Responses API."""
     for number in range(PARSED_EVENTS):
         yield {"type": "response.output_text.delta", "item_id": "m", "output_index": 0,
                "content_index": 0, "delta": f"word {number} "}  # fmt: skip
@@ -342,7 +344,7 @@ PARSED: dict[str, tuple[Dialect, Callable[[], Iterator[dict[str, Any]]]]] = {
 
 
 def parse_ours(dialect: Dialect, pieces: list[bytes]) -> float:
-    """Seconds from bytes to a turn."""
+    """Return the seconds from bytes to a turn."""
     request = ModelRequest(run_id="r", turn=1, attempt=1, model="m", instructions="", messages=())
     began = time.perf_counter()
     builder, parser, heard = TurnBuilder(lambda _: None), SseParser(), 0
@@ -359,7 +361,7 @@ def parse_ours(dialect: Dialect, pieces: list[bytes]) -> float:
 
 
 def parse_raw(pieces: list[bytes], load_data: Callable[[str], Any]) -> float:
-    """Seconds in httpx-sse for the same events, with or without what JSON takes."""
+    """Return the seconds of httpx-sse for the same events, with or without JSON decoding."""
     headers = {"content-type": "text/event-stream"}
     response = httpx.Response(200, headers=headers, content=iter(pieces))
     began, heard = time.perf_counter(), 0
@@ -372,7 +374,7 @@ def parse_raw(pieces: list[bytes], load_data: Callable[[str], Any]) -> float:
 
 
 def adapters(rounds: int) -> dict[str, Any]:
-    """Events a second of each, and ours against the raw ones of the same round."""
+    """Return the events per second of each, and the ratio to the raw ones of the same round."""
     found: dict[str, Any] = {}
     for name, (dialect, events) in PARSED.items():
         data = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in events())

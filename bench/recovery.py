@@ -1,10 +1,10 @@
-"""How soon a daemon is back after an unclean end: a small journal, and one of a million events.
+"""Recovery time of a daemon after a kill, with a small journal and with one of a million events.
 
-Prints one JSON line.  Each case is a home whose daemon was killed (SIGKILL) with 100 runs open, and
-then started again: time from the fork to the first `hello` on a socket, to `ready` (which
-`daemon.json` announces), to the first and the last resumed step as their tapes have it, medians of
-several starts; and how late the event loop of a daemon in this process woke while it did the same.
-The journal of a million events is made once and kept under `.scratch/`.
+Prints one JSON line.  In each case a daemon is killed (SIGKILL) with 100 open runs and started
+again.  Measured, as medians of several starts: the time from the fork to the first `hello` on a
+socket, to `ready` (announced by `daemon.json`), and to the first and the last resumed step on the
+tapes.  Also the wake-up delays of the event loop of a recovering daemon in this process.  The
+journal of a million events is created once and stored under `.scratch/`.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from palyra.store.sqlite.journal import SqliteJournal
 EVENTS = 1_000_000
 EVENTS_PER_RUN = 25
 RUNS_PER_SESSION = 20
-RUNS_PER_SEAL = 41  # 1 025 events: a root as often as the daemon signs one
+RUNS_PER_SEAL = 41  # 1 025 events, as many as the daemon signs with one root
 OPEN_RUNS = 100
 STARTS = 3
 TICK_S = 0.0005
@@ -52,7 +52,7 @@ UPGRADE = (
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 
-# --- a journal of that size ----------------------------------------------------------------------
+# --- the large journal ---------------------------------------------------------------------------
 
 
 def now_ms() -> int:
@@ -60,7 +60,7 @@ def now_ms() -> int:
 
 
 def old_home(events: int) -> Path:
-    """A home whose runs have all ended, made at the first call."""
+    """Return a home whose runs have all ended; the first call creates it."""
     home = KEPT / f"home-{events}-{EVENTS_PER_RUN}"
     if not home.exists():
         with tempfile.TemporaryDirectory(dir=KEPT) as folder:
@@ -71,7 +71,7 @@ def old_home(events: int) -> Path:
 
 
 def fill(home: Path, events: int) -> None:
-    """Write that many events of ended runs, as a daemon does."""
+    """Write `events` events of ended runs, as a daemon does."""
     keys = KeyRing.open(home / "keys")
     read_operator_token(home / "keys", new_token)
     store = SqliteJournal(home / "journal.sqlite3", keys, now_ms=now_ms, synchronous="normal")
@@ -101,7 +101,7 @@ def old_session(session_id: str) -> SessionRecord:
 
 
 def old_run(run_id: str, session_id: str) -> Change:
-    """A run of average length that has ended."""
+    """Return the records of an ended run of average length."""
     record = RunRecord(
         run_id=run_id,
         session_id=session_id,
@@ -132,7 +132,7 @@ def old_run(run_id: str, session_id: str) -> Change:
 
 
 def free_port() -> int:
-    """A port nobody listens on right now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -140,7 +140,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def killed_at_end(home: Path, port: int) -> Generator[None]:
-    """A daemon for the length of the block, then SIGKILL."""
+    """Run a daemon inside the block, then kill it with SIGKILL."""
     workspace = home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "palyra", "serve", "--home", str(home)]
@@ -159,7 +159,7 @@ def killed_at_end(home: Path, port: int) -> Generator[None]:
 
 
 def wait_hello(port: int) -> None:
-    """Return when the first frame after the upgrade says hello."""
+    """Wait until the first frame after the upgrade is `hello`."""
     while True:
         with contextlib.suppress(ConnectionError), socket.socket() as client:
             client.connect(("127.0.0.1", port))
@@ -176,13 +176,13 @@ def _closed() -> bytes:
 
 
 def wait_ready(home: Path) -> None:
-    """Return when the daemon has announced itself."""
+    """Wait until the daemon has written `daemon.json`."""
     while not (home / "daemon.json").exists():
         time.sleep(LOOK_S)
 
 
 async def open_runs(home: Path) -> list[str]:
-    """Start runs that wait for their model until the daemon dies; their ids."""
+    """Start runs that wait for their model until the daemon is killed; return their ids."""
     async with connect(home=home, name="bench") as client:
         started = [await client.start_run("/delay 3600000\n/say late") for _ in range(OPEN_RUNS)]
         for run in started:
@@ -191,13 +191,13 @@ async def open_runs(home: Path) -> list[str]:
 
 
 async def read_resumed(home: Path, run_ids: list[str]) -> list[int]:
-    """When the runs were resumed, Unix milliseconds."""
+    """Return the times at which the runs were resumed, in Unix milliseconds."""
     async with connect(home=home, name="bench") as client:
         return sorted([await wait_kind(client, run_id, "run.recovered") for run_id in run_ids])
 
 
 async def wait_kind(client: Client, run_id: str, kind: str) -> int:
-    """When the last event of that kind came onto the tape, as soon as there is one."""
+    """Wait for an event of a kind on the tape; return the time of the last one."""
     while True:
         page = await client.read_tape(run_id)
         found = [item.at_ms for item in page.events if item.kind == kind]
@@ -207,7 +207,7 @@ async def wait_kind(client: Client, run_id: str, kind: str) -> int:
 
 
 def start_once(home: Path, run_ids: list[str]) -> dict[str, float]:
-    """One start after a kill, milliseconds since the fork."""
+    """Measure one start after a kill, in milliseconds since the fork."""
     port = free_port()
     began_ms, began_s = time.time() * 1000, time.perf_counter()
     with killed_at_end(home, port):
@@ -224,11 +224,11 @@ def start_once(home: Path, run_ids: list[str]) -> dict[str, float]:
     }
 
 
-# --- the loop meanwhile --------------------------------------------------------------------------
+# --- the event loop during recovery --------------------------------------------------------------
 
 
 async def measure_lag(home: Path) -> dict[str, float]:
-    """How late the loop wakes from the start of the tree to a second after `ready`."""
+    """Measure the wake-up delays of the loop from the tree's start to 1 s after `ready`."""
     config = load(home=home, overrides={"tools.workspace": str(home.parent / "workspace")})
     keys = KeyRing.open(home / "keys")
     daemon = Daemon(config, keys=keys, operator_token=read_operator_token(home / "keys", new_token))
@@ -258,7 +258,7 @@ async def tick(lags_s: list[float]) -> None:
 
 
 def measure(source: Path | None) -> dict[str, float]:
-    """All figures of one case; `source` is the home to begin with, None for an empty one."""
+    """Return all figures of one case; `source` is the initial home, None for an empty one."""
     with tempfile.TemporaryDirectory(dir=KEPT) as folder:
         home = Path(folder, "home")
         if source is not None:
@@ -266,7 +266,7 @@ def measure(source: Path | None) -> dict[str, float]:
         with killed_at_end(home, free_port()):
             wait_ready(home)
             run_ids = trio.run(open_runs, home)
-        # Two of three attempts at most, or the runs would fail as exhausted: open others each time.
+        # New runs each time: a round uses two of the three attempts after which a run would fail.
         starts = []
         for _ in range(STARTS):
             starts.append(start_once(home, run_ids))

@@ -1,6 +1,6 @@
-"""What redaction costs: the clean path, prose, streams, a start, and texts made to hurt.
+"""Cost of redaction: the clean path, prose, streams, a start, and hostile texts.
 
-Prints one JSON line.  `--check` ends with status 1 when a limit below is passed.
+Prints one JSON line.  `--check` exits with status 1 if a limit below is exceeded.
 """
 
 import json
@@ -33,12 +33,12 @@ PAYLOAD = (
 
 
 def best_s(action: Callable[[], object], times: int = 1, rounds: int = 7) -> float:
-    """CPU seconds one call takes, in the best round: the others measure the neighbours."""
+    """Return the CPU seconds of one call in the best round, which has the least interference."""
     return min(timeit.repeat(action, timer=time.process_time, number=times, repeat=rounds)) / times
 
 
 def example(rule: Rule) -> str:
-    """The shortest text the rule's shape matches, roughly: the first choice of every unit."""
+    """Return roughly the shortest match of the rule: the first choice of every unit."""
     return "".join(
         _choice(unit) * _least(quantifier) for unit, quantifier in units(rule.before + rule.rest)
     )
@@ -58,7 +58,7 @@ def _least(quantifier: str) -> int:
 
 
 def hostile_texts(rule: Rule) -> Iterator[bytes]:
-    """Matches, near misses and beginnings of one rule without end, with and without boundaries."""
+    """Yield matches, near misses and endless prefixes of one rule, with and without boundaries."""
     whole = example(rule)
     pieces = (whole, whole[:-1], whole[: len(whole) // 2], whole[:4])
     for piece in (*filter(None, pieces), f"-{whole[:5]}-AKIA" + "0" * 16):
@@ -69,20 +69,20 @@ def hostile_texts(rule: Rule) -> Iterator[bytes]:
 
 
 def texts_made_to_hurt() -> list[str]:
-    """A sample of the hostile texts of every rule, the same each time."""
+    """Return a fixed sample of the hostile texts of all rules."""
     every = {text.decode() for rule in RULES for text in hostile_texts(rule)}
     return Random(SEED).sample(sorted(every), SAMPLES)
 
 
 def worst_text_ms(redactor: Redactor, texts: Sequence[str], size: int) -> float:
-    """The most that any of the texts takes, cut to `size` characters; in the better of two rounds."""
+    """Return the time of the slowest text, cut to `size` characters; the better of two rounds."""
     return (
         max(best_s(partial(redactor.redact_text, text[:size]), rounds=2) for text in texts) * 1000
     )
 
 
 def start_ms() -> dict[str, float]:
-    """What a process pays until its first text is redacted, and what is left for the background."""
+    """Measure the start until a first text is redacted, and the work left to the background."""
     program = (
         "import time; began = time.process_time()\n"
         "from palyra.core.redaction.redactor import Redactor\n"
@@ -100,7 +100,7 @@ def start_ms() -> dict[str, float]:
 
 
 def stream_delta_us(redactor: Redactor) -> float:
-    """One word of prose through a stream."""
+    """Return the microseconds for one word of prose in a stream."""
     words = [f" {word}" for word in PROSE.split() * 20]
     stream = StreamRedactor(redactor)
     return best_s(lambda: [stream.feed(word) for word in words]) / len(words) * 1e6

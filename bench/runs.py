@@ -1,9 +1,9 @@
-"""What a durable run costs: two model turns and one tool, Cedar gate and signed attestation.
+"""Cost of a durable run: two model turns and one tool, Cedar gate and signed attestation.
 
-Prints one JSON line: runs a second at 1, 100 and 1 000 concurrent runs, in process and over the
-socket (the clients are a process of their own); how long a run takes alone; memory of idle open
-runs; cost of a run beside 10 and beside 10 000 open ones; time from cancel to the committed end.
-Medians of several rounds; the model answers at once.
+Prints one JSON line: runs per second at 1, 100 and 1 000 concurrent runs, in process and over the
+socket (with clients in a separate process); the duration of a single run; memory of idle open runs;
+cost of a run among 10 and among 10 000 open ones; time from cancel to the committed end.  Medians
+of several rounds; the model answers at once.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from palyra.store.files.data_directory import DataDirectory
 from palyra.store.journal.keys import KeyRing
 
 TEXT = '/call echo {"text": "hello"}'
-WAITING = '/call write_file {"path": "x", "content": "y"}'  # asks a person
+WAITING = '/call write_file {"path": "x", "content": "y"}'  # needs an approval
 CALLER = Caller(principal="bench", role="operator", token_id="tok_bench")  # noqa: S106 - no secret
 ROUNDS = 3
 RUNS = {1: 300, 100: 2_000, 1_000: 4_000}
@@ -46,7 +46,7 @@ CANCELS = 300
 
 @asynccontextmanager
 async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: ANN401 - of `Daemon`
-    """A daemon without an edge, in this process."""
+    """Run a daemon without an edge in this process."""
     workspace = home / "workspace"
     workspace.mkdir(parents=True)
     settings: dict[str, Any] = {"tools.workspace": str(workspace), "runs.max_open": 30_000}
@@ -64,7 +64,7 @@ async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: A
 
 
 async def one_run(served: Daemon, text: str = TEXT) -> str:
-    """Start a run and wait until its end is committed; its id."""
+    """Start a run and wait until its end is committed; return its id."""
     started = await served.gateway.start_run(CALLER, StartRun(text=text))
     run = served.registry.runs.get(started.run_id)
     while run is not None and not run.is_ended:
@@ -73,7 +73,7 @@ async def one_run(served: Daemon, text: str = TEXT) -> str:
 
 
 async def many_runs(perform: Callable[[], Any], concurrency: int, total: int) -> dict[str, float]:
-    """Runs a second, and how long each took, with so many at once."""
+    """Return runs per second and the duration of each, with `concurrency` at a time."""
     took_ms: list[float] = []
 
     async def worker() -> None:
@@ -95,7 +95,7 @@ async def many_runs(perform: Callable[[], Any], concurrency: int, total: int) ->
 
 
 async def in_process() -> dict[str, Any]:
-    """The three concurrencies, in rounds."""
+    """Measure the three concurrencies in rounds."""
     results: dict[str, Any] = {}
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     for concurrency, total in RUNS.items():
@@ -116,13 +116,13 @@ def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process."""
+    """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def idle_runs() -> dict[str, float]:
-    """Memory per open run that waits for a person, and a run's cost beside few and many."""
+    """Measure memory per run with an open approval, and a run's cost among few and many."""
     with tempfile.TemporaryDirectory() as home:
         async with daemon(Path(home)) as served:
             await many_runs(lambda: one_run(served), 10, 500)
@@ -141,7 +141,7 @@ async def idle_runs() -> dict[str, float]:
 
 
 async def open_runs(served: Daemon, count: int) -> None:
-    """So many more runs, each of which waits for a model that thinks for long."""
+    """Start `count` more runs, each waiting for a slow model."""
     async with trio.open_nursery() as nursery:
         limit = trio.CapacityLimiter(500)
 
@@ -154,7 +154,7 @@ async def open_runs(served: Daemon, count: int) -> None:
 
 
 async def cancels() -> dict[str, float]:
-    """From the request to the committed terminal event, with 100 runs open."""
+    """Measure cancellation, from the request to the committed end, with 100 open runs."""
     took_ms: list[float] = []
     with tempfile.TemporaryDirectory() as home:
         async with daemon(Path(home)) as served:
@@ -174,7 +174,7 @@ async def cancels() -> dict[str, float]:
 
 
 def over_socket() -> dict[str, Any]:
-    """The same over real sockets: daemon and clients are processes of their own."""
+    """Measure the three concurrencies over sockets, with daemon and clients in own processes."""
     results: dict[str, Any] = {}
     for concurrency, total in RUNS.items():
         rounds = [_one_socket_round(concurrency, total) for _ in range(ROUNDS)]
@@ -210,7 +210,7 @@ def _one_socket_round(concurrency: int, total: int) -> dict[str, float]:
 
 
 async def client(home: Path, concurrency: int, total: int) -> None:
-    """Load from several connections; prints what `many_runs` found."""
+    """Start runs on several connections and print the figures of `many_runs`."""
     async with trio.open_nursery() as nursery:
         clients: list[Any] = []
         leave = trio.Event()

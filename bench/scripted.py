@@ -1,4 +1,4 @@
-"""What a turn of the scripted model costs, the event loop's share included.
+"""Cost of a turn of the scripted model, including the event loop's share.
 
 Prints one JSON line.
 """
@@ -22,11 +22,11 @@ TEXTS = {
 
 
 def drop(_delta: Delta) -> None:
-    """Nobody listens."""
+    """Discard a delta."""
 
 
 async def measure_turn_us(text: str) -> float:
-    """Microseconds per turn, the best of nine rounds."""
+    """Return the microseconds per turn, the best of nine rounds."""
     model = Scripted(lambda prefix: f"{prefix}_1")
     request = ModelRequest(
         run_id="run_1",

@@ -1,8 +1,8 @@
-"""How soon a daemon answers, and how much memory it takes when it has nothing to do.
+"""Start time of a daemon, and its memory when idle.
 
-Prints one JSON line: from process start to the first `hello` on a socket, with warm file caches
-(medians of several starts; the port is fixed, the client tries to connect all the time), what the
-imports alone take, resident memory idle, after a first HTTP request, and after 500 runs.
+Prints one JSON line: the time from process start to the first `hello` on a socket, with warm file
+caches (medians of several starts; the port is fixed and the client retries continuously); the time
+of the imports alone; resident memory when idle, after a first HTTP request, and after 500 runs.
 """
 
 import contextlib
@@ -36,27 +36,27 @@ UPGRADE = (
 
 
 def free_port() -> int:
-    """A port nobody listens on right now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment() -> dict[str, str]:
-    """That of an installed daemon: its bytecode is there, whatever was edited meanwhile."""
+    """Return the environment of an installed daemon: its bytecode exists, despite recent edits."""
     kept = {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": BYTECODE.name}
 
 
 @contextlib.contextmanager
 def served(folder: str, port: int) -> Generator[subprocess.Popen[bytes]]:
-    """A daemon in a home of its own."""
+    """Run a daemon in a home of its own."""
     workspace = Path(folder, "workspace")
     workspace.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "palyra", "serve", "--home", str(Path(folder, "home"))]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--workspace", str(workspace)],
-        env=environment() | {"PALYRA_SERVER__REQUESTS_PER_S": "100000"},  # the client never pauses
+        env=environment() | {"PALYRA_SERVER__REQUESTS_PER_S": "100000"},  # no pauses in sending
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -68,7 +68,7 @@ def served(folder: str, port: int) -> Generator[subprocess.Popen[bytes]]:
 
 
 def wait_hello(port: int) -> None:
-    """Return when the first frame after the upgrade says hello."""
+    """Wait until the first frame after the upgrade is `hello`."""
     while True:
         with contextlib.suppress(ConnectionError), socket.socket() as client:
             client.connect(("127.0.0.1", port))
@@ -85,13 +85,13 @@ def _closed() -> bytes:
 
 
 def rss_mb(process: subprocess.Popen[bytes]) -> float:
-    """Resident memory of the daemon."""
+    """Return the resident memory of the daemon."""
     pages = int(Path(f"/proc/{process.pid}/statm").read_text(encoding="ascii").split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
 
 
 def start_s() -> float:
-    """One start, from the fork to hello."""
+    """Return the seconds of one start, from the fork to `hello`."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         began = time.perf_counter()
@@ -101,7 +101,7 @@ def start_s() -> float:
 
 
 def imports_s() -> float:
-    """What importing the daemon alone takes, interpreter included."""
+    """Return the seconds of an import of the daemon, including the interpreter's start."""
     began = time.perf_counter()
     command = [sys.executable, "-c", "import palyra.cli.main, palyra.process"]
     subprocess.run(command, check=True, env=environment())
@@ -109,7 +109,7 @@ def imports_s() -> float:
 
 
 async def do_runs(home: Path) -> None:
-    """Some work, one after the other."""
+    """Execute runs, one after the other."""
     async with connect(home=home, name="bench") as client:
         for _ in range(RUNS):
             started = await client.start_run('/call echo {"text": "x"}')
@@ -117,7 +117,7 @@ async def do_runs(home: Path) -> None:
 
 
 def memory() -> dict[str, float]:
-    """Resident memory at three moments."""
+    """Measure resident memory at three moments."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         with served(folder, port) as process:

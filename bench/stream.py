@@ -1,10 +1,15 @@
-"""How fast events reach clients over real WebSockets on loopback.
+"""Throughput and delay of events to clients over real WebSockets on loopback.
 
-The daemon (its hub, journal and edge, without runs) is this process, the clients are another one.
-Measured, each in several rounds: events a second to one subscriber; frames a second to 200; rows
-a second of a replay from the journal; the time from publishing an event until a client has it; and
-for comparison what trio-websocket itself sends when somebody else has packed the same bytes into
-messages of 64 KiB.  Every client checks that no event is missing.  Prints one JSON line.
+This process is the daemon (its hub, journal and edge, without runs); the clients are another
+process.  Measured, each in several rounds:
+
+- events per second to one subscriber
+- frames per second to 200 subscribers
+- rows per second of a replay from the journal
+- the time from publishing an event to its arrival at a client
+- for comparison, trio-websocket alone with the same bytes, packed beforehand into messages of 64 KiB
+
+Every client checks that no event is missing.  Prints one JSON line.
 """
 
 import argparse
@@ -40,7 +45,7 @@ from palyra.store.journal.keys import KeyRing
 RUN = "run_018f0000-0000-7000-8000-000000000001"
 SESSION = "ses_018f0000-0000-7000-8000-000000000001"
 PAYLOAD = b'{"text":"%b"}' % (b"x" * 200)
-STEP_ROWS = 4  # what an actor publishes before others get their turn
+STEP_ROWS = 4  # rows that an actor publishes between two checkpoints
 EVENTS = 100_000
 FANOUT_CLIENTS = 200
 FANOUT_EVENTS = 2_000
@@ -52,7 +57,7 @@ Work = Callable[[Daemon], Awaitable[None]]
 
 
 def row(seq: int, kind: str = "turn.started") -> TapeRow:
-    """A row that says when it was made."""
+    """Return a row that contains its time of creation."""
     return TapeRow(RUN, SESSION, seq, time.monotonic_ns(), kind, "bench", False, PAYLOAD)  # noqa: FBT003
 
 
@@ -61,11 +66,11 @@ def row(seq: int, kind: str = "turn.started") -> TapeRow:
 
 @asynccontextmanager
 async def daemon(folder: Path) -> AsyncGenerator[tuple[Daemon, str, str]]:
-    """A daemon with its edge, its WebSocket address and the operator's token."""
+    """Run a daemon with its edge; yield it, its WebSocket address and the operator's token."""
     overrides: dict[str, Any] = {
         "tools.workspace": str(folder / "workspace"),
         "server.port": 0,
-        "server.outbox_bytes": 1 << 30,  # a benchmark publishes faster than anything can read
+        "server.outbox_bytes": 1 << 30,  # a benchmark publishes faster than any client reads
     }
     config = load(home=folder / "home", overrides=overrides, environ={})
     (folder / "workspace").mkdir()
@@ -94,7 +99,7 @@ async def daemon(folder: Path) -> AsyncGenerator[tuple[Daemon, str, str]]:
 
 
 async def publish(served: Daemon, first: int, count: int, *, is_durable: bool) -> None:
-    """Put events on the wire step by step; durable ones also go to the journal."""
+    """Publish events step by step; durable ones are also appended to the journal."""
     for start in range(first, first + count, STEP_ROWS):
         rows = tuple(row(seq) for seq in range(start, start + STEP_ROWS))
         served.hub.publish(rows)
@@ -106,24 +111,24 @@ async def publish(served: Daemon, first: int, count: int, *, is_durable: bool) -
 
 
 async def live(served: Daemon, *, is_durable: bool) -> None:
-    """All events at once, as fast as steps follow each other."""
+    """Publish all events without pauses between steps."""
     await publish(served, 0, EVENTS, is_durable=is_durable)
 
 
 async def fan_out(served: Daemon) -> None:
-    """The same to many."""
+    """Publish events to many subscribers."""
     await publish(served, 0, FANOUT_EVENTS, is_durable=False)
 
 
 async def drip(served: Daemon) -> None:
-    """One step now and then: what a person watches."""
+    """Publish one step at intervals, as for an interactive client."""
     for start in range(0, LATENCY_EVENTS, STEP_ROWS):
         await publish(served, start, STEP_ROWS, is_durable=False)
         await trio.sleep(LATENCY_PAUSE_S)
 
 
 async def fill(served: Daemon) -> None:
-    """A long tape, committed before anybody reads it."""
+    """Commit a long tape before any client reads it."""
     for start in range(0, EVENTS, 1_000):
         rows = tuple(row(seq) for seq in range(start, start + 1_000))
         await served.journal.commit(Change(rows=rows))
@@ -133,14 +138,14 @@ async def fill(served: Daemon) -> None:
 
 
 def open_socket(url: str) -> AbstractAsyncContextManager[trio_websocket.WebSocketConnection]:
-    """A client's connection that reads in large portions."""
+    """Open a client's connection that reads in large portions."""
     return trio_websocket.open_websocket_url(
         url, max_message_size=1 << 24, receive_buffer_size=1 << 18
     )
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a client checks of a notification."""
+    """Fields of a notification that a client checks."""
 
     seq: int = -1
     at_ms: int = 0
@@ -155,7 +160,7 @@ DECODER = msgspec.json.Decoder(Notice | list[Notice])
 
 
 async def client(url: str, token: str, ready: Callable[[], None], count: int) -> list[float]:
-    """Subscribe, take `count` events in order; how old each was, in ms."""
+    """Subscribe and receive `count` events in order; return their ages in ms."""
     ages_ms: list[float] = []
     async with open_socket(url) as socket:
         await ask(socket, "connect", {"token": token, "want": ["batch"]})
@@ -167,7 +172,7 @@ async def client(url: str, token: str, ready: Callable[[], None], count: int) ->
 
 
 def take(message: Notice | list[Notice], ages_ms: list[float]) -> None:
-    """Note the age of each event, and that none is missing."""
+    """Record the age of each event, and check that none is missing."""
     now_ns = time.monotonic_ns()
     for notice in message if isinstance(message, list) else [message]:
         if notice.method == "tape.event":
@@ -185,7 +190,7 @@ async def ask(socket: trio_websocket.WebSocketConnection, method: str, params: A
 
 
 async def clients(url: str, token: str, amount: int, count: int) -> None:
-    """Print `ready` once all are subscribed; at the end when, and how old the events were."""
+    """Print `ready` once all clients are subscribed; at the end print times and ages of events."""
     waiting = amount
     ages_ms: list[float] = []
     began_ns = time.monotonic_ns()
@@ -206,7 +211,7 @@ async def clients(url: str, token: str, amount: int, count: int) -> None:
 
 
 def report(began_ns: int, ages_ms: list[float]) -> None:
-    """Print what the other process wants to know."""
+    """Print the figures for the other process."""
     ages_ms.sort()
     ages = {
         "p50_ms": ages_ms[len(ages_ms) // 2] if ages_ms else 0,
@@ -216,7 +221,7 @@ def report(began_ns: int, ages_ms: list[float]) -> None:
 
 
 async def raw_client(url: str, count: int) -> None:
-    """The comparison: the same checks on the same bytes, without a daemon."""
+    """Make the same checks on the same bytes without a daemon, for comparison."""
     async with open_socket(url) as socket:
         print("ready", flush=True)
         ages_ms: list[float] = []
@@ -229,16 +234,16 @@ async def raw_client(url: str, count: int) -> None:
 
 
 class Round(NamedTuple):
-    """What one round took."""
+    """Times of one round."""
 
-    elapsed_s: float  # from the first event published until the last client had the last one
+    elapsed_s: float  # from publishing the first event to the last arrival of the last one
     replay_s: float  # from the first connect, for rounds where nothing is published
-    p50_ms: float  # age of an event when a client has it
+    p50_ms: float  # age of an event on arrival
     p99_ms: float
 
 
 async def run_clients(arguments: list[str], work: Callable[[], Awaitable[None]]) -> Round:
-    """Start the clients, do the work when they are subscribed, wait until they have everything."""
+    """Start the clients, do the work once they are subscribed, and wait for all arrivals."""
     process = await trio.lowlevel.open_process(
         [sys.executable, __file__, *arguments], stdout=subprocess.PIPE
     )
@@ -259,7 +264,7 @@ async def run_clients(arguments: list[str], work: Callable[[], Awaitable[None]])
 async def measure(
     work: Work, *, amount: int = 1, count: int = EVENTS, before: Work | None = None
 ) -> Round:
-    """One round against a fresh daemon."""
+    """Measure one round with a new daemon."""
     with tempfile.TemporaryDirectory() as folder:
         async with daemon(Path(folder)) as (served, url, token):
             if before is not None:
@@ -269,7 +274,7 @@ async def measure(
 
 
 async def measure_raw() -> Round:
-    """trio-websocket's own server, sending what was packed beforehand."""
+    """Measure trio-websocket's own server with messages packed beforehand."""
     ending = "sub_" + "0" * 36
     bodies = [
         encoding.encode_event(PublishedRow(row(seq))) + encoding.end_event(ending, seq)
@@ -300,7 +305,7 @@ async def measure_raw() -> Round:
 
 
 async def nothing(_served: Daemon) -> None:
-    """A replay needs no publisher."""
+    """Publish nothing: a replay needs no publisher."""
     await trio.lowlevel.checkpoint()
 
 
@@ -338,7 +343,7 @@ def main() -> None:
 
 
 def summarise(rounds: dict[str, list[Round]]) -> dict[str, Any]:
-    """Medians."""
+    """Return the medians of all rounds."""
     result: dict[str, Any] = {}
     for name, taken in rounds.items():
         elapsed_s, replay_s, p50_ms, p99_ms = map(statistics.median, zip(*taken, strict=True))

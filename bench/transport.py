@@ -1,7 +1,7 @@
-"""How fast one WebSocket takes messages: batches of the transport against one by one.
+"""Throughput of writes to one WebSocket: batches of the transport against single messages.
 
-Both ends run on one TCP connection over loopback; the reader, a raw socket in a thread, only
-counts bytes, so that the writer is what is measured.  Messages of 200 bytes, batches of 64.
+Both ends run on one TCP connection over loopback.  The reader, a raw socket in a thread, only
+counts bytes, so that the writer is measured.  Messages of 200 bytes, batches of 64.
 """
 
 import argparse
@@ -32,13 +32,13 @@ Writer = Callable[[PrefixedStream, WebSocketTransport, int], Awaitable[None]]
 
 
 async def write_batches(_stream: PrefixedStream, transport: WebSocketTransport, count: int) -> None:
-    """`Transport.send` of 64 messages at a time."""
+    """Write with `Transport.send`, 64 messages at a time."""
     for _ in range(count // len(BATCH)):
         await transport.send(BATCH)
 
 
 async def write_singly(_stream: PrefixedStream, transport: WebSocketTransport, count: int) -> None:
-    """`Transport.send` of one message at a time."""
+    """Write with `Transport.send`, one message at a time."""
     for _ in range(count):
         await transport.send([MESSAGE])
 
@@ -46,14 +46,14 @@ async def write_singly(_stream: PrefixedStream, transport: WebSocketTransport, c
 async def write_by_library(
     stream: PrefixedStream, _transport: WebSocketTransport, count: int
 ) -> None:
-    """One message and one write at a time, framed by wsproto."""
+    """Write one message at a time, framed by wsproto."""
     frames, text = Connection(ConnectionType.SERVER), MESSAGE.decode()
     for _ in range(count):
         await stream.send_all(frames.send(TextMessage(text)))
 
 
 class ByteCounter:
-    """Reads one connection in a thread until enough bytes have come."""
+    """Thread that reads one connection until the expected number of bytes has arrived."""
 
     def __init__(self, sock: socket.socket, expected_bytes: int) -> None:
         self._sock = sock
@@ -69,7 +69,7 @@ class ByteCounter:
 
 
 async def measure(write: Writer, count: int) -> float:
-    """Messages per second until the last byte has arrived."""
+    """Return the messages per second until the last byte has arrived."""
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     client = socket.create_connection(listener.socket.getsockname())
     stream = PrefixedStream(await listener.accept())
@@ -95,7 +95,7 @@ async def open_transport(stream: PrefixedStream) -> WebSocketTransport:
 
 
 def median_rate(write: Writer, count: int, rounds: int) -> int:
-    """The median of several rounds."""
+    """Return the median of several rounds."""
     return round(statistics.median(trio.run(measure, write, count) for _ in range(rounds)))
 
 

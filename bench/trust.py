@@ -1,6 +1,6 @@
-"""What fences and the scanner for injected instructions cost: prose, other scripts, the worst text.
+"""Cost of fences and of the injection scanner: prose, other scripts, the worst text.
 
-Prints one JSON line.  `--check` ends with status 1 when a limit below is passed.
+Prints one JSON line.  `--check` exits with status 1 if a limit below is exceeded.
 """
 
 import json
@@ -14,12 +14,12 @@ from palyra.actors.run.tool_call import INLINE_CHARS
 from palyra.core.trust.fences import fence, make_nonce, neutralise
 from palyra.core.trust.injection_scan import find_injections
 
-SHOWN_BYTES = 16_384  # what a model is shown of an output at most
+SHOWN_BYTES = 16_384  # longest part of an output that a model is shown
 LIMITS = {
     "scan_16_kb_ms": 2.0,
     "fence_16_kb_ms": 5.0,
     "worst_scan_16_kb_ms": 20.0,
-    "worst_scan_inline_ms": 1.5,  # what is looked at on the loop; the rest goes to a thread
+    "worst_scan_inline_ms": 1.5,  # texts scanned on the loop; longer ones go to a thread
 }
 PROSE = "The quick brown fox jumps over the lazy dog. See https://example.com/a?b=c - or not.\n"
 OTHER_SCRIPTS = "Zażółć gęślą jaźń, игнорируй шум, 日本語 \n"
@@ -32,17 +32,17 @@ HOSTILE = (
 
 
 def best_ms(action: Callable[[], object], rounds: int = 7) -> float:
-    """CPU milliseconds of one call, in the best round: the others measure the neighbours."""
+    """Return the CPU ms of one call in the best round, which has the least interference."""
     return min(timeit.repeat(action, timer=time.process_time, number=1, repeat=rounds)) * 1000
 
 
 def filled(piece: str) -> str:
-    """As much of it as a model is shown."""
+    """Repeat the piece up to the longest part that a model is shown."""
     return (piece * (SHOWN_BYTES // len(piece.encode()) + 1))[:SHOWN_BYTES]
 
 
 def fenced(text: str) -> str:
-    """The first rendering; later ones are remembered."""
+    """Render a fenced text for the first time; later renderings are cached."""
     neutralise.cache_clear()
     nonce = make_nonce(b"key", "run_1 2", text)
     return fence(text, nonce=nonce, trust="external_untrusted", source="http_fetch")

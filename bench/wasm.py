@@ -1,10 +1,11 @@
-"""A call of a skill's guest on a warm worker in its jail, as one line of JSON.
+"""Cost of a call of a skill's guest on a warm, sandboxed worker.  Prints one JSON line of medians.
 
-`call_ms` is the whole way of one call: look at the pool, request over the pipe, a fresh store and
-instance in the worker, the guest, the answer back.  `raw_ms` is the same module in wasmtime inside
-this process, with the same limits and a fresh store.  `plain_ms` is a worker without the jail;
-`cold_ms` a call that must wait for a new worker and load its code from the cache; `compile_ms` the
-compilation of the module in a worker of its own.  Medians.
+- `call_ms`: a whole call: pool lookup, request over the pipe, a new store and instance in the
+  worker, the guest, the answer
+- `raw_ms`: the same module in wasmtime inside this process, with the same limits and a new store
+- `plain_ms`: a call on a worker without sandbox
+- `cold_ms`: a call that waits for a new worker and loads its code from the cache
+- `compile_ms`: compilation of the module in a worker of its own
 """
 
 import json
@@ -37,7 +38,7 @@ MODULE = module_of(ECHO)
 
 
 async def measure(call: Callable[[], Awaitable[object]], count: int) -> list[float]:
-    """Milliseconds of each of so many calls."""
+    """Return the milliseconds of each of `count` calls."""
     took_ms = []
     for _ in range(count):
         began = time.perf_counter()
@@ -47,7 +48,7 @@ async def measure(call: Callable[[], Awaitable[object]], count: int) -> list[flo
 
 
 def raw_call(engine: wasmtime.Engine, module: wasmtime.Module) -> bytes:
-    """One call as the worker makes it, without pipe and process."""
+    """Make one call as the worker does, without pipe and process."""
     limits = GuestLimits()
     store = wasmtime.Store(engine)
     store.set_fuel(limits.fuel)
@@ -65,7 +66,7 @@ def raw_call(engine: wasmtime.Engine, module: wasmtime.Module) -> bytes:
 
 
 def raw_ms() -> float:
-    """The median of wasmtime alone."""
+    """Return the median of wasmtime alone."""
     engine = make_engine()
     module = wasmtime.Module(engine, MODULE)
     took_ms = []
@@ -77,7 +78,7 @@ def raw_ms() -> float:
 
 
 async def cold_ms(runtime: Runtime) -> float:
-    """The median of calls that find no worker."""
+    """Return the median of calls without a ready worker."""
 
     async def call() -> None:
         await run(runtime, MODULE, INPUT)

@@ -1,8 +1,8 @@
-"""The composition root: the only file that knows every package.
+"""The composition root: the only file that imports every package.
 
-Wires the parts of one daemon and runs its supervision tree (drawn in docs/architecture.md).  What
-only a process has (the edge, signals, stdio) is handed in by `serve`; an embedded daemon lives
-without.
+Wires the parts of one daemon and runs its supervision tree (drawn in docs/architecture.md).  The
+parts of a process (the edge, signals, stdio) are passed in by `process.serve`; an embedded daemon
+has none of them.
 """
 
 import gc
@@ -79,19 +79,20 @@ from palyra.wiring.usage import UsageFile, build_budgets
 
 log = structlog.get_logger("palyra.daemon")
 
-# A thread that comes back from SQLite waits for the interpreter lock up to this long; the default
-# of 5 ms multiplies every commit beside a busy loop (docs/decisions/0002-journal-writer.md).
+# Longest wait of a thread for the interpreter lock after a call of SQLite.  The default of 5 ms
+# makes every commit several times slower while the loop is busy
+# (docs/decisions/0002-journal-writer.md).
 SWITCH_INTERVAL_S = 0.0005
 DRAIN_LOOK_S = 0.05
-SETTLE_S = 2.0  # for the walls of programs to be proved before `ready`; some tens of milliseconds
-# A run is freed by counting references; only connections leave cycles, a few dozen objects each.
-# So the collector may look rarely, and must look at little at a time: every object it looks at
-# stops the loop for 0.2 microseconds, and 10 000 open runs are 1.7 million objects.
+SETTLE_S = 2.0  # longest wait for the sandbox self-test before `ready`; it takes some tens of ms
+# Reference counting frees a run; only connections leave cycles, a few dozen objects each.  The
+# collector therefore runs rarely.  It must visit few objects at a time: each one stops the loop for
+# 0.2 microseconds, and 10 000 open runs are 1.7 million objects.
 GC_THRESHOLDS = (5_000, 100, 1_000)
 
 
 class Daemon:
-    """One daemon, wired; `run` is its life."""
+    """One wired daemon; `run` runs it until it is stopped."""
 
     def __init__(  # noqa: PLR0913 - all by name, and each a part of its own
         self,
@@ -104,7 +105,7 @@ class Daemon:
         tools: Sequence[Tool] = (),
         host: Host | None = None,
     ) -> None:
-        """`tools` come beside the built-in ones; `modelset` instead of the configured one."""
+        """`tools` are added to the built-in ones; `modelset` replaces the configured one."""
         self.config = config
         self.host = host or Host()
         self.redactor = Redactor([operator_token])
@@ -221,7 +222,7 @@ class Daemon:
         )
 
     def build_edge(self) -> EdgeServer:
-        """The listener and its connections, over this daemon's services."""
+        """Build the listener and its connections, with this daemon's services."""
         server = self.config.server
         settings = EdgeSettings(
             host=server.host,
@@ -240,7 +241,7 @@ class Daemon:
             count_incidents=lambda: self.incidents.open_count,
             compat=CompatSources(self.backend, self.services.models, self._embedding()),
             authenticate=self.backend.authenticate,
-            names=lambda: edge.names(),  # noqa: PLW0108 - there is no edge yet
+            names=lambda: edge.names(),  # noqa: PLW0108 - `edge` is assigned later
             asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
             metrics=(
                 lambda: read_state(self.state),
@@ -261,18 +262,18 @@ class Daemon:
         return edge
 
     def _embedding(self) -> EmbeddingService:
-        """The embedded model costs nothing; a provider's may."""
+        """Return the embedding service, metered if its model is a provider's."""
         model = self.modelset.embeddings
         if self.config.models.embeddings == EMBEDDED:
             return UnmeteredEmbeddings(model)
         return MeteredEmbeddings(model, self.services.budgets, self.journal, self.host.new_id)
 
     async def serve_transport(self, transport: Transport, peer: Peer) -> None:
-        """Serve one client to its end; see `net.connection.connection`."""
+        """Serve one client until its connection ends; see `net.connection.connection`."""
         await serve_connection(transport, peer, self.backend)
 
     def _watches(self) -> list[ChildSpec]:
-        """What may change while the daemon runs: rules, prices and budgets; and a task of its start."""
+        """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""
         look, services, book = self.host.run_blocking, self.services, self.incidents
         return [
             config_watch.policy_watch_spec(
@@ -285,22 +286,22 @@ class Daemon:
     async def _prepare_redactor(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Compile the rules once the daemon is ready: the first secret would wait for it.
+        """Compile the redaction rules once the daemon is ready, so that the first secret need not wait.
 
-        In small steps, because the engine lets nothing else run while it compiles.
+        The rules are compiled in small steps, because the engine holds the interpreter lock.
         """
         task_status.started()
         await self._ready.wait()
         steps = self.redactor.prepare()
-        while await self.host.run_blocking(partial(next, steps, False)):  # noqa: FBT003 - what `next` gives at the end
+        while await self.host.run_blocking(partial(next, steps, False)):  # noqa: FBT003 - default of `next`
             pass
 
     def _problems(self) -> Sequence[str]:
-        """What somebody has to mend."""
+        """Return the problems that need an operator."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
         return [*policies, *self.usage.problems, *self.toolset.problems()]
 
-    # --- life
+    # --- life cycle
 
     async def run(
         self,
@@ -308,13 +309,14 @@ class Daemon:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Live until stopped; `extra` children (the edge) come last in the tree.
+        """Run the tree until it is stopped; `extra` children (the edge) are the last in the tree.
 
-        Raises Escalated when the tree gives up.  Cancellation: an orderly stop.
+        Raises Escalated if the supervision tree fails.
+        Cancellation: the tree stops in order.
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         gc.set_threshold(*GC_THRESHOLDS)
-        gc.freeze()  # what is loaded by now stays
+        gc.freeze()  # objects loaded so far are never collected
         self._tree = Supervisor(
             "daemon",
             [
@@ -334,9 +336,10 @@ class Daemon:
         await self._tree.run(task_status=task_status)
 
     def _notice(self, end: Exit) -> None:
-        """When all that can stop has stopped, and something cannot: only the process is left.
+        """Call `abandon` if a child is stuck when the journal has stopped.
 
-        The journal is the last to stop; by then everything durable is in order.
+        The journal stops last, so all durable data is complete; the process exits without the stuck
+        children.
         """
         if end.outcome == "stuck":
             self._stuck.append(end.id)
@@ -346,7 +349,7 @@ class Daemon:
     async def _admit_operator(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Make sure the operator's token, which lies in its file, opens the door."""
+        """Register the operator's token, which is stored in its file, for authentication."""
         self.state = "starting"
         await admit_operator(
             self._operator_token, self.journal, new_id=self.host.new_id, now_ms=self.host.now_ms
@@ -356,9 +359,9 @@ class Daemon:
     async def _recover(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Have open runs go on, once it is known whether programs can run.
+        """Resume open runs after the first check of the sandbox, or after `SETTLE_S`.
 
-        A run that was about to call one would find no such tool otherwise.
+        A run that was about to start a program would otherwise find no such tool.
         """
         task_status.started()
         if self.toolset.settled is not None:
@@ -372,11 +375,11 @@ class Daemon:
         self._ready.set()
 
     async def wait_ready(self) -> None:
-        """Return once every open run is with its session."""
+        """Wait until every open run is adopted by its session."""
         await self._ready.wait()
 
     def begin_drain(self) -> None:
-        """Take no new runs and tell everybody; runs that can still get further may."""
+        """Refuse new runs and notify clients; runs that can make progress continue."""
         self.state = "draining"
         self.gateway.is_draining = True
         self.hub.broadcast(
@@ -386,14 +389,14 @@ class Daemon:
         self._draining.set()
 
     async def wait_drained(self) -> None:
-        """Return once a drain has begun and no run gets any further, or its time is up.
+        """Wait until a drain has started and no run can make progress, or its time limit passes.
 
-        A run that waits for a person, or for its turn, does not get further; it goes on after the
+        A run that waits for an approval or in a queue cannot make progress; it is resumed after the
         restart.
         """
         await self._draining.wait()
         with trio.move_on_after(self.config.runs.drain_ms / 1000):
-            while self._is_busy():  # noqa: ASYNC110 - runs come and go without telling
+            while self._is_busy():  # noqa: ASYNC110 - runs send no event for this
                 await trio.sleep(DRAIN_LOOK_S)
 
     def _is_busy(self) -> bool:
@@ -410,7 +413,7 @@ class Daemon:
             self._tree.stop(reason)
 
     def snapshot(self) -> ChildSnapshot:
-        """The supervision tree as it is now."""
+        """Return the current state of the supervision tree."""
         if self._tree is None:
             raise InvariantBroken("the daemon does not run")
         return self._tree.snapshot()

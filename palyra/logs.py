@@ -1,10 +1,11 @@
-"""Log lines: structured, on standard error, and redacted as a whole before they are written.
+"""Logging: structured lines on standard error, redacted as a whole before they are written.
 
-Owns: the process's logging settings.  Talked to by: what starts the process; everybody else calls
-`structlog.get_logger`.  Never: writes a line that was not redacted, or fails because of one.
+Owns: the process's logging settings.  Called by: the start of the process; all other code calls
+`structlog.get_logger`.  Never: writes a line that was not redacted, or fails because of a line.
 
-Lines of libraries that use the standard `logging`, warnings and the traceback of a crash take the
-same way.  `run_id` and `session_id` come from structlog's context variables where they are bound.
+Lines of libraries that use the standard `logging`, warnings and the traceback of a crash pass
+through the same processors.  `run_id` and `session_id` come from structlog's context variables
+where they are bound.
 """
 
 import logging
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _without(package: str) -> Generator[None]:
-    """Who imports that package inside the block, if nobody has before, is told there is none."""
+    """Make imports of a package fail inside the block, unless it is imported already."""
     is_hidden = package not in sys.modules
     if is_hidden:
-        sys.modules[package] = None  # type: ignore[assignment]  # as `import` wants it
+        sys.modules[package] = None  # type: ignore[assignment]  # makes `import` fail
     try:
         yield
     finally:
@@ -34,14 +35,14 @@ def _without(package: str) -> Generator[None]:
             del sys.modules[package]
 
 
-with _without("rich"):  # for tracebacks that are never printed: a tenth of the daemon's start
+with _without("rich"):  # unused traceback format; importing it takes a tenth of the start
     import structlog
 
 get_logger = structlog.get_logger  # for the first module of the daemon that needs one
 
 
 def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -> None:
-    """Log to `stream` (standard error) from now on; may be called again with a better redactor."""
+    """Log to `stream` (default: standard error); may be called again with another redactor."""
     target = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -53,7 +54,7 @@ def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(settings.level),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,  # or a second setup would not reach loggers in use
+        cache_logger_on_first_use=False,  # a second setup must reach loggers in use
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
@@ -61,12 +62,12 @@ def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     logging.captureWarnings(capture=True)
-    logging.raiseExceptions = False  # a closed standard error is no reason to fail
+    logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):
-    """Renders a line, then redacts all of it: keys, values, tracebacks, what a repr shows."""
+    """Renders a line, then redacts all of it: keys, values, tracebacks, representations."""
 
     def __init__(
         self, style: str, redactor: Redactor, shared: "list[Processor]", *, is_terminal: bool
@@ -89,14 +90,14 @@ def _json() -> "list[Processor]":
 
 
 def _console(*, is_terminal: bool) -> "list[Processor]":
-    # Plain tracebacks: the others show local variables.
+    # Plain tracebacks, because the other formats include local variables.
     plain = structlog.dev.plain_traceback
     renderer = structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=plain)
     return [_escape_controls, renderer]
 
 
 def _escape_controls(_logger: "WrappedLogger", _name: str, event: "EventDict") -> "EventDict":
-    """What somebody else wrote into a value must not move the cursor of who reads it."""
+    """Escape control characters, so that untrusted values cannot control the reader's terminal."""
     return {
         key: "".join(map(_visible, value))
         if isinstance(value, str) and not value.isprintable()

@@ -1,7 +1,13 @@
 """The daemon as a process: lock, keys, log, signals, discovery, exit code.
 
-Exit codes: 0 drained and stopped, 69 the data directory or the port is taken, 70 the supervision
-tree gave up or did not get up, 75 the disk is full.  A second SIGTERM or SIGINT cuts the drain short.
+Exit codes:
+
+- 0: drained and stopped
+- 69: the data directory or the port is in use
+- 70: the supervision tree failed or did not start
+- 75: the disk is full
+
+The first SIGTERM or SIGINT starts a drain; a second one stops the daemon at once.
 """
 
 import os
@@ -42,12 +48,12 @@ OnFailure = Callable[[PalyraError], None]
 
 
 def make_clock() -> trio.abc.Clock:
-    """The clock that the daemon's event loop runs on."""
+    """Return the clock of the daemon's event loop."""
     return AwakeClock()
 
 
 def log_end(error: PalyraError) -> None:
-    """Log why the process cannot go on."""
+    """Log the error that ends the process."""
     log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
 
 
@@ -58,26 +64,27 @@ async def serve(
     is_stdio: bool = False,
     report: OnFailure = log_end,
 ) -> int:
-    """Serve until a signal says stop; the process's exit code.
+    """Serve until a signal stops the daemon; return the exit code of the process.
 
-    `ready` is called once, when clients are answered and every open run is with its session.
-    With `is_stdio` the parent process is a client too, over standard input and output, with the
-    operator's rights; when it closes its end, the daemon drains.  `report` gets each error that
-    ends it: the log for a service manager, a sentence for a person.
+    `ready` is called once, when the daemon serves clients and every open run is adopted by its
+    session.  With `is_stdio` the parent process is a client too, over standard input and output,
+    with the operator's rights; the daemon drains when the parent closes its end.  `report` is called with
+    each error that ends the daemon: it writes the log for a service manager, or a sentence for a
+    person.
     """
     code = 0
     logs.setup(config.logging, Redactor([]))
     try:
         with _saying_full(config.paths.data_dir):
             await _serve(config, ready, is_stdio=is_stdio)
-    except* (Unavailable, Escalated, ActorGone) as group:  # gone: the first start needs it
+    except* (Unavailable, Escalated, ActorGone) as group:  # ActorGone: the start needs the actor
         code = _report(group, config.paths.data_dir, report)
     return code
 
 
 @contextmanager
 def _saying_full(data_dir: Path) -> Generator[None]:
-    """Raise as DiskFull what met a full disk anywhere on the way up."""
+    """Convert any error of a full disk during the start to DiskFull."""
     try:
         yield
     except OSError as error:
@@ -90,7 +97,7 @@ async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> No
     with DataDirectory(config.paths.data_dir) as data:
         keys, token = KeyRing.open(data.keys), read_operator_token(data.keys, new_token)
         daemon = Daemon(config, keys=keys, operator_token=token)
-        logs.setup(config.logging, daemon.redactor)  # which learns what the daemon learns
+        logs.setup(config.logging, daemon.redactor)  # the daemon adds its secrets to this redactor
         daemon.abandon = _abandon
         edge = daemon.build_edge()
         await edge.binding.prepare()
@@ -99,7 +106,7 @@ async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> No
 
 
 def _parent_spec(daemon: Daemon, edge: EdgeServer) -> ChildSpec:
-    """The connection to the parent process."""
+    """Return the spec of the connection to the parent process."""
     parent = Caller(principal="operator", role="operator", token_id=stdio.NAME)
     transport = stdio.take_stdio(max_message_bytes=daemon.config.server.max_message_bytes)
     peer = Peer(stdio.NAME, caller=parent)
@@ -107,20 +114,20 @@ def _parent_spec(daemon: Daemon, edge: EdgeServer) -> ChildSpec:
 
 
 def _end(daemon: Daemon, edge: EdgeServer) -> None:
-    """Begin to drain."""
+    """Stop accepting connections and start the drain."""
     log.info("draining", open_runs=len(daemon.registry.runs))
     edge.stop_accepting()
     daemon.begin_drain()
 
 
 def _report(group: BaseExceptionGroup[PalyraError], data_dir: Path, report: OnFailure) -> int:
-    """Say why it ends; the code to end with."""
+    """Report the errors that end the process; return the exit code."""
     codes = []
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             codes.append(_report(error, data_dir, report))
         elif is_want_of_room(error):
-            codes.append(EX_TEMPFAIL)  # the highest: to be tried again, unlike the others
+            codes.append(EX_TEMPFAIL)  # the highest code wins: only this one may be retried
             report(_with_room(error, data_dir))
         else:
             codes.append(EX_UNAVAILABLE if isinstance(error, Unavailable) else EX_SOFTWARE)
@@ -129,7 +136,7 @@ def _report(group: BaseExceptionGroup[PalyraError], data_dir: Path, report: OnFa
 
 
 def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:
-    """The error with what is free in the data directory."""
+    """Return the error with the free space of the data directory."""
     room = find_room(data_dir)
     free = f"; free: {room.free_bytes} bytes, {room.free_files} files" if room else ""
     named = "" if str(data_dir) in error.message else f" (data directory {data_dir})"
@@ -139,7 +146,7 @@ def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:
 
 
 def _abandon(stuck: Sequence[str]) -> None:
-    """Leave although a task shields itself from its cancel: nothing else gets past it."""
+    """Exit the process at once: a task shields itself from cancellation and would block the exit."""
     log.critical("leaving stuck actors behind", stuck=list(stuck))
     sys.stderr.flush()
     os._exit(EX_SOFTWARE)
@@ -148,7 +155,7 @@ def _abandon(stuck: Sequence[str]) -> None:
 async def _live(
     daemon: Daemon, edge: EdgeServer, ready: OnReady | None, parent: Sequence[ChildSpec]
 ) -> None:
-    """The tree with a process's children behind the edge: announcement, signals, drain."""
+    """Run the tree with the children of a process after the edge: announcement, signals, drain."""
     discovery = daemon.config.paths.data_dir / DISCOVERY_NAME
     try:
         await daemon.run(
@@ -158,7 +165,7 @@ async def _live(
                 daemon.loop_lag.child_spec(),
                 ChildSpec("signals", partial(_obey_signals, daemon, edge)),
                 ChildSpec("drain", partial(_drain, daemon)),
-                # Last: who reads the announcement may send a signal at once.
+                # Last, because a reader of the announcement may send a signal at once.
                 ChildSpec("announce", partial(_announce, daemon, edge, ready), "transient"),
             ]
         )
@@ -169,7 +176,7 @@ async def _live(
 async def _announce(
     daemon: Daemon, edge: EdgeServer, ready: OnReady | None, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Write `daemon.json` once clients are answered and every open run is with its session."""
+    """Write `daemon.json` once the daemon serves clients and sessions have adopted every open run."""
     task_status.started()
     await daemon.wait_ready()
     url = edge.binding.url
@@ -190,7 +197,7 @@ async def _announce(
 
 @contextmanager
 def _naming(path: Path | str) -> Generator[None]:
-    """Raise a failed write as the refusal that names its file."""
+    """Convert a failed write to an error that names the file."""
     try:
         yield
     except OSError as error:
@@ -200,7 +207,7 @@ def _naming(path: Path | str) -> Generator[None]:
 async def _obey_signals(
     daemon: Daemon, edge: EdgeServer, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """The first signal drains, any further one stops at once."""
+    """Drain on the first signal; stop at once on the second."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for _ in signals:
@@ -211,7 +218,7 @@ async def _obey_signals(
 
 
 async def _drain(daemon: Daemon, *, task_status: trio.TaskStatus[None]) -> None:
-    """Stop the tree once a drain has begun and ended."""
+    """Wait for a drain to start and complete, then stop the tree."""
     task_status.started()
     await daemon.wait_drained()
     daemon.stop("drained")

@@ -1,1 +1,1 @@
-"""What an operator can set: typed sections, loading, defaults."""
+"""Configuration of the daemon: typed sections, defaults, loading."""

@@ -1,11 +1,18 @@
-"""The configuration: typed, every key with a default, a range and a line that says what it is.
+"""Loading and validation of the configuration.
 
-Owns: nothing; reads one file and the environment.  Talked to by: the command line, the composition
-root.  Never: holds a secret; keys of providers come from the environment or from files.
+Owns: nothing; reads one file and the environment.  Called by: the command line, the composition
+root.  Never: holds a secret; a key of a provider is given by reference
+(`env:`, `file:`, `keyring:`, `vault:`).
 
-A value comes from the command line, else from the environment (`PALYRA_SECTION__KEY`), else from
-the file, else it is the default.  Unknown keys are errors with a suggestion; a bad value is named
-with its key, where it stands and what is allowed there.
+Order of precedence, highest first:
+
+1. the command line (`overrides`)
+2. the environment (`PALYRA_SECTION__KEY`)
+3. the file
+4. the default
+
+An unknown key is an error with a suggestion.  The error for an invalid value names its key, its
+source and the allowed values.
 """
 
 import os
@@ -41,30 +48,30 @@ from palyra.errors import InvalidParams
 ENV_PREFIX = "PALYRA_"
 HOME_VARIABLE = "PALYRA_HOME"
 FILE_NAME = "palyra.toml"
-_SHOWN_CHARS = 80  # of a bad value in a message
+_SHOWN_CHARS = 80  # longest part of an invalid value in a message
 
 # --- The whole -----------------------------------------------------------------------------------
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where things lie; derived, not configured."""
+    """Paths of the configuration file and the data directory; derived, not configured."""
 
     config_file: Path
     data_dir: Path
 
     @property
     def config_dir(self) -> Path:
-        """The directory of the configuration file."""
+        """Directory of the configuration file."""
         return self.config_file.parent
 
     @property
     def policies(self) -> Path:
-        """The default place of user policies."""
+        """Default directory of user policies."""
         return self.config_dir / "policies"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """All sections, and where things lie."""
+    """All sections, and the paths of the daemon."""
 
     paths: Paths
     server: Server = Server()
@@ -84,19 +91,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workspace(self) -> Path:
-        """The directory tools work in, absolute.  Whether it may be one, the tools decide."""
+        """Absolute path of the directory that tools work in; the tools validate it."""
         return _absolute(Path(self.tools.workspace or "."))
 
     @property
     def policy_dir(self) -> Path:
-        """Where the user's policies lie, absolute."""
+        """Absolute path of the directory of user policies."""
         return _absolute(Path(self.policy.dir)) if self.policy.dir else self.paths.policies
 
 
 def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Paths:
-    """`home` or $PALYRA_HOME for both, else the platform's places.
+    """Return `home` or $PALYRA_HOME for both paths, else the platform's directories.
 
-    Raises InvalidParams for an empty variable: it names no directory, least of all the current one.
+    Raises InvalidParams for an empty variable, which must not mean the current directory.
     """
     chosen = home or environ.get(HOME_VARIABLE)
     if chosen is not None:
@@ -114,7 +121,7 @@ def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Pa
 
 
 def _absolute(path: Path) -> Path:
-    """The path without links and `~`.  Raises InvalidParams where that leads nowhere."""
+    """Return the path with `~` and symbolic links resolved.  Raises InvalidParams on failure."""
     try:
         return path.expanduser().resolve()
     except (OSError, RuntimeError) as error:  # a loop of links, or no such user
@@ -125,13 +132,13 @@ def _absolute(path: Path) -> Path:
 
 
 class _Given(NamedTuple):
-    """One value, and where somebody wrote it."""
+    """One configured value and its source."""
 
     section: str
     key: str
     value: object
     origin: str
-    is_text: bool = False  # written as text whatever its type, as the environment has to
+    is_text: bool = False  # the value is text, whatever the type of its key (environment)
 
 
 def load(
@@ -141,9 +148,9 @@ def load(
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Config:
-    """The configuration out of file, environment and `overrides` (`{"server.port": 0}`).
+    """Load the configuration from file, environment and `overrides` (`{"server.port": 0}`).
 
-    `path`: another file, which must be there.  Raises InvalidParams with key, value and remedy.
+    `path` names another file, which must exist.  Raises InvalidParams with key, value and remedy.
     """
     paths = find_paths(home, environ)
     if path is not None:
@@ -154,7 +161,7 @@ def load(
         *_from_environ(environ),
         *_from_overrides(overrides or {}),
     ]
-    for each in given:  # the later wins
+    for each in given:  # later sources override earlier ones
         _check_section(each.section, each.origin)
         sections[each.section][each.key] = _checked(each)
     kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
@@ -162,7 +169,7 @@ def load(
 
 
 def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
-    """Raise InvalidParams, which does not repeat it, for a secret that stands in a value."""
+    """Raise InvalidParams if a value contains a secret; the error does not repeat the secret."""
     for name in SECTIONS:
         for key, value in msgspec.structs.asdict(getattr(config, name)).items():
             if redact(msgspec.json.encode(value).decode())[1]:
@@ -177,7 +184,7 @@ def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
     for section, keys in _read_toml(path, is_required=is_required).items():
         if not isinstance(keys, dict):
             raise InvalidParams(f"{path}: {section} stands outside of a section", field=section)
-        _check_section(section, str(path))  # here, because it may be empty
+        _check_section(section, str(path))  # also checks a section without keys
         for key, value in keys.items():
             yield _Given(section, key, value, str(path))
 
@@ -188,7 +195,7 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     except (
         FileNotFoundError,
         NotADirectoryError,
-    ):  # a home that is a file is the daemon's to refuse
+    ):  # the daemon refuses a home that is a file
         if is_required:
             raise InvalidParams(f"{path}: there is no such file") from None
         return {}
@@ -220,7 +227,7 @@ def _check_section(name: str, origin: str) -> None:
 
 
 def _checked(given: _Given) -> object:
-    """The value as its key wants it."""
+    """Return the value converted to the type of its key.  Raises InvalidParams."""
     hints = get_type_hints(SECTIONS[given.section], include_extras=True)
     name = f"{given.section}.{given.key}"
     if given.key not in hints:
@@ -240,9 +247,9 @@ def _checked(given: _Given) -> object:
 
 
 def _explained(error: msgspec.ValidationError, name: str, hint: object, value: object) -> str:
-    """What is wrong in which of several tables; "" for anything else.
+    """Return the error in a list of tables, with its position; "" for any other key.
 
-    Never with the value: secrets may stand in tables.
+    The message never contains the value, because tables may contain secrets.
     """
     tables = _type_of(hint)
     if not isinstance(tables, inspect.VarTupleType) or not isinstance(value, list):
@@ -250,9 +257,9 @@ def _explained(error: msgspec.ValidationError, name: str, hint: object, value: o
     item = tables.item_type
     if not isinstance(item, inspect.StructType):
         return ""
-    from palyra.core.text.validation_errors import explain  # noqa: PLC0415 - only an error needs it
+    from palyra.core.text.validation_errors import explain  # noqa: PLC0415 - for errors only
 
-    fault = explain(error, hint, value)  # type: ignore[arg-type]  # whatever msgspec takes
+    fault = explain(error, hint, value)  # type: ignore[arg-type]  # any type that msgspec accepts
     if fault.message.startswith("unknown field"):
         keys = {field.encode_name: field.type for field in item.fields}
         key = fault.field.rpartition(".")[2]
@@ -266,15 +273,15 @@ def _is_list(hint: object) -> bool:
 
 
 def _split(value: object) -> list[str]:
-    """A list as the environment has it: divided by commas."""
+    """Split a list given as text, separated by commas."""
     return [part.strip() for part in str(value).split(",") if part.strip()]
 
 
 def _shown(value: object) -> str:
-    """The value behind a sign, cut and redacted; of tables nothing, secrets may stand in them."""
+    """Return " = " and the value, truncated and redacted; "" for tables, which may have secrets."""
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         return ""
-    from palyra.core.redaction.redactor import Redactor  # noqa: PLC0415 - only an error needs the rules compiled
+    from palyra.core.redaction.redactor import Redactor  # noqa: PLC0415 - compiles the rules, for errors only
 
     text, _ = Redactor([]).redact_text(repr(value))
     return f" = {text}" if len(text) <= _SHOWN_CHARS else f" = {text[:_SHOWN_CHARS]}…"
@@ -291,7 +298,7 @@ def _type_of(hint: object) -> inspect.Type:
 
 
 def allowed_values(hint: object) -> str:
-    """What a key takes, in words."""
+    """Describe the allowed values of a key."""
     match _type_of(hint):
         case inspect.IntType(ge=least, le=most):
             return f"a whole number from {least} to {most}"
@@ -307,11 +314,11 @@ def allowed_values(hint: object) -> str:
             return "a text"
 
 
-# --- Describing ----------------------------------------------------------------------------------
+# --- Schema and first file -----------------------------------------------------------------------
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of the configuration file."""
+    """Return the JSON Schema of the configuration file."""
     references, components = msgspec.json.schema_components(SECTIONS.values())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -323,7 +330,7 @@ def schema() -> dict[str, Any]:
 
 
 def first_file() -> str:
-    """A configuration file with every key, its meaning and its default, all commented out."""
+    """Return a configuration file with the description and default of every key, commented out."""
     lines = ["# Palyra.  Every key is optional; what stands here is the default."]
     for name, kind in SECTIONS.items():
         lines += ["", f"# {kind.__doc__}", f"[{name}]"]

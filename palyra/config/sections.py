@@ -1,6 +1,8 @@
-"""The sections of the configuration: every key with a default, a range and what it means.
+"""Sections of the configuration: the type, range, default and description of every key.
 
-One struct a section; `palyra.config` reads them from file, environment and command line.
+Each section is one struct.  `palyra.config.load` reads them from file, environment and command
+line.  The docstrings of sections and the descriptions of keys are published in the schema, in the
+generated configuration file and in docs/configuration.md.
 """
 
 from datetime import date

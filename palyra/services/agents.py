@@ -1,4 +1,4 @@
-"""Agents: their definitions, kept in the journal version by version.
+"""Agents: definitions, stored in the journal with all their versions.
 
 Owns: a bounded cache of versions, which never change, and of request prefixes; a restart loses
 nothing.  Talks to: the journal.  Written by: operators, through the API.
@@ -53,7 +53,7 @@ class Agents:
     # --- for runs
 
     async def get_present(self, name: str | None) -> AgentRecord:
-        """Return the present version of an agent, None: the default.  Raises InvalidParams."""
+        """Return the current version of an agent (`None`: the default).  Raises InvalidParams."""
         if name in {None, DEFAULT_AGENT.name}:
             return DEFAULT_AGENT
         found = await self._find(name or "")

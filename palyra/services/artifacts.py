@@ -1,7 +1,8 @@
-"""What is kept of files: whole outputs to be read, checkpoints to be put back.
+"""Artifacts and file checkpoints for clients: read whole outputs, list and restore checkpoints.
 
-Owns: nothing.  Talks to: the stores (ports), in threads; sessions, for whose an output is.
-Never: shows what belongs to somebody else, or restores for anybody but the owner.
+Owns: nothing.  Talks to: the stores (ports), in threads; sessions, for the owner of an output.
+Never: shows data of a principal that the caller does not see, or restores a checkpoint for a caller
+other than its owner.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ from palyra.errors import Forbidden, InvalidParams, NotFound
 
 
 class FileChunk(NamedTuple):
-    """A page, and what it is of."""
+    """A page of an artifact, with the artifact's record."""
 
     artifact: Artifact
     page: ArtifactPage
@@ -29,7 +30,7 @@ RequireSession = Callable[[Caller, str], Awaitable[SessionRecord]]
 
 
 class ArtifactService:
-    """What clients may ask for.  Every method takes the authenticated caller first."""
+    """Artifacts and checkpoints for clients.  Every method takes the authenticated caller first."""
 
     def __init__(
         self,
@@ -46,7 +47,10 @@ class ArtifactService:
     async def read_artifact(
         self, caller: Caller, session_id: str, name: str, *, offset: int, limit_bytes: int
     ) -> FileChunk:
-        """A page of an output.  Raises NotFound, also for somebody else's; InvalidParams."""
+        """Return a page of an output, from `offset` bytes on.
+
+        Raises NotFound, also for a session that the caller does not see, and InvalidParams.
+        """
         caller.require("runs:read")
         await self._require_session(caller, session_id)
         found = await self._run_blocking(self._artifacts.find, session_id, name)
@@ -61,9 +65,9 @@ class ArtifactService:
         return FileChunk(artifact, page)
 
     async def list_checkpoints(self, caller: Caller, wanted: CheckpointFilter) -> list[Checkpoint]:
-        """Checkpoints the caller sees, newest first.
+        """Return the checkpoints that the caller sees, newest first.
 
-        `wanted.principal` is set here: nobody asks for somebody else's.
+        `wanted.principal` is ignored: the caller's own filter replaces it.
         """
         caller.require("runs:read")
         seen = CheckpointFilter(
@@ -78,10 +82,10 @@ class ArtifactService:
     async def restore_checkpoint(
         self, caller: Caller, checkpoint_id: str, side: Side, *, is_forced: bool
     ) -> Restored:
-        """The files as they were, durably; see `FileHistory.restore`.
+        """Restore the files of a checkpoint, durably; see `FileHistory.restore`.
 
-        Raises NotFound, Forbidden for one that is seen and not owned.  Cancellation: the restore
-        runs to its end, all of it or nothing.
+        Raises NotFound, and Forbidden for a visible checkpoint of another principal.
+        Cancellation: deferred until the restore has completed or changed nothing.
         """
         caller.require("runs:write")
         found = await self._run_blocking(self._history.find, checkpoint_id)

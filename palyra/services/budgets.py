@@ -1,15 +1,20 @@
-"""The budgets in force: what every model call is let through by, and charged to.
+"""Budgets in force: admission of model calls, reservations, and charges to accounts.
 
-Owns: the accounts of all budgets, with what is reserved; the prices.  Talks to: whoever watches
-(alerts).
-Written by: the turn tasks (`admit`) and the run actors (`settle`, `leave`); every change of an
-account is one step, so no two calls see the same money.
-Never: lets a call through that an account refuses, or keeps what is reserved beyond its call.
-Restart: what is spent is read anew from the ledger before any run goes on; nothing is reserved.
+Owns: the accounts of all budgets, their reservations, and the prices.  Talks to: the hub (alerts).
+Written by: the turn tasks (`admit`) and the run actors (`settle`, `leave`).
+Never: admits a call that an account refuses, or keeps a reservation longer than its call.
+Restart: spent amounts are read from the ledger before any run is resumed; nothing is reserved.
 
-What a model call under way has taken so far, and what is reserved for it.
+A model call passes three steps:
 
-Owned by: the run whose call it is.  Written by: the turn task, and `actors.budgets`.
+1. `admit` computes the most that the call may cost and reserves that amount in each of its
+   accounts.  If concurrent calls reserve the rest of an account, `admit` waits for one to end.
+2. The call runs.  Its `Reservation` belongs to the run and counts the output; the turn task and
+   `Budgets` write it.  `finish`, `break_off` or `abandon` compute the actual usage.
+3. `settle` releases the reservation and adds the call's ledger line to the accounts.
+
+No step awaits between its check and its change of an account, so two calls never reserve the same
+amount.
 """
 
 from collections import Counter, defaultdict
@@ -51,31 +56,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-CHARS_PER_TOKEN = 4  # of an answer that was cut short; see core.tokens
+CHARS_PER_TOKEN = 4  # estimate for an incomplete answer; see `core.text.tokens`
 
 
 class Reservation:
-    """One model call, from the step that asks for it to the one that records its end."""
+    """Reservation of one model call, from its request until its end is recorded."""
 
     __slots__ = ("chars", "holds", "input_tokens", "is_sent", "model", "usage")
 
     def __init__(self, model: str, input_tokens: int) -> None:
         self.model = model
         self.input_tokens = input_tokens
-        self.chars = 0  # of the answer
+        self.chars = 0  # characters of the answer received so far
         self.is_sent = False
-        self.usage: Usage | None = None  # as its end told it
+        self.usage: Usage | None = None  # final usage, once the call has ended
         self.holds: Sequence[tuple[BudgetAccount, int]] = ()
 
     def measure(self) -> Usage:
-        """What it took, estimated unless its end has told."""
+        """Return the usage of the call, estimated until the call has ended."""
         if self.usage is not None:
             return self.usage
         answered = -(-self.chars // CHARS_PER_TOKEN)
         return Usage(input_tokens=self.input_tokens, output_tokens=answered)
 
     def hold(self, accounts: "Sequence[BudgetAccount]", tokens: int, usd_micros: int) -> None:
-        """Reserve so much in each account, of what it is about."""
+        """Reserve `tokens` or `usd_micros` in each account, by the metric of its budget."""
         self.holds = [
             (account, tokens if account.budget.metric == "tokens" else usd_micros)
             for account in accounts
@@ -84,14 +89,14 @@ class Reservation:
             account.reserved += amount
 
     def give_back(self) -> None:
-        """Reserve nothing any more."""
+        """Release all reserved amounts."""
         for account, amount in self.holds:
             account.reserved -= amount
         self.holds = ()
 
 
 class MeteredRun(Protocol):
-    """What the budgets need of a live run: its newest state, and the reservation of its call."""
+    """The state of a live run that budgets read, and the reservation of its current call."""
 
     run: Run
     reservation: Reservation | None
@@ -103,19 +108,19 @@ class MeteredRun(Protocol):
 
 log = structlog.get_logger("palyra.budgets")
 
-SWEEP_AT = 10_000  # accounts; beyond it those that hold nothing are forgotten
-SWEEP_STEP = 100  # of them are looked at whenever a run ends
+SWEEP_AT = 10_000  # number of accounts from which empty ones are removed
+SWEEP_STEP = 100  # accounts checked each time a run ends
 
 
 class BudgetSnapshot(msgspec.Struct, frozen=True):
-    """What the journal knows: budgets that were set, and what was spent of all of them."""
+    """Budgets and their accounts, as read from the journal and the configuration."""
 
     budgets: tuple[BudgetRecord, ...]
     accounts: dict[Key, BudgetAccount]
 
 
 class Budgets:
-    """What turns and runs ask; all of it in memory."""
+    """Budgets in force and their accounts, in memory, for turns and runs."""
 
     def __init__(
         self,
@@ -126,10 +131,10 @@ class Budgets:
         configured: Iterable[BudgetRecord] = (),
         reserve_tokens: int = 8_192,
     ) -> None:
-        """`reserve_tokens`: for an answer that its request does not limit."""
+        """`reserve_tokens` is reserved for an answer whose length the request does not limit."""
         self.prices = prices
         self.configured = {budget.budget_id: budget for budget in configured}
-        self.refusals: Counter[BudgetScope] = Counter()  # since the start
+        self.refusals: Counter[BudgetScope] = Counter()  # since start
         self.alerts: Counter[BudgetScope] = Counter()
         self._hub = hub
         self.now_ms = now_ms
@@ -138,13 +143,13 @@ class Budgets:
         self._accounts: dict[Key, BudgetAccount] = {}
         self._of_runs: dict[str, dict[Key, BudgetAccount]] = defaultdict(dict)
         self._unswept: list[Key] = []
-        self._freed: trio.Event | None = None  # something reserved was given back
+        self._freed: trio.Event | None = None  # set when an account may admit more
         self._notes: list[list[UsageRecord]] = []  # see `noting`
 
     # --- reading the journal
 
     def query(self, store: JournalStore) -> BudgetSnapshot:
-        """Budgets that were set and what was spent, from the journal; blocks."""
+        """Return the stored and configured budgets with their spent amounts.  Blocks."""
         found = {budget.budget_id: budget for budget in store.list_budgets()} | self.configured
         now_ms = self.now_ms()
         accounts: dict[Key, BudgetAccount] = {}
@@ -153,13 +158,13 @@ class Budgets:
         return BudgetSnapshot(tuple(found.values()), accounts)
 
     def put(self, found: BudgetSnapshot) -> None:
-        """These are in force, and so much is spent; forget what was known before."""
+        """Replace all budgets in force and their accounts."""
         self._accounts = found.accounts
         self._of_runs.clear()
         self._in_force = {budget.budget_id: budget for budget in found.budgets}
 
     def _add(self, budget: BudgetRecord, line: UsageRecord) -> None:
-        """A call that ended while the ledger was read; nobody is told of it."""
+        """Add a call that ended while the ledger was read, without an alert."""
         payer = Payer(line.principal, line.agent, line.session_id, line.run_id)
         key = None if budget.window == "run" else find_key(budget, payer)
         if key is not None:
@@ -167,15 +172,16 @@ class Budgets:
             account.add(amount_of(budget, line), line.at_ms)
             account.pass_mark(self.now_ms())
 
-    # --- a call begins
+    # --- start of a call
 
     async def admit(
         self, run: MeteredRun, meter: Reservation, request: ModelRequest, most_output: int
     ) -> BudgetExceeded | None:
-        """Reserve what the call may take (`LanguageModel.most_output`), or say which budget does not allow it.
+        """Reserve the most that the call may cost; return the refusal if a budget does not allow it.
 
-        Without a budget that applies there is nothing to wait for.  Waits while calls under way
-        hold the rest of an account: each of them ends, and leaves what it did not take.
+        `most_output` is the bound on output tokens (`LanguageModel.most_output`).  Waits while
+        concurrent calls reserve the rest of an account; each of them ends and releases its unused
+        part.  Returns at once if no budget applies.
         Cancellation: nothing is reserved.
         """
         most = Usage(
@@ -191,7 +197,7 @@ class Budgets:
         )
 
     async def admit_payer(self, payer: Payer, meter: Reservation) -> BudgetRefusal | None:
-        """Like `admit`, for a call outside of runs, which nobody can be asked about."""
+        """Like `admit`, for a call outside of runs, which cannot request an approval."""
         most = Usage(input_tokens=meter.input_tokens)
         return await self._reserve(meter, most, lambda: self._find_of(payer), frozenset)
 
@@ -202,7 +208,7 @@ class Budgets:
         find: Callable[[], list[BudgetAccount]],
         lifted: Callable[[], Collection[str]],
     ) -> BudgetRefusal | None:
-        while accounts := find():  # they may change while it waits
+        while accounts := find():  # the accounts may change during the wait
             now_ms = self.now_ms()
             cost = self.prices.most(meter.model, most, now_ms)
             let_go = lifted()
@@ -224,7 +230,7 @@ class Budgets:
         await self._freed.wait()
 
     def find(self, run: Run) -> list[BudgetAccount]:
-        """The accounts that calls of the run count against."""
+        """Return the accounts that calls of the run are charged to."""
         accepted = run.accepted
         limits = accepted.budget
         if not self._in_force and limits.tokens is None and limits.usd_micros is None:
@@ -235,7 +241,7 @@ class Budgets:
         return [self._account(budget, key, run) for budget, key in keys if key is not None]
 
     def _find_of(self, payer: Payer) -> list[BudgetAccount]:
-        """The accounts of a call outside of runs."""
+        """Return the accounts of a call outside of runs."""
         budgets = [
             each for each in self._in_force.values() if "run" not in {each.scope, each.window}
         ]
@@ -249,7 +255,7 @@ class Budgets:
         return account or self._accounts.setdefault(key, BudgetAccount(budget, key.subject))
 
     def _run_account(self, budget: BudgetRecord, key: Key, run: Run) -> BudgetAccount:
-        """The run's tape says what it has spent so far."""
+        """Return the account of a per-run budget, opened with the usage on the run's tape."""
         known = self._of_runs[run.run_id]
         account = known.get(key)
         if account is None or account.budget != budget:
@@ -262,7 +268,7 @@ class Budgets:
         return account
 
     def _sweep(self) -> None:
-        """Of many accounts look at some, in turn, and forget those that hold nothing."""
+        """Above `SWEEP_AT` accounts, check the next `SWEEP_STEP` and remove the empty ones."""
         if len(self._accounts) < SWEEP_AT:
             return
         self._unswept = self._unswept or list(self._accounts)
@@ -274,7 +280,7 @@ class Budgets:
         del self._unswept[-SWEEP_STEP:]
 
     def find_end(self, run: MeteredRun) -> str:
-        """See `core.budgets.find_end`."""
+        """Return why no further call of the run will be admitted; see `core.usage.budgets.find_end`."""
         used = None if run.reservation is None else run.reservation.usage
         last = (
             None
@@ -283,14 +289,14 @@ class Budgets:
         )
         return find_end(self.find(run.run), last, self.now_ms())
 
-    # --- a call ends
+    # --- end of a call
 
     def charge(self, model: str, usage: Usage) -> Charge:
-        """What that many tokens of the model cost now."""
+        """Return the usage with its cost at the current price of the model."""
         return Charge(usage=usage, cost_usd_micros=self.prices.cost(model, usage, self.now_ms()))
 
     def finish(self, meter: Reservation, result: ModelTurn) -> ModelTurn:
-        """The turn with its cost; a cost that the provider told stands."""
+        """Return the turn with its cost; a cost reported by the provider is kept."""
         meter.usage = result.usage
         if result.cost_usd_micros:
             return result
@@ -298,7 +304,7 @@ class Budgets:
         return msgspec.structs.replace(result, cost_usd_micros=cost or 0, is_unpriced=cost is None)
 
     def break_off(self, meter: Reservation, *, had_output: bool) -> Charge | None:
-        """What a call took that broke; one that said nothing is not paid for."""
+        """Return the charge for a failed call; None without output, which costs nothing."""
         if not had_output:
             meter.usage = Usage()
             self._give_back(meter)
@@ -307,21 +313,24 @@ class Budgets:
         return self.charge(meter.model, meter.usage)
 
     def abandon(self, run: MeteredRun) -> Charge | None:
-        """What the call under way took, if there is one: the run ends, or begins another life."""
+        """Return the charge for the run's current call when the run ends or is restarted.
+
+        None if no call was sent in the open turn.
+        """
         meter, state = run.reservation, run.run
         if not state.turn_is_open or (meter is not None and not meter.is_sent):
             return None
-        if meter is None:  # of an earlier life: nobody knows how far it came
+        if meter is None:  # sent by an earlier incarnation: the length of its output is unknown
             meter = Reservation(state.asked_model, state.input_tokens)
         return self.charge(meter.model, meter.measure())
 
     def settle(self, run: MeteredRun, line: UsageRecord) -> None:
-        """Put the call's line into its accounts, instead of what was reserved for it."""
+        """Release the reservation of the run's call and charge its ledger line to the accounts."""
         self.release(run)
         self._charge(self.find(run.run), line)
 
     def settle_payer(self, payer: Payer, meter: Reservation, line: UsageRecord | None) -> None:
-        """Like `settle`, for a call outside of runs; without a line there was none."""
+        """Like `settle`, for a call outside of runs; `line` is None if no request was sent."""
         self._give_back(meter)
         if line is not None:
             self._charge(self._find_of(payer), line)
@@ -339,7 +348,7 @@ class Budgets:
             self._wake()
 
     def release(self, run: MeteredRun) -> None:
-        """Give back what is reserved for the run's call."""
+        """Release the reservation of the run's call."""
         meter, run.reservation = run.reservation, None
         if meter is not None:
             self._give_back(meter)
@@ -350,32 +359,32 @@ class Budgets:
             self._wake()
 
     def leave(self, run: MeteredRun) -> None:
-        """A run's actor has ended: nothing of it is reserved, and its own accounts are forgotten."""
+        """Release the reservation of an ended run's actor and remove the accounts of the run."""
         self.release(run)
         self._of_runs.pop(run.run_id, None)
-        self._sweep()  # not where accounts are looked up: a call about to begin keeps all of its own
+        self._sweep()  # not during a lookup, which would remove accounts of the call being admitted
 
     def _wake(self) -> None:
         if self._freed is not None:
             self._freed.set()
             self._freed = None
 
-    # --- what others ask
+    # --- queries and changes
 
     @property
     def in_force(self) -> Mapping[str, BudgetRecord]:
-        """All budgets but those of single runs, by id."""
+        """Budgets in force by id, without the limits given to single runs."""
         return self._in_force
 
     @property
     def accounts(self) -> list[BudgetAccount]:
-        """All accounts that anything was spent from, or is reserved in, by budget and subject."""
+        """All known accounts, sorted by budget, subject and run."""
         of_runs = (each for known in self._of_runs.values() for each in known.items())
         return [each for _, each in sorted([*self._accounts.items(), *of_runs])]
 
     @contextmanager
     def noting(self) -> Generator[list[UsageRecord]]:
-        """The lines that calls are charged with inside the block."""
+        """Collect the ledger lines charged inside the block."""
         noted: list[UsageRecord] = []
         self._notes.append(noted)
         try:
@@ -389,9 +398,9 @@ class Budgets:
         accounts: Mapping[Key, BudgetAccount],
         lines: Iterable[UsageRecord] = (),
     ) -> None:
-        """From now on it holds, with its accounts and lines since; one of that id holds no more.
+        """Put a budget in force with its accounts and later lines, replacing the one of its id.
 
-        What is reserved stays reserved when only limits or action have changed.
+        If only limits or action changed, the existing accounts and their reservations are kept.
         """
         before = self._in_force.get(budget.budget_id)
         self._in_force[budget.budget_id] = budget
@@ -407,7 +416,7 @@ class Budgets:
         self._wake()
 
     def lift(self, budget_id: str) -> None:
-        """It holds no more."""
+        """Put a budget out of force and remove its accounts."""
         self._in_force.pop(budget_id, None)
         self._forget(budget_id)
         self._wake()
@@ -417,10 +426,10 @@ class Budgets:
             for key in [key for key in known if key.budget_id == budget_id]:
                 del known[key]
 
-    # --- telling
+    # --- alerts
 
     def _alert(self, account: BudgetAccount, mark: Mark, at_ms: int) -> None:
-        """A limit is passed: a word to the log and to whoever watches, once in each window."""
+        """Log a passed limit and notify subscribers, once for each window."""
         budget = account.budget
         limit = budget.soft if mark == "soft" else budget.hard
         warned = BudgetWarned(
@@ -441,5 +450,5 @@ class Budgets:
 
 
 def _measures(budget: BudgetRecord) -> tuple[object, ...]:
-    """What an account is about; with another limit it stays the same account."""
+    """Return the fields that identify the accounts of a budget; limits and action are left out."""
     return budget.scope, budget.subject, budget.metric, budget.window, budget.window_ms

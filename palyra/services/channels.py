@@ -106,7 +106,7 @@ class Channels:
         request = request_pairing(blank, known, code=code, now_ms=now_ms)
         try:
             await self.journal.commit(Change(records=(request,)))
-        except Conflict:  # a concurrent message of the sender made the code that counts
+        except Conflict:  # a concurrent message of the sender has already created the valid code
             raise _unpaired(request, None) from None
         self._tell(request)
         raise _unpaired(request, code)

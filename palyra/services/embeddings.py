@@ -1,8 +1,10 @@
-"""A provider's model of embeddings: let through by budgets, charged to them and to the ledger.
+"""Embedding services: a provider's model under budgets and the ledger, and the free embedded one.
 
-Owns: nothing.  Talks to: the model, `actors.budgets`, the journal (its line of the ledger).
-Never: asks the provider for somebody whose budgets do not allow it.  An embedding has a principal
-and no run, session or agent, so only the budgets of everybody and of principals are about it.
+Owns: nothing.  Talks to: the model, `services.budgets`, the journal (ledger lines).
+Never: sends a request that the budgets of its principal refuse.
+
+An embedding has a principal and no run, session or agent, so only budgets with the scopes `global`
+and `principal` apply to it.
 """
 
 from collections.abc import Sequence
@@ -20,19 +22,19 @@ from palyra.services.budgets import Budgets, Reservation
 
 
 class EmbeddingsOverBudget(Rejected):
-    """A budget of the principal, or of everybody, is spent."""
+    """A budget of the principal, or a global budget, is spent."""
 
     code = "budget_exceeded"
 
 
 class BudgetUnpriced(EmbeddingsOverBudget):
-    """A budget of money refuses what nobody knows the price of."""
+    """A budget in money refuses a model without a known price."""
 
     code = "budget_unpriced"
 
 
 class MeteredEmbeddings:
-    """`core.ports.EmbeddingService` of a model that may cost something."""
+    """`core.ports.EmbeddingService` of a model whose calls may cost money."""
 
     def __init__(
         self, model: EmbeddingModel, budgets: Budgets, journal: Journal, new_id: NewId
@@ -46,11 +48,12 @@ class MeteredEmbeddings:
     async def embed(
         self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
     ) -> Embeddings:
-        """One vector a text; its line is committed by then.
+        """Return one vector for each text, after its ledger line is committed.
 
-        A failure that asked nobody has none.  Waits while others hold the rest of a budget.  Raises
-        InvalidParams, BudgetExceeded, ModelFailure, Unavailable.  Cancellation: once the provider is
-        asked, it is charged as an estimate.
+        A failure before the request was sent has no ledger line.  Waits while concurrent calls
+        reserve the rest of a budget.  Raises InvalidParams, EmbeddingsOverBudget, ModelFailure,
+        Unavailable.
+        Cancellation: a request that was sent is charged as an estimate.
         """
         check_texts(texts, dimensions)
         meter = Reservation(self.name, sum(map(estimate_tokens, texts)))
@@ -95,7 +98,7 @@ class MeteredEmbeddings:
 
 
 class UnmeteredEmbeddings:
-    """`core.ports.EmbeddingService` of a model that asks nobody: it costs and counts nothing."""
+    """`core.ports.EmbeddingService` of a local model, without cost or ledger lines."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         self.name = model.name

@@ -1,6 +1,11 @@
 """The gate as a service: validate a call, evaluate the rules with grants, return the verdict.
 
 Stateless and synchronous; reads the rules and the toolbox (ports), open prompts and grants.
+
+A proposed call is validated against the tools that the model was shown (`validate`).  `evaluate`
+checks that the tool is still the same, collects the facts about the run, evaluates the rules, and
+combines their decision with the grants into a verdict.  `explain` makes the same evaluation for a
+client without a run.  `judge_answer` evaluates the rules on the answer to an approval request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -227,7 +232,10 @@ class Gate:
         caller: Caller,
         answer: ResolveApproval,
     ) -> PolicyDecision:
-        """Decide if the rules permit this caller to give this answer; the caller is the token's."""
+        """Return whether the rules permit the caller to give this answer.
+
+        `caller` is the principal and role of the token that the answer came with.
+        """
         checked = self._available(validated)
         if isinstance(checked, Refused):
             return PolicyDecision(

@@ -51,7 +51,7 @@ class ConversationHistory:
         return found
 
     async def repeat(self, run_ids: tuple[str, ...]) -> History:
-        """Return the history with these runs; runs whose tape cannot be read are skipped.
+        """Return the history of these runs; runs whose tape cannot be read are skipped.
 
         Cancellation: nothing happened.
         """

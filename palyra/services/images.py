@@ -1,6 +1,9 @@
-"""Pictures on their way: from a message into the session's artifacts, and from there to a model.
+"""Storage of pictures: from a message into the session's artifacts, and from there to a model.
 
-Owns: nothing.  Talks to: the artifacts, in threads.
+Owns: nothing.  Talks to: the artifact store, in threads.
+
+The tape has only the hash and the description of a picture.  Its bytes are an artifact, and are
+loaded again for each model request.
 """
 
 import base64
@@ -25,7 +28,7 @@ from palyra.core.session.commands import StartRun
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import NotFound, Unavailable
 
-TOOL = "attachment"  # what made such an artifact
+TOOL = "attachment"  # value of `Artifact.tool` for a picture
 Attachments = tuple[dict[str, Any], ...]
 
 
@@ -36,11 +39,11 @@ async def keep_pictures(
     command: StartRun,
     now_ms: int,
 ) -> StartRun:
-    """The command with its pictures kept, and told of as the tape tells of them.
+    """Store the pictures of a command and return it with their descriptions for the tape.
 
     Raises InvalidParams (of any attachment), TooLarge, NotFound (an artifact the session does not
     have), Unavailable.
-    Cancellation: not heard; what is kept already is kept.
+    Cancellation: deferred until all pictures are stored; stored pictures stay.
     """
     check_attachments(command.attachments)
     if not any(map(is_picture, command.attachments)):
@@ -86,9 +89,9 @@ def _artifact(session_id: str, data: bytes, at_ms: int) -> Artifact:
 async def show_pictures(
     artifacts: Artifacts, run_blocking: RunBlocking, request: ModelRequest
 ) -> ModelRequest:
-    """The request with the bytes of its newest pictures; one that is gone is left out.
+    """Return the request with the bytes of its newest pictures; deleted pictures are left out.
 
-    Cancellation: not heard.
+    Cancellation: deferred until the pictures are read.
     """
     asked = [
         picture
@@ -105,7 +108,7 @@ async def show_pictures(
 def _read(artifacts: Artifacts, wanted: Sequence[Picture]) -> Mapping[str, str]:
     shown: dict[str, str] = {}
     for picture in wanted:
-        with suppress(Unavailable):  # damaged: as good as gone
+        with suppress(Unavailable):  # a damaged artifact is treated as deleted
             found = artifacts.find(picture.session_id, picture.artifact)
             if found is not None:
                 shown[picture.artifact] = base64.b64encode(found[1]).decode("ascii")

@@ -92,7 +92,7 @@ class Incidents:
             self._note(incident)
 
     def end_start(self) -> None:
-        """Clear the incidents of earlier lives of the daemon that were not reported again."""
+        """Clear incidents from before the restart that were not reported again since."""
         clearable = [each.key for each in self._open.values() if each.resolves_itself]
         for key in clearable:
             if key not in self._found:
@@ -241,7 +241,7 @@ class Incidents:
         for incident, pending in zip(batch, commits, strict=True):
             try:
                 await pending.wait()
-            except Conflict as refused:  # it is resolved already
+            except Conflict as refused:  # the incident is already resolved
                 log.warning("an incident was not recorded", key=incident.key, why=refused.message)
             except (Unavailable, Overloaded, ActorGone):
                 is_saved = False

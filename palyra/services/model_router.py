@@ -1,7 +1,10 @@
-"""The router: which model answers a run, from what is configured and how providers are right now.
+"""Router of models: choose a run's model from the configuration and the health of providers.
 
-Owns: nothing; looks at models, guards and prices when it is asked.
-Never: calls a model, or switches one by itself; `core.run` puts what it says on the tape.
+Owns: nothing; reads models, provider health and prices at each call.
+Never: calls a model, or switches a run's model by itself; `core.run` records its result on the tape.
+
+A run is routed twice.  `plan` ranks the models when the run begins.  `change` names a replacement
+when the model in use has failed, is refused by the circuit breaker of its provider, or was removed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +28,15 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
-Look = Callable[[str], ProviderHealth]  # at a provider
-Price = Callable[[str, int, int], int | None]  # model, tokens of input and output: micro-dollars
+Look = Callable[[str], ProviderHealth]  # health of a provider
+Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
 Measure = Callable[[Run], ModelRequirements]
 MILLION = 1_000_000
-_SAID = ("vision", "json", "tools", "window", "tier")  # of a model, by its route
+_SAID = ("vision", "json", "tools", "window", "tier")  # properties of a model from its route
 
 
 class ModelRouter:
-    """Which model answers."""
+    """Chooses the model of a run."""
 
     def __init__(  # noqa: PLR0913 - all by name
         self,
@@ -46,9 +49,9 @@ class ModelRouter:
         providers: Sequence[str] = (),
         default: str = "",
     ) -> None:
-        """`output_tokens` of an answer are expected; `default` is the daemon's own model.
+        """`output_tokens` is the expected length of an answer; `default` is the daemon's own model.
 
-        Raises InvalidParams for a table with models that are not there.
+        Raises InvalidParams for a table that names an unknown model.
         """
         self.table = table or RouteTable()
         self.output_tokens = output_tokens
@@ -62,7 +65,7 @@ class ModelRouter:
     # --- at acceptance
 
     def check(self, model: str, needs: tuple[Capability, ...]) -> None:
-        """Raise InvalidParams when the model is known to lack something."""
+        """Raise InvalidParams if the model's route lacks a needed capability."""
         lacks = lacking(self.table.find(model), needs)
         if lacks:
             words = " and ".join(lacks)
@@ -75,16 +78,16 @@ class ModelRouter:
     # --- in a run
 
     def provider(self, model: str) -> str:
-        """Whose the model is."""
+        """Return the name of the model's provider."""
         found = self._models.get(model)
         return model.partition("/")[0] if found is None else found.provider
 
     def is_there(self, model: str) -> bool:
-        """Whether it can be asked."""
+        """True if a provider has the model."""
         return model in self._models
 
     def plan(self, run: Run, measure: Measure) -> RoutePlan | None:
-        """The plan of a run that begins; None without anything to choose from."""
+        """Return the route plan of a run that begins; None if no routes are configured."""
         table = self.table
         if not table.routes:
             return None
@@ -95,9 +98,9 @@ class ModelRouter:
     def change(
         self, run: Run, leaving: Leaving, measure: Measure, *, may_retry: bool
     ) -> RouteChange | None:
-        """Who takes over from the model in use; None: nobody, or not yet.
+        """Return the change to a replacement of the model in use; None to keep the model.
 
-        A model that may be asked again is left early only when its provider is left alone.
+        A model that may be retried is replaced only if the breaker of its provider refuses calls.
         """
         if leaving == "gone" and self.is_there(run.model):
             return None
@@ -108,7 +111,7 @@ class ModelRouter:
             return None
         demand = measure(run)
         prospects = [self._prospect(name, demand) for name in names]
-        if leaving == "gone":  # there is nothing to fall back to: better one that is unwell
+        if leaving == "gone":  # no model to keep: an unhealthy provider is better than none
             prospects = [_well(each) for each in prospects]
         tried = (*run.left, run.model)
         found = next_route(prospects, demand, tried=tried, left=left, leaving=leaving)
@@ -124,7 +127,7 @@ class ModelRouter:
         )
 
     def standing(self, model: str) -> ProviderHealth:
-        """How the model's provider is right now."""
+        """Return the current health of the model's provider."""
         provider = self.provider(model)
         return ProviderHealth(provider=provider) if self._look is None else self._look(provider)
 
@@ -137,12 +140,12 @@ class ModelRouter:
             usd_micros=self._price(model, demand.input_tokens, demand.output_tokens),
         )
 
-    # --- for people
+    # --- for clients
 
     def list_all(self, caller: Caller) -> ModelList:
-        """Every model that is named anywhere, the default one first.
+        """Return every configured or known model, the default one first.
 
-        How much is under way is told to those who see everybody.
+        Numbers of running and waiting calls are included only for callers that see all principals.
         """
         caller.require("system:read")
         named = [route.model for route in self.table.routes]
@@ -173,12 +176,12 @@ class ModelRouter:
         )
 
     def standings(self) -> list[ProviderHealth]:
-        """How each provider of the configuration is right now."""
+        """Return the current health of each configured provider."""
         return [] if self._look is None else [self._look(name) for name in self._providers]
 
 
 def needs_of(*, has_pictures: bool, json_mode: bool, has_tools: bool) -> tuple[Capability, ...]:
-    """What a model must be able to do."""
+    """Return the capabilities that a request needs."""
     wanted: dict[Capability, bool] = {
         "vision": has_pictures,
         "json": json_mode,

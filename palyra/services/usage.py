@@ -1,7 +1,7 @@
-"""What clients ask about spending: the ledger's sums, the budgets, and changes of them.
+"""Usage for clients: sums of the ledger, budgets, accounts, and changes of budgets.
 
-Owns: nothing.  Talks to: the journal (ledger, budgets that were set), `actors.budgets`.
-Never: shows a client what others spend, or has a budget hold that is not committed.
+Owns: nothing.  Talks to: the journal (ledger, stored budgets), `services.budgets`.
+Never: shows a client the usage of another principal, or puts a budget in force before its commit.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from palyra.services.budgets import Budgets
 from palyra.services.usage_sums import open_accounts, read_sums
 
 MAX_BUDGETS = 1_000
-MAX_FRESH = 100_000  # lines of the time it takes to set a budget
-FRESH_MS = 3_600_000  # and how long that is; what lies beyond was written by a clock far ahead
+MAX_FRESH = 100_000  # ledger lines read again after a budget is set
+FRESH_MS = 3_600_000  # period of these lines; later ones were written by a clock far ahead
 
 
 class UsageService:
-    """Usage and budgets, for clients."""
+    """Usage and budgets for clients.  Methods of the API take the authenticated caller first."""
 
     def __init__(self, journal: Journal, budgets: Budgets, now_ms: NowMs) -> None:
         self._journal = journal
@@ -35,10 +35,10 @@ class UsageService:
         self._now_ms = now_ms
         self._turn = trio.Lock()  # one change at a time: each reads the ledger
 
-    # --- looking
+    # --- queries
 
     async def sum_usage(self, caller: Caller, wanted: UsageWanted) -> UsageView:
-        """The ledger's sums, of the lines the caller sees."""
+        """Return sums of the ledger lines that the caller sees."""
         caller.require("usage:read")
         lines = wanted.lines
         if caller.principal_filter is not None:
@@ -58,16 +58,16 @@ class UsageService:
         )
 
     async def list_all(self, caller: Caller) -> list[BudgetRecord]:
-        """The budgets in force that may be about the caller, by id."""
+        """Return the budgets in force that the caller sees, by id."""
         caller.require("usage:read")
         found = self._budgets.in_force
         return [budget for _, budget in sorted(found.items()) if _sees(caller, budget)]
 
     async def status(self, caller: Caller, budget_id: str | None, limit: int = 100) -> AccountsView:
-        """The accounts the caller sees, by budget, and of each budget those most spent.
+        """Return the accounts that the caller sees, by budget, the most spent first.
 
-        One that nobody used yet only where it is the only one.  Raises NotFound for a budget that
-        is not there.
+        At most `limit` accounts of each budget are returned.  An unused account is included only if
+        its budget can have no other.  Raises NotFound for an unknown budget.
         """
         budgets = await self.list_all(caller)
         if budget_id is not None:
@@ -83,7 +83,7 @@ class UsageService:
         return AccountsView(accounts=shown, left_out=left_out)
 
     def _views(self, caller: Caller, budget: BudgetRecord) -> list[AccountView]:
-        """The accounts of a budget that the caller sees."""
+        """Return the accounts of a budget that the caller sees."""
         own = [each for each in self._budgets.accounts if each.budget.budget_id == budget.budget_id]
         if not own and (budget.scope == "global" or budget.subject != "*"):
             own = [BudgetAccount(budget, "" if budget.scope == "global" else budget.subject)]
@@ -106,15 +106,15 @@ class UsageService:
             rolls_ms=account.rolls_ms(now_ms),
         )
 
-    # --- changing
+    # --- changes
 
     async def set(
         self, caller: Caller, wanted: BudgetRecord, receipt: IdempotencyKey | None = None
     ) -> BudgetRecord:
-        """The budget, committed and in force, with what was spent in its window already.
+        """Commit a budget and put it in force; usage already in its window counts.
 
-        Raises InvalidParams, IllegalState for one of the configuration, TooLarge, Conflict.
-        Cancellation: it may have been set.
+        Raises InvalidParams, IllegalState for a configured budget, TooLarge, Conflict.
+        Cancellation: the budget may have been set.
         """
         caller.require("usage:write")
         check_budget(wanted)
@@ -139,7 +139,7 @@ class UsageService:
     async def delete(
         self, caller: Caller, budget_id: str, receipt: IdempotencyKey | None = None
     ) -> BudgetRecord:
-        """The budget, which holds no more.  Raises NotFound, IllegalState, Conflict."""
+        """Delete a budget and put it out of force.  Raises NotFound, IllegalState, Conflict."""
         caller.require("usage:write")
         async with self._turn:
             self._check_changeable(budget_id)
@@ -160,10 +160,12 @@ class UsageService:
         return gone
 
     async def enforce(self, budget: BudgetRecord, records: tuple[Record, ...] = ()) -> None:
-        """Commit the records and have the budget hold, with exactly what the ledger has by then.
+        """Commit the records and put the budget in force, with exact accounts from the ledger.
 
-        Calls go on ending meanwhile.  What was charged before this is in the ledger once the
-        commit is through; what is charged from now on is noted, and nothing is counted twice.
+        Calls may end during the commit and the read.  Lines charged before this call precede the
+        commit in the journal, so the read finds them.  Lines charged after it are collected
+        (`Budgets.noting`).  Lines of this period found by both are merged by run, turn and attempt,
+        so none is counted twice.
         """
         now_ms = self._now_ms()
         with self._budgets.noting() as noted:
@@ -182,10 +184,10 @@ class UsageService:
             self._budgets.enforce(budget, accounts, lines.values())
 
     async def reconfigure(self, prices: Prices, budgets: Sequence[BudgetRecord]) -> None:
-        """Other prices and budgets of the configuration hold from now on.
+        """Apply the prices and budgets of a changed configuration.
 
-        One that is gone from it gives way to the one of its name that was set, if there is one.
-        Raises Unavailable.  After that or a cancellation some of them may hold already: ask again.
+        When a configured budget is removed, the stored budget with the same id applies again.
+        Raises Unavailable.  Cancellation: as after an error, some changes may be in force; retry.
         """
         async with self._turn:
             self._budgets.prices = prices
@@ -219,7 +221,7 @@ class UsageService:
 
 
 def _sees(caller: Caller, budget: BudgetRecord) -> bool:
-    """A client sees what may be about itself alone."""
+    """True if the caller sees all principals, or the budget may apply to the caller alone."""
     principal = caller.principal_filter
     if principal is None:
         return True

@@ -1,4 +1,4 @@
-"""What was spent so far: sums of the ledger for a budget's accounts, and a run's own limits."""
+"""Opening balances of budget accounts, from sums of the ledger, and the limits of single runs."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ from palyra.core.usage.budgets import (
     window_start,
 )
 
-MOST_GROUPS = 1_000_000  # subjects and stretches of one window
+MOST_GROUPS = 1_000_000  # groups of one sum: subjects times time slices of a window
 _BY: dict[BudgetScope, UsageBy | None] = {
     "global": None,
     "principal": "principal",
@@ -34,7 +34,7 @@ _FIELD: dict[BudgetScope, str] = {
 
 
 def run_budgets(accepted: RunAccepted, run_id: str) -> list[BudgetRecord]:
-    """What `run.start` gave the run to spend."""
+    """Return the limits given to `run.start` as budgets of the run."""
     limits = accepted.budget
     amounts: dict[BudgetMetric, int | None] = {
         "tokens": limits.tokens,
@@ -57,9 +57,10 @@ def run_budgets(accepted: RunAccepted, run_id: str) -> list[BudgetRecord]:
 def read_sums(
     store: Ledger, budget: BudgetRecord, now_ms: int, until_ms: int | None = None
 ) -> list[UsageSum]:
-    """What counts against the budget's accounts now, by subject; blocks.
+    """Return the usage in the budget's current window, summed by subject.  Blocks.
 
-    None for the window of a run, whose tape knows; nor what a clock far ahead has written.
+    Returns nothing for a per-run window: that usage is on the run's tape.  Lines after `until_ms`
+    (default: one window after `now_ms`) come from a clock that was far ahead, and are left out.
     """
     if budget.window == "run":
         return []
@@ -76,11 +77,11 @@ def read_sums(
 def open_accounts(
     budget: BudgetRecord, sums: Iterable[UsageSum], now_ms: int
 ) -> dict[Key, BudgetAccount]:
-    """The budget's accounts with what the ledger says; nobody needs to be told of that again."""
+    """Return the budget's accounts with their sums; limits passed already cause no further alert."""
     found: dict[Key, BudgetAccount] = {}
     for each in sorted(sums, key=lambda each: each.last_ms):
         if not each.key and budget.scope != "global":
-            continue  # an embedding: nobody of that scope
+            continue  # an embedding has no subject of this scope
         key = Key(budget.budget_id, "" if budget.scope == "global" else each.key)
         account = found.setdefault(key, BudgetAccount(budget, key.subject))
         account.add(amount_of_sum(budget, each), each.last_ms)
@@ -90,6 +91,6 @@ def open_accounts(
 
 
 def amount_of_sum(budget: BudgetRecord, each: UsageSum) -> int:
-    """What the calls add to an account."""
+    """Return the amount of a sum in the budget's metric."""
     is_tokens = budget.metric == "tokens"
     return each.input_tokens + each.output_tokens if is_tokens else each.cost_usd_micros

@@ -1,1 +1,1 @@
-"""One builder a capability; the only code beside daemon.py that sees adapters and actors together."""
+"""One builder for each capability; besides daemon.py, only this code imports adapters and actors."""

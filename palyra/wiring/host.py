@@ -1,6 +1,6 @@
-"""The parts of a daemon that its configuration decides, each made by one function.
+"""Clock, ids, randomness and threads that the daemon takes from its machine.
 
-Fresh ids: the one place where the daemon makes a UUIDv7.
+The daemon creates UUIDv7 ids only here.
 """
 
 import random
@@ -20,7 +20,7 @@ from palyra.core.ports import Artifacts, CheckpointStore, NowMs, RunBlocking
 
 
 def new_id(prefix: Prefix) -> str:
-    """`run_018f…`: sorts by creation time."""
+    """Return a new id, such as `run_018f…`, that sorts by creation time."""
     return f"{prefix}_{uuid7()}"
 
 
@@ -29,28 +29,28 @@ MODEL_BACKOFF = Backoff(base_s=0.5, cap_s=20.0)
 
 
 def now_ms() -> int:
-    """Unix time, integer milliseconds."""
+    """Return the Unix time in integer milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def new_code() -> str:
-    """A fresh code for a sender that wants to be paired, 40 bits."""
+    """Return a new pairing code with 40 random bits."""
     return "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_CHARS))
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the daemon takes from the machine it runs on; a simulation hands in its own."""
+    """Services of the machine that the daemon runs on; a simulation provides its own."""
 
     now_ms: NowMs = now_ms
     new_id: NewId = new_id
     new_code: Callable[[], str] = new_code
-    random: Callable[[], float] = random.random  # noqa: S311 - spreads retries, guards nothing
+    random: Callable[[], float] = random.random  # noqa: S311 - jitter of retries, not for security
     run_blocking: RunBlocking = run_sync
     new_thread: Callable[[str], JournalThread] = DedicatedThread
-    file_stores: tuple[Artifacts, CheckpointStore] | None = None  # instead of the data directory
-    is_closed: bool = False  # no processes, sockets or watched files: time is not real
+    file_stores: tuple[Artifacts, CheckpointStore] | None = None  # None: in the data directory
+    is_closed: bool = False  # simulated time: no processes, sockets or watched files
 
     def model_backoff_ms(self, attempt: int) -> int:
-        """Draw the backoff after `attempt` failed attempts at a model call, milliseconds."""
+        """Return a random backoff in milliseconds after `attempt` failed attempts at a model call."""
         return round(1000 * compute_delay_s(MODEL_BACKOFF, attempt, self.random))

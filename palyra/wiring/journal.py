@@ -1,4 +1,4 @@
-"""Builds the journal and the file stores from the configuration."""
+"""Wiring of the journal and the file stores."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The MCP servers of the configuration, each an actor among the services."""
+"""Wiring of the configured MCP servers, each an actor among the services of tools."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,11 +33,11 @@ log = structlog.get_logger("palyra.mcp")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
 _OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
-_EVERYTHING = ("process", "fs.read", "fs.write", "network")  # with the daemon's own rights
+_EVERYTHING = ("process", "fs.read", "fs.write", "network")  # of a program without a sandbox
 
 
 class Mcpset(NamedTuple):
-    """The servers' actors, and what somebody has to mend."""
+    """Specs of the servers' actors, and the problems that need an operator."""
 
     services: Sequence[ChildSpec]
     problems: Callable[[], tuple[str, ...]]
@@ -53,9 +53,9 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
     open_egress: OpenEgress,
     redact: RedactText,
 ) -> Mcpset:
-    """One actor for each server.  Raises InvalidParams for a server that cannot be one.
+    """Build one actor for each server.  Raises InvalidParams for an invalid server.
 
-    `open_egress` makes the way out of a program in the jail to the hosts it is granted.
+    `open_egress` makes the egress of a sandboxed program to its granted hosts.
     """
     check_servers(config.mcp.servers)
     servers = [
@@ -90,7 +90,7 @@ def _terms(server: Configured) -> AdoptionTerms:
 
 
 def _capabilities(server: Configured) -> tuple[str, ...]:
-    """What its tools can do, from where it runs."""
+    """Return the capabilities of a server's tools, derived from where the server runs."""
     if server.url:
         return ("network",)
     if server.sandbox == "none":
@@ -117,7 +117,7 @@ def _preparation(
     secrets: SecretService,
     open_egress: Callable[[], CommandEgress] | None,
 ) -> Callable[[], Awaitable[OpenLink]]:
-    """What finds the secrets of one start and gives the way to the server."""
+    """Return the function that resolves the secrets of one start and returns the link's opener."""
 
     async def prepare() -> OpenLink:
         if server.url:
@@ -141,7 +141,7 @@ def _preparation(
 
 
 def server_limits(server: Configured, section: SandboxConfig) -> CommandLimits:
-    """The limits of one server in the jail: its own, the others those of all programs."""
+    """Return the limits of a sandboxed server; unset ones are the limits of all programs."""
     shared = read_limits(section)
     own = shared.memory_bytes if server.memory_mib is None else server.memory_mib * MIB
     return replace(
@@ -167,11 +167,11 @@ def _variable(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-# --- what can be a server ------------------------------------------------------------------------
+# --- validation ----------------------------------------------------------------------------------
 
 
 def check_servers(servers: Sequence[Configured]) -> None:
-    """Raise InvalidParams for a server that cannot be one."""
+    """Raise InvalidParams for an invalid server."""
     names = [server.name for server in servers]
     for server in servers:
         if not _NAME.fullmatch(server.name) or names.count(server.name) > 1:

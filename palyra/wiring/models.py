@@ -1,4 +1,4 @@
-"""The daemon's models: the embedded one, and those of the providers that are configured."""
+"""Wiring of models: the scripted one, the embedding model, and those of configured providers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from palyra.wiring.host import Host, new_id
 
 
 def scripted_model(config: Config) -> Scripted:
-    """The model that needs no provider.  Raises InvalidParams for scripts it cannot play."""
+    """Build the model that needs no provider.  Raises InvalidParams for invalid scripts."""
     if not config.models.scripts:
         return Scripted(new_id)
     path = Path(config.models.scripts)
@@ -33,7 +33,7 @@ def scripted_model(config: Config) -> Scripted:
 
 
 def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
-    """The model of runs that name none.  Raises InvalidParams for one that is not there."""
+    """Return the model of runs that name none.  Raises InvalidParams for an unknown model."""
     name = config.models.default
     if name not in models:
         raise InvalidParams(
@@ -47,19 +47,19 @@ EMBEDDED = "embedded"
 
 
 class Modelset(NamedTuple):
-    """Models by name, the one that embeds, and the services they need."""
+    """Models by name, the embedding model, and the services that models need."""
 
     models: Mapping[str, LanguageModel]
     embeddings: EmbeddingModel
     services: Sequence[ChildSpec] = ()
-    look: Look | None = None  # at a provider
-    names: tuple[str, ...] = ()  # of the providers
+    look: Look | None = None  # reads the health of a provider
+    names: tuple[str, ...] = ()  # names of the providers
 
 
 def build_modelset(
     config: Config, host: Host, secrets: SecretService, alarms: IncidentReporter
 ) -> Modelset:
-    """As the configuration has them.  Raises InvalidParams for one that cannot be kept."""
+    """Build the configured models.  Raises InvalidParams for an invalid setting."""
     fixed = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
     wanted = config.models.embeddings
@@ -71,7 +71,7 @@ def build_modelset(
                 field="models.embeddings",
             )
         return Modelset(fixed, embedded)
-    # An HTTP client takes a tenth of a second to import: who has no provider does not pay.
+    # Importing the HTTP client takes 0.1 s, which a daemon without providers saves.
     from palyra.models.providers import Providers  # noqa: PLC0415 - see above
 
     providers = Providers(
@@ -93,7 +93,7 @@ def build_modelset(
 def build_router(
     config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, budgets: Budgets
 ) -> ModelRouter:
-    """Who chooses among them, by the prices in force.
+    """Build the router of the models, with the prices in force.
 
     Raises InvalidParams for a model that no provider has.
     """

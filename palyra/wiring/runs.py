@@ -1,3 +1,5 @@
+"""Wiring of run limits, incidents and channels."""
+
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
 from palyra.core.ports import Notifier
@@ -10,7 +12,7 @@ from palyra.wiring.host import Host
 
 
 def run_limits(config: Config) -> RunLimits:
-    """The bounds of runs."""
+    """Return the configured limits of runs."""
     runs = config.runs
     return RunLimits(
         wall_ms=runs.wall_ms,
@@ -23,14 +25,14 @@ def run_limits(config: Config) -> RunLimits:
 def build_incidents(
     journal: JournalHandle, hub: Notifier, redactor: Redactor, host: Host
 ) -> Incidents:
-    """The book of what is wrong."""
+    """Build the incidents service."""
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
 def build_channels(
     journal: JournalHandle, hub: Notifier, agents: Agents, redactor: Redactor, host: Host
 ) -> Channels:
-    """Where messages of others come in."""
+    """Build the service of channels and pairings."""
     return Channels(
         journal,
         hub,

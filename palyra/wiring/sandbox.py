@@ -26,7 +26,7 @@ from palyra.tools.web.request import grant_key
 from palyra.tools.web.urls import parse_url
 from palyra.wiring.host import Host
 
-MAX_BACKGROUND = 256  # programs of all runs
+MAX_BACKGROUND = 256  # background programs of all runs together
 # Writable places, as named in approvals; see docs/security.md.
 _WRITABLE: Mapping[Level, str] = {
     "A": "workspace writable",

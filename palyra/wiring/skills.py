@@ -1,4 +1,4 @@
-"""The daemon's skills: where they lie, who runs them, when their tools can be called."""
+"""Wiring of skills: their store, the worker pool, and the tools in the catalogue."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ SOURCE = "skills"
 
 
 class Skillset(NamedTuple):
-    """Skills, the services that they need, and why they cannot be called."""
+    """Skills, the services that they need, and the problems that prevent their calls."""
 
     skills: Skills
     services: Sequence[ChildSpec]
@@ -39,9 +39,9 @@ def build_skillset(
     *,
     redact: RedactText,
 ) -> Skillset:
-    """Skills of the data directory.
+    """Build the skills of the data directory.
 
-    Without a sandbox, and where `wasm.enabled` is false, they can be seen but not called: their
+    Without a sandbox, or if `wasm.enabled` is false, skills are listed but cannot be called: their
     tools are not in the catalogue.
     """
     launch: Launch = no_workers if sandbox is None else JailedWorkers(sandbox)

@@ -53,7 +53,7 @@ def cedar_policy(config: Config) -> CedarPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """Everything a daemon executes calls with."""
+    """Toolbox, stores and services for the execution of tool calls."""
 
     toolbox: Toolbox
     workspace: Workspace
@@ -62,17 +62,17 @@ class Toolset:
     skills: Skills
     secrets: SecretService
     services: list[ChildSpec] = field(default_factory=list)
-    problems: Callable[[], tuple[str, ...]] = tuple  # problems a person must fix
+    problems: Callable[[], tuple[str, ...]] = tuple  # problems that need an operator
     absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not installed
     settled: Callable[[], Awaitable[None]] | None = (
         None  # returns after the first check of the sandbox
     )
 
     def branch(self) -> ChildSpec:
-        """All services, each restarted on its own.
+        """Return the supervisor of all services; each service restarts alone.
 
-        A service that keeps failing must give up its tools and wait, not crash: what escalates
-        from here stops the daemon.
+        A service that keeps failing must remove its tools and wait, not crash: an escalation of
+        this supervisor stops the daemon.
         """
         return Supervisor("services", self.services, strategy="one_for_one").child_spec()
 
@@ -86,11 +86,10 @@ def build_toolset(
     alarms: IncidentReporter,
     more: Iterable[Tool] = (),
 ) -> Toolset:
-    """The tools of the configuration; `more` come beside the built-in ones.
+    """Build the configured tools, and add the tools in `more` to the built-in ones.
 
-    Secrets that they use are taught to the redactor.  Raises InvalidParams for a workspace or
-    another setting that cannot be kept.  Nothing that needs processes, sockets or a real clock is
-    made for a host that is closed.
+    Secrets that the tools use are added to the redactor.  Raises InvalidParams for an invalid
+    workspace or setting.  A closed host gets no part that needs processes, sockets or a real clock.
     """
     redact = redactor.redact_text
     refuse_secrets(config, redact)
@@ -132,7 +131,7 @@ def build_toolset(
 
 
 def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts) -> list[Tool]:
-    """What works on files, and on what is kept of outputs."""
+    """Return the tools for files and for stored outputs."""
     return [
         *file_tools(workspace),
         *search_tools(workspace),
@@ -142,7 +141,7 @@ def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artif
 
 
 def _upkeep(workspace: Workspace, watch: WorkspaceWatch, host: Host) -> list[ChildSpec]:
-    """What looks after the workspace."""
+    """Return the specs of the services that maintain the workspace."""
     if host.is_closed:
         return []
     sweep = ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))

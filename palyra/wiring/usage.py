@@ -1,4 +1,4 @@
-"""The daemon's prices and budgets, as its configuration has them."""
+"""Wiring of prices and budgets, and their reload when the configuration file changes."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ from palyra.wiring.host import Host
 
 
 def build_budgets(config: Config, hub: Notifier, host: Host) -> Budgets:
-    """As the configuration has them.  Raises InvalidParams for one that makes no sense."""
+    """Build the configured budgets.  Raises InvalidParams for an invalid budget."""
     return Budgets(
         hub,
         host.now_ms,
@@ -25,7 +25,7 @@ def build_budgets(config: Config, hub: Notifier, host: Host) -> Budgets:
 
 
 class UsageFile:
-    """The configuration file, looked at again for its prices and budgets."""
+    """Source of prices and budgets that reads the configuration file again when it changes."""
 
     def __init__(self, config: Config) -> None:
         self.problems: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class UsageFile:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def refresh(self) -> UsageConfiguration | None:
-        """See `UsageSource.refresh`; a file that nobody can read changes nothing."""
+        """See `UsageSource.refresh`; an unreadable file changes nothing."""
         stamp = self._look()
         if stamp == self._stamp:
             return None
@@ -63,18 +63,18 @@ class UsageFile:
         return found
 
     def confirm(self) -> None:
-        """What `refresh` said last is in force."""
+        """Record that the last result of `refresh` is in force."""
         self._in_force, self._stamp = self._read
         self._is_confirmed = True
 
 
 def read_prices(config: Config) -> Prices:
-    """The price table."""
+    """Return the configured price table."""
     return Prices(Price(**msgspec.structs.asdict(entry)) for entry in config.usage.prices)
 
 
 def read_budgets(config: Config) -> list[BudgetRecord]:
-    """The budgets of the configuration.  Raises InvalidParams."""
+    """Return the configured budgets.  Raises InvalidParams."""
     found: dict[str, BudgetRecord] = {}
     for given in config.usage.budgets:
         budget = BudgetRecord(

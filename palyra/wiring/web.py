@@ -1,4 +1,4 @@
-"""The daemon's ways out: what may be reached, by which credentials, and where secrets come from."""
+"""Wiring of egress: reachable hosts, credentials of requests, and the sources of secrets."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ from palyra.wiring.host import Host
 
 
 class Webset(NamedTuple):
-    """Requests, secrets, and the services that they need."""
+    """HTTP client, secrets, and the services that both need."""
 
     web: Web
     secrets: SecretService
@@ -36,24 +36,24 @@ class Webset(NamedTuple):
     def open_egress(
         self, granted: Collection[str], on_refused: Callable[[str], None] = lambda _key: None
     ) -> Egress:
-        """The way out of one jailed command: `Command.network`.
+        """Build the egress of one sandboxed command: `Command.network`.
 
-        `granted`: hosts, with their port where it is not 80 or 443 (`request.grant_key`);
-        `on_refused` hears what the command tried beside.
+        `granted`: hosts, with a port other than 80 or 443 included (`request.grant_key`).
+        `on_refused` is called with the key of each refused host.
         """
         gate = ProxyGate(self.web.dialler.dial, granted, on_refused)
         return self.egress.open(gate.admit)
 
     def problems(self) -> tuple[str, ...]:
-        """Why secrets cannot be read."""
+        """Return the problems that prevent reading secrets."""
         return self.secrets.problems
 
     def doors(self) -> HostFunctions:
-        """What guests of skills reach, as far as each was granted."""
+        """Build the host functions that a skill's guest may call, within its grants."""
         return HostFunctions(fetch=self._fetch, find_secret=self.secrets.find_in_vault)
 
     async def _fetch(self, request: FetchRequest) -> FetchReply:
-        """One answer; a redirect is the guest's to follow, for its host must be granted too."""
+        """Send one request without following redirects: the guest needs a grant for each host."""
         body = {"body": request.body} if request.body else {}
         arguments = {"url": request.url, "method": request.method, "headers": request.headers}
         answer = await self.web.exchange(read_request({**arguments, **body}))
@@ -66,9 +66,9 @@ class Webset(NamedTuple):
 
 
 def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webset:
-    """As the configuration has it; `learn` teaches the redactor.
+    """Build the configured egress and secrets; `learn` adds a secret to the redactor.
 
-    Raises InvalidParams for a setting that cannot be kept.
+    Raises InvalidParams for an invalid setting.
     """
     data = config.paths.data_dir
     resolver = Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
@@ -76,7 +76,7 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
     credentials = read_credentials(config.fetch.credentials)
     ca_file = os.path.expanduser(config.fetch.ca_file)  # noqa: PTH111 - "" stays ""
     if ca_file:
-        tls_context(ca_file)  # else the first request would find it wrong
+        tls_context(ca_file)  # check the file now, not at the first request
     web = Web(
         Dialler(reach_rules(config)),
         host.run_blocking,
@@ -91,14 +91,14 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
 
 
 def reach_rules(config: Config) -> ReachRules:
-    """Where requests may go.  Raises InvalidParams."""
+    """Return the rules for reachable addresses and ports.  Raises InvalidParams."""
     return ReachRules(
         ports=frozenset(config.fetch.ports), opened=parse_opened(config.fetch.private)
     )
 
 
 def read_credentials(configured: Sequence[FetchCredential]) -> Mapping[str, Credential]:
-    """The credentials by name.  Raises InvalidParams."""
+    """Return the configured credentials by name.  Raises InvalidParams."""
     found: dict[str, Credential] = {}
     for each in configured:
         if not each.name or each.name in found:
