@@ -4,6 +4,9 @@
 """
 
 import ast
+import io
+import re
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -371,7 +374,28 @@ def _is_positive_constant(node: ast.expr) -> bool:
     )
 
 
+# Words that are never right in a technical text.  The list is short on purpose: a longer one is
+# answered with synonyms, and a reader judges the rest (CONTRIBUTING.md).
+_PRIVATE_WORDS = re.compile(r"\b(?:nobody|whoever|somebody|anew|come what may)\b", re.IGNORECASE)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def prose_is_plain(module: Module) -> Iterator[str]:
+    """Docstrings and comments only: messages that are on tapes cannot change any more."""
+    texts = [
+        (getattr(node, "lineno", 1), ast.get_docstring(node, clean=False) or "")
+        for node in ast.walk(module.tree)
+        if isinstance(node, _DOCUMENTED)
+    ]
+    tokens = tokenize.generate_tokens(io.StringIO(module.source).readline)
+    texts += [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    for line, text in texts:
+        for found in _PRIVATE_WORDS.findall(text):
+            yield f"{module.path}:{line}: {found!r} in a docstring or comment"
+
+
 PACKAGE_RULES: tuple[Rule, ...] = (
+    prose_is_plain,
     imports_run_one_way,
     core_is_pure,
     thread_hops_stay_at_home,

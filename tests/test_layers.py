@@ -95,6 +95,8 @@ BROKEN = [
     (layers.rooms_import_one_way, "core/attic/thing.py", ""),
     (layers.own_code_is_imported_at_run_time, "core/run/fold.py", HIDDEN_IMPORT),
     (layers.the_top_is_small, "helpers.py", ""),
+    (layers.prose_is_plain, "core/ids.py", '"""Ids that nobody else makes."""'),
+    (layers.prose_is_plain, "core/ids.py", "def f():\n    x = 1  # made anew"),
     # sleeps
     (layers.tests_do_not_sleep, "test_run.py", "time.sleep(0.1)"),
     (layers.tests_do_not_sleep, "test_run.py", "async def f():\n    await trio.sleep(2)"),
@@ -133,6 +135,7 @@ KEPT = [
     (layers.own_code_is_imported_at_run_time, "cli/run.py", HIDDEN_IMPORT),
     (layers.own_code_is_imported_at_run_time, "core/ids.py", "if TYPE_CHECKING:\n    import re2"),
     (layers.the_top_is_small, "daemon.py", ""),
+    (layers.prose_is_plain, "core/ids.py", 'x = "nobody answered in time"'),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(pause_s)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep_forever()"),

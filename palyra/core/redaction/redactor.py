@@ -1,6 +1,6 @@
 """Redaction: no secret passes into a tape, a frame or a log line; everything else passes as it is.
 
-Owns: nothing but compiled rules.  Talks to: nobody.  Never: decides what is worth redacting
+Owns: compiled rules only.  Calls no other module of the daemon.  Never: decides what is worth redacting
 (`secret_rules`, `known_secrets`) or drops a whole document.
 
 A secret is replaced by `[redacted:<class>]`, span by span; in JSON the whole string beside a key that
@@ -61,7 +61,9 @@ class Redactor:
         if not self._known.issuperset(secrets):
             self._known |= frozenset(secrets)
             self._compile()
-            self._memory = _Memory()  # last: whoever has begun with the old rules has the old one
+            self._memory = (
+                _Memory()
+            )  # last: a search that began with the old rules keeps the old one
 
     def _compile(self) -> None:
         known = known_rules(self._known)
@@ -213,7 +215,7 @@ class StreamRedactor:
         return data.decode("utf-8", "surrogatepass")
 
     def flush(self) -> str:
-        """The rest: nothing more will come, so nothing is in doubt.  The stream starts anew."""
+        """Return the held-back rest at the end of the text, and start a new stream."""
         data = b""
         for stage in self._stages:
             data = stage.feed(data) + stage.flush()

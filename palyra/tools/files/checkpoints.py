@@ -82,7 +82,7 @@ class Checkpoints:
     def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
         """Restore every file of the checkpoint to one side; the restore has a checkpoint of its own.
 
-        A file that is neither as before nor as after was changed by somebody else since: it is
+        A file that is neither as before nor as after was changed by another program since: it is
         left alone, and so are all, unless forced.  Raises Conflict, IllegalState for another
         workspace, Unavailable; then nothing is changed.
         """

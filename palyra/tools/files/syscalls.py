@@ -5,8 +5,8 @@ every architecture.
 
 renameat2(2): swap two names in one step, and move a name only where there is none.
 
-File systems that cannot (network ones, mostly) get the same result in several steps; then what
-somebody else does in between is not met.
+On file systems without it (mostly network ones) several steps give the same result; a change by
+another program between these steps is then not detected.
 """
 
 import ctypes

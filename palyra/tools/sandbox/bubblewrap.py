@@ -18,7 +18,7 @@ from palyra.tools.sandbox.protected_paths import PathMask
 
 LAUNCHER = "/run/launch"  # see `launcher`
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-JAILED_ID = 65_534  # nobody, inside
+JAILED_ID = 65_534  # the unprivileged id inside the jail
 
 _ISOLATION = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
