@@ -217,7 +217,7 @@ def _tell_end(command: Callable[[], object], *, as_json: bool) -> int:
         print_error(
             CommandFailed(f"{where}: {error.strerror or error}", kind="io_error"), as_json=as_json
         )
-        _give_up_output()
+        give_up_output()
         return FAILED
     return code if isinstance(code, int) else DONE
 
@@ -260,8 +260,11 @@ def _ignore_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _give_up_output() -> None:
-    """Redirect standard output to /dev/null, so that exit does not retry a failed write."""
+def give_up_output() -> None:
+    """Redirect standard output to /dev/null, so that exit does not retry a failed write.
+
+    Otherwise the interpreter flushes once more at exit and, from Python 3.13 on, exits with 120.
+    """
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

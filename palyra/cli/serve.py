@@ -1,6 +1,7 @@
 """`palyra serve`: run the daemon for a service manager or a parent process."""
 
 import gc
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -10,7 +11,7 @@ import click
 import msgspec
 
 from palyra.cli.command import Command, GivenPath, Options, load_config
-from palyra.cli.errors import stop_for_start
+from palyra.cli.errors import give_up_output, stop_for_start
 from palyra.config.load import Config
 from palyra.errors import PalyraError
 from palyra.net.protocol.discovery import Discovery
@@ -71,9 +72,14 @@ def run_daemon(
         serving = partial(
             serve_daemon, config, ready=ready, is_stdio=is_stdio, report=report or log_end
         )
-        return trio.run(serving, clock=make_clock())
+        code = trio.run(serving, clock=make_clock())
     except PalyraError as error:
         raise stop_for_start(error) from None
+    try:
+        sys.stdout.flush()
+    except OSError:  # reported by now
+        give_up_output()
+    return code
 
 
 @contextmanager

@@ -18,6 +18,7 @@ source and the allowed values.
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -123,9 +124,12 @@ def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Pa
 def _absolute(path: Path) -> Path:
     """Return the path with `~` and symbolic links resolved.  Raises InvalidParams on failure."""
     try:
-        return path.expanduser().resolve()
+        found = path.expanduser().resolve()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            found.stat()  # raises for a loop of links, which `resolve` accepts from Python 3.13 on
     except (OSError, RuntimeError) as error:  # a loop of links, or no such user
         raise InvalidParams(f"{path}: no usable path: {error}") from None
+    return found
 
 
 # --- Loading -------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ async def _telling_the_end(program: JailedProcess | trio.Process) -> AsyncGenera
         yield
     except (ExceptionGroup, PalyraError):  # the session wraps exceptions in groups
         told = ""
-        with trio.move_on_after(_NOTICE_S):
+        with trio.move_on_after(_NOTICE_S, shield=True):
             told = await _ending(program)  # noqa: ASYNC120 - a canceller needs neither error
         if not told:  # the program still runs: keep the original error
             raise
@@ -142,7 +142,7 @@ async def _drained(
         try:
             yield
         except (ExceptionGroup, PalyraError):
-            with trio.move_on_after(_NOTICE_S):
+            with trio.move_on_after(_NOTICE_S, shield=True):
                 await at_end.wait()
             raise
         nursery.cancel_scope.cancel()
