@@ -107,9 +107,10 @@ def test_a_signal_ends_the_command_and_what_it_started(number: signal.Signals) -
 def test_a_second_signal_kills_a_command_that_ignores_the_first() -> None:
     """A command that shields itself cannot hold the check up."""
     code = (
-        "import signal, time; "
-        "signal.signal(signal.SIGHUP, lambda *_: print('heard', flush=True)); "
-        "print('ready', flush=True)\nwhile True: time.sleep(600)"
+        # written by os: a handler that prints while `print` is under way raises
+        "import os, signal, time; "
+        "signal.signal(signal.SIGHUP, lambda *_: os.write(1, b'heard\\n')); "
+        "os.write(1, b'ready\\n')\nwhile True: time.sleep(600)"
     )
     words = [sys.executable, "-m", "tests.survivors", sys.executable, "-c", code]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as process:
