@@ -36,7 +36,7 @@ def mounted(path: Path, options: str) -> Generator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(path)]
     ended = subprocess.run(mount, capture_output=True, text=True, check=False)
     if ended.returncode:
-        pytest.skip(f"no right to mount a small disk here: {ended.stderr.strip()}")
+        pytest.skip("no right to mount a small disk here")
     try:
         yield path
     finally:
