@@ -16,11 +16,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from _conversations import Conversation, generate
-
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, message_tokens
+from tests.core.context.conversations import Conversation, generate
 
 BUDGET_TOKENS = 32_000
 COUNTS = (1, 3, 10)

@@ -317,8 +317,10 @@ def _false_quotes(draft: Draft, messages: Sequence[Placed]) -> Iterable[str]:
         message = messages[each.message].message if each.message < len(messages) else None
         wanted = (UserMessage,) if each.kind in _OF_USERS else (UserMessage, AssistantMessage)
         if not isinstance(message, wanted):
-            yield f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
-            "cannot state one"
+            yield (
+                f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
+                "cannot state one"
+            )
         elif _one_line(each.quote) not in _one_line(message.text):
             yield f"the quote {each.quote!r} does not occur in message {each.message}"
 

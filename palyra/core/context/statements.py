@@ -12,6 +12,7 @@ of `CUES` that matches; the order is that of the damage done when it is forgotte
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 StatementKind = Literal[
     "constraint", "convention", "preference", "decision", "ask", "fact", "finding", "remark"
 ]
+MAX_READ_CHARS = 32_768  # of one message; what follows is a paste
 MAX_SENTENCE_CHARS = 600  # a longer one is a paste
 _CODE_FENCE = re.compile(
     r"^[ \t]{0,3}(```|~~~)[^\n]*\n.*?(?:^[ \t]{0,3}\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
@@ -138,7 +140,7 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a message, without code blocks, pasted lines and list marks."""
-    for line in _CODE_FENCE.sub("\n", text).splitlines():
+    for line in _CODE_FENCE.sub("\n", text[:MAX_READ_CHARS]).splitlines():
         bare = _BULLET.sub("", line).strip()
         start = 0
         for end in _END.finditer(bare):
@@ -185,18 +187,20 @@ def read_model(text: str) -> Iterator[Statement]:
             )
 
 
+@lru_cache(maxsize=4096)
 def values(text: str) -> frozenset[str]:
     """Return the values of a text (numbers, names, paths, quoted words), unquoted and folded."""
     return frozenset(match.group().strip("`\"“”'.,:;").casefold() for match in VALUE.finditer(text))
 
 
+@lru_cache(maxsize=4096)
 def topic(text: str) -> frozenset[str]:
     """Return the words of a text that say what it is about: neither values nor function words."""
     words = (word.casefold() for word in WORD.findall(VALUE.sub(" ", text)))
     return frozenset(word for word in words if word not in STOP_WORDS and len(word) > 1)
 
 
-_TERM = r"[\"'`“(]?[^\s,;.!?\"'`”)]+(?:[.:/-][^\s,;!?\"'`”)]+)*"
+_TERM = r"[\"'`“(]?[^\s,;!?\"'`”)]+[\"'`”)]?"
 _INSTEAD = r"instead of|rather than|statt|anstatt|anstelle von"
 _CHANGE = r"(?:change|rename|move|switch|replace|ersetze|ändere)\w*"
 _TO = r"to|into|with|by|durch|in|zu|auf|nach"
@@ -215,6 +219,7 @@ _PAIRS = tuple(
 )
 
 
+@lru_cache(maxsize=256)
 def replacements(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the terms that a correction names as no longer valid, and those it names instead."""
     old, new = set[str](), set[str]()
@@ -224,6 +229,11 @@ def replacements(text: str) -> tuple[frozenset[str], frozenset[str]]:
             old.add(_bare(found["old"]))
             new.add(_bare(found.get("new") or ""))
     return frozenset(old - {""}), frozenset(new - {""})
+
+
+@lru_cache(maxsize=4096)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(word.casefold() for word in WORD.findall(text)) | values(text)
 
 
 def _bare(term: str) -> str:
@@ -242,10 +252,9 @@ def replaces(newer: Statement, old: str) -> bool:
         return False
     named_old, named_new = replacements(newer.text)
     about, about_old = topic(newer.text), topic(old)
-    old_words = {word.casefold() for word in WORD.findall(old)} | values(old)
-    if named_old & old_words:
+    if named_old & _terms(old):
         mine, theirs = about - named_old - named_new, about_old - named_old
-        return (mine <= theirs or theirs <= mine) and bool(about & about_old)
+        return (mine <= theirs or theirs <= mine) and (not about_old or bool(about & about_old))
     mine, theirs = values(newer.text) - values(old), values(old) - values(newer.text)
     return bool(mine and theirs and about & about_old) and (
         about <= about_old or about_old <= about

@@ -167,6 +167,10 @@ class _Writer:
         """The model decides and says why."""
         words = self.words()
         text = self.random.choice(DECISIONS).format(**words)
+        if (key := f"decided {words['noun']}") in self.used:
+            self.filler()
+            return
+        self.used.add(key)
         self.say(f"What do you think about storage for the {words['noun']}?")
         self.plant("decision", text, extra=words["n"])
         self.answer(f"I compared both options. {text}")
