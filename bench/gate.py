@@ -24,14 +24,15 @@ from palyra.core.journal.records import AgentRecord, Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
 from palyra.core.policy.gate import (
     Allow,
+    CheckedCall,
     GateContext,
     NeedsApproval,
+    admit,
     judge,
     policy_request,
     tool_call,
 )
 from palyra.core.policy.request import PolicyDecision
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.answer import find_defect
 from palyra.core.run.decide import accept

@@ -20,17 +20,20 @@ from palyra.core.journal.records import GrantRecord, SessionRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import (
     Allow,
+    CheckedCall,
     Deny,
     GateContext,
     NeedsApproval,
+    ValidatedCall,
     Verdict,
     judge,
     policy_request,
     tool_call,
+    tool_unavailable,
+    validate,
 )
 from palyra.core.policy.grants import find_grant
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
-from palyra.core.policy.validation import CheckedCall, ValidatedCall, tool_unavailable, validate
 from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run

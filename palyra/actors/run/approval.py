@@ -19,7 +19,7 @@ from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.policy.grants import grant_id_of, holds_for
 from palyra.core.ports import Notifier
-from palyra.core.run.approvals import DEADLINE
+from palyra.core.run.calls import DEADLINE
 from palyra.core.run.inputs import ApprovalAnswered
 from palyra.errors import Forbidden, IllegalState, NotFound, PalyraError
 

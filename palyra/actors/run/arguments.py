@@ -14,9 +14,8 @@ from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import NeedsApproval
+from palyra.core.policy.gate import CheckedCall, NeedsApproval, ValidatedCall, is_light
 from palyra.core.policy.request import PolicyDecision
-from palyra.core.policy.validation import CheckedCall, ValidatedCall, is_light
 from palyra.core.ports import RunBlocking
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall

@@ -10,6 +10,7 @@ Restart: permanent.  Its children are then rebuilt from the tapes, so the regist
 """
 
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ import trio
 from palyra.actors.kernel.child import ChildSpec, Exit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.services import RunServices
 from palyra.actors.session.handle import RunFinished, SessionHandle
 from palyra.core.journal.records import Place
 from palyra.errors import ActorGone, Overloaded
@@ -117,3 +119,13 @@ def child_spec(work: DynamicSupervisor, registry: ActorRegistry) -> ChildSpec:
         await work.run(task_status=task_status)
 
     return ChildSpec("work", start, grace_s=GRACE_S, snapshot=work.snapshot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionServices(RunServices):
+    """Handed by sessions to their runs as plain `RunServices`."""
+
+    registry: ActorRegistry
+    queue_cap: int  # messages that may wait in one session
+    max_open: int  # runs without an end, in all sessions together
+    debounce_ms: int = 500  # how long a collected run waits for a further message

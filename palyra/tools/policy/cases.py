@@ -12,9 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import GateContext, policy_request
+from palyra.core.policy.gate import CheckedCall, GateContext, admit, policy_request
 from palyra.core.policy.request import Action, Answer, PolicyDecision, PolicyRequest
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CallFacts, Catalogue, Risk, ToolClass, ToolSpec, path_facets
 from palyra.errors import InvalidParams

@@ -14,7 +14,7 @@ import trio
 
 from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import child_spec
 from palyra.actors.journal.write_retry import FailedRuns
 from palyra.actors.kernel.child import ChildSpec
@@ -23,8 +23,7 @@ from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.open_approvals import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
-from palyra.actors.session.registry import ActorRegistry
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.incident.incident import UNRESOLVED

@@ -10,16 +10,17 @@ from palyra.core.policy.gate import (
     MAX_PENDING_PER_PRINCIPAL,
     PROMPT_CAP_BYTES,
     Allow,
+    CheckedCall,
     Deny,
     GateContext,
     NeedsApproval,
+    admit,
     judge,
     policy_request,
 )
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.call_facts import NO_PATHS, read_paths
+from palyra.core.tool.paths import NO_PATHS, read_paths
 from palyra.core.tool.spec import CallFacts, Preflight
 from tests.core.policy.tool_samples import (
     FACTS,

@@ -3,9 +3,8 @@
 from typing import Any
 
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import GateContext
+from palyra.core.policy.gate import CheckedCall, GateContext, admit
 from palyra.core.policy.request import Answer, PolicyDecision
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.tool.spec import Catalogue, ToolSpec
 
 FACTS = GateContext(

@@ -9,8 +9,7 @@ import pytest
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import policy_request
-from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.policy.gate import CheckedCall, admit, policy_request
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure
 from palyra.tools.files.checkpoints import Checkpoints
