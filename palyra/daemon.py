@@ -23,7 +23,7 @@ from palyra.actors.journal import integrity_check
 from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
-from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry, SessionServices
@@ -145,8 +145,8 @@ class Daemon:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
-        approvals = OpenApprovals()
         grants = Grants(self.journal, self.host.now_ms)
+        approvals = OpenApprovals(self.hub, grants, self.host.now_ms)
         budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)

@@ -3,6 +3,15 @@
 Owns: nothing; it is a set of functions over the sessions, the journal and the actors.
 Never: takes the caller's identity from a message, distinguishes a run of another principal from a
 missing one, or reports a success before the events behind it are committed.
+
+A message is submitted in four steps: choose agent and model, reach the session, let the session
+place the message, wait for the commit.  A message that steers goes on to the active run; if that
+refuses it, because it is ending or crashed, the message is queued as a followup.  A run refuses only
+when nothing of the message is on its tape, so no message is lost and none is recorded twice.
+
+A fork is submitted in the same way, as the first message of a new session, with the conversation it
+inherits from a committed tape.  Artifacts that the inherited calls name are shared with the new
+session; artifacts of later calls are not.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,10 +66,11 @@ from palyra.errors import (
 from palyra.services.images import keep_pictures
 from palyra.services.model_router import needs_of
 
+log = structlog.get_logger("palyra.run")
 RECOVERING_POLL_S = 0.05
 WRITABLE_POLL_S = 0.25  # between checks that the journal takes writes
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs are refused
-
+PAGE_ROWS = 1_000
 Until = Literal["terminal", "attention"]
 
 
@@ -315,6 +325,9 @@ def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyR
     return receipt_for(key, Steered(seq=seq), now_ms())
 
 
+# --- submitting a message ------------------------------------------------------------------------
+
+
 async def submit(
     services: SessionServices,
     sessions: Sessions,
@@ -473,9 +486,7 @@ def _check(services: SessionServices, model: str, command: StartRun, agent: Agen
     services.router.check(model, needs)
 
 
-log = structlog.get_logger("palyra.run")
-
-PAGE_ROWS = 1_000
+# --- forks ---------------------------------------------------------------------------------------
 
 
 def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None) -> StartRun:
@@ -507,6 +518,14 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
         point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
 
 
+def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
+    after_seq: int | None = -1
+    while after_seq is not None and after_seq < at_seq:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        yield from page.rows
+        after_seq = page.next_after_seq
+
+
 async def share_artifacts(
     services: SessionServices, session_id: str, branch: InheritedConversation | None
 ) -> None:
@@ -528,11 +547,3 @@ def _share(artifacts: Artifacts, session_id: str, branch: InheritedConversation)
                 artifacts.put(msgspec.structs.replace(artifact, session_id=session_id), data)
         except Unavailable as error:
             log.warning("artifact was not inherited", artifact=name, error=error.message)
-
-
-def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
-    after_seq: int | None = -1
-    while after_seq is not None and after_seq < at_seq:
-        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
-        yield from page.rows
-        after_seq = page.next_after_seq

@@ -372,7 +372,7 @@ class _RunActor:
                 prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
                 question = services.approvals.open(prompt, epoch, self.ticket, judge)
-                ask = partial(ask_person, handle, services)
+                ask = partial(ask_person, handle, services.approvals)
                 self.watchers.start_soon(run_task, handle.tasks, question, ask)
             case Inspect():
                 inspection = CallInspection(
@@ -436,6 +436,11 @@ class _RunActor:
         elif not self.handle.prompts and self.paused_left_s is not None:
             self.deadline_scope.deadline = trio.current_time() + self.paused_left_s
             self.paused_left_s = None
+
+
+# --- records that commit with an event: approvals, grants, usage -----------------------------------
+# They keep the open questions of the handle, and the approvals that calls may still start on, in line
+# with the events.
 
 
 def records_for_event(handle: RunHandle, step: Transition, row: TapeRow) -> list[Record]:

@@ -6,6 +6,10 @@ has no actor.
 Restart: transient, with the state in its handle.  The actor ends when it is idle, and the next
 message starts another one.  After a restart of the daemon the state is rebuilt from the tapes and,
 for order and settings, from the session's record (`core.session.queue.plan_adoption`).
+
+A run's actor is started with its first input: Begin for a run that is only accepted, Resume for one
+that had begun, Cancel if its end is decided already.  A run whose memory may be ahead of its tape is
+first loaded from the tape (`resume_run`).
 """
 
 from collections import deque
@@ -565,6 +569,9 @@ def _forked(started: Started, branch: InheritedConversation) -> Forked:
 
 def _queue_of(record: SessionRecord) -> tuple[object, ...]:
     return record.queue_mode, record.paused_ms, record.waiting
+
+
+# --- actors of runs -------------------------------------------------------------------------------
 
 
 def _adopted(found: LoadedRun) -> RunHandle:

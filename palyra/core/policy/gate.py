@@ -6,9 +6,11 @@ A verdict takes three steps, each with the result of the one before:
     policy.decide(policy_request(...))  -> PolicyDecision    the rules
     judge(checked, context, decision)   -> Verdict           rules, grants, doubts, obstacles
 
-`services.gate.Gate.evaluate` runs them in this order, without waiting.  An approval is requested
-only if nothing else forbids the call, and only for arguments that can be shown in full.  The
-approval is bound to the digest of the execution object (`core.tool.attestation`).
+`services.gate.Gate.evaluate` runs them in this order, without waiting.  All work that grows with the
+size of the arguments is in the first step, which may run in a worker thread before the run decides
+on the turn.  An approval is requested only if nothing else forbids the call, and only for arguments
+that can be shown in full.  The approval is bound to the digest of the execution object
+(`core.tool.attestation`).
 """
 
 import re
@@ -42,7 +44,67 @@ from palyra.core.tool.spec import (
 )
 from palyra.errors import InvariantBroken
 
+MAX_PENDING_PER_PRINCIPAL = 32
+PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
+UNATTENDED = frozenset({"background"})  # origins of runs that cannot request approvals
+LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
 _MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+# What an approval is about.  A stored request names a call if its subject is a tool call; otherwise
+# its `tool` field holds the subject.
+ApprovalSubject = Literal["tool_call", "budget"]
+
+
+def find_subject(asked: ApprovalRequested) -> ApprovalSubject:
+    """Return the subject of a stored approval request.  Raises InvariantBroken for an unknown one."""
+    if asked.call_id:
+        return "tool_call"
+    if asked.tool == "budget":
+        return "budget"
+    raise InvariantBroken(f"{asked.approval_id} is about {asked.tool!r}, which is no known subject")
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
+    """The call may run."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str  # of the rules
+    grant_id: str | None = None  # the grant that decided
+
+
+class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
+    """The call may not run; the reason names the setting that would change that."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str
+    grant_id: str | None = None  # the grant that decided
+
+
+class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
+    """The call may run once a person has approved it."""
+
+    reason_code: str
+    reason: str
+    policies: tuple[str, ...]
+    version: str
+    risk: Risk
+    summary: str  # one line, safe to show
+    rendered: str  # the full text to approve, safe to show
+    scopes: tuple[ApprovalScope, ...] = ONCE
+    grant_key: str = ""  # scope key of an answer beyond once
+    once_because: str = ""  # why no wider scope is offered; "" if one is
+    subject: ApprovalSubject = "tool_call"
+
+
+Verdict = Allow | Deny | NeedsApproval
+
+# --- validation ----------------------------------------------------------------------------------
 
 
 class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +138,24 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 # Facts about checked arguments; None if the tool was removed or changed since it was shown.
 FindFacets = Callable[[ToolSpec, dict[str, Any]], CallFacts | None]
+
+
+class ValidatedCall(NamedTuple):
+    """A proposal and the result of its validation."""
+
+    proposal: ProposedCall
+    result: CheckedCall | Refused
+    digest: str  # of the arguments, valid or not
+
+
+def validate(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
+) -> ValidatedCall:
+    """Validate a proposal."""
+    result = admit(proposal, catalogue, find_facets)
+    if isinstance(result, Refused):
+        return ValidatedCall(proposal, result, digest_of_any(proposal.arguments))
+    return ValidatedCall(proposal, result, result.digest)
 
 
 def admit(
@@ -137,27 +217,6 @@ def _redacted(mark: str) -> Refused:
     )
 
 
-LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
-
-
-class ValidatedCall(NamedTuple):
-    """A proposal and the result of its validation."""
-
-    proposal: ProposedCall
-    result: CheckedCall | Refused
-    digest: str  # of the arguments, valid or not
-
-
-def validate(
-    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
-) -> ValidatedCall:
-    """Validate a proposal."""
-    result = admit(proposal, catalogue, find_facets)
-    if isinstance(result, Refused):
-        return ValidatedCall(proposal, result, digest_of_any(proposal.arguments))
-    return ValidatedCall(proposal, result, result.digest)
-
-
 def is_light(proposals: Sequence[ProposedCall], catalogue: Catalogue) -> bool:
     """True if validating all of them takes less than a millisecond; otherwise use a thread.
 
@@ -175,68 +234,6 @@ def is_light(proposals: Sequence[ProposedCall], catalogue: Catalogue) -> bool:
         elif left >= 0 and isinstance(item, list):
             pending += item
     return left >= 0
-
-
-MAX_PENDING_PER_PRINCIPAL = 32
-
-
-PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
-UNATTENDED = frozenset({"background"})  # origins of runs that cannot request approvals
-
-
-# --- verdicts ------------------------------------------------------------------------------------
-
-# What an approval is about.  A stored request names a call if its subject is a tool call; otherwise
-# its `tool` field holds the subject.
-ApprovalSubject = Literal["tool_call", "budget"]
-
-
-def find_subject(asked: ApprovalRequested) -> ApprovalSubject:
-    """Return the subject of a stored approval request.  Raises InvariantBroken for an unknown one."""
-    if asked.call_id:
-        return "tool_call"
-    if asked.tool == "budget":
-        return "budget"
-    raise InvariantBroken(f"{asked.approval_id} is about {asked.tool!r}, which is no known subject")
-
-
-class Allow(msgspec.Struct, frozen=True, kw_only=True, tag="allow"):
-    """The call may run."""
-
-    reason_code: str
-    reason: str
-    policies: tuple[str, ...]
-    version: str  # of the rules
-    grant_id: str | None = None  # the grant that decided
-
-
-class Deny(msgspec.Struct, frozen=True, kw_only=True, tag="deny"):
-    """The call may not run; the reason names the setting that would change that."""
-
-    reason_code: str
-    reason: str
-    policies: tuple[str, ...]
-    version: str
-    grant_id: str | None = None  # the grant that decided
-
-
-class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
-    """The call may run once a person has approved it."""
-
-    reason_code: str
-    reason: str
-    policies: tuple[str, ...]
-    version: str
-    risk: Risk
-    summary: str  # one line, safe to show
-    rendered: str  # the full text to approve, safe to show
-    scopes: tuple[ApprovalScope, ...] = ONCE
-    grant_key: str = ""  # scope key of an answer beyond once
-    once_because: str = ""  # why no wider scope is offered; "" if one is
-    subject: ApprovalSubject = "tool_call"
-
-
-Verdict = Allow | Deny | NeedsApproval
 
 
 # --- rules ---------------------------------------------------------------------------------------

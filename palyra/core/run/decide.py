@@ -8,16 +8,23 @@ and `core.run.call`; this module decides which of them follow from an input:
   being inspected or waits for an approval.
 - One step evaluates at most `MAX_GATED` calls and then yields, so that a turn with a hundred calls
   does not block the event loop.
-- Execution starts when every call of the turn has a verdict, in batches (`core.run.decide`).
+- Execution starts when every call of the turn has a verdict, in batches.  A batch is the longest
+  run of calls from the front that cannot disturb one another: a `path_scoped` call has its path to
+  itself, reads of one path do not disturb each other, an `effect` runs alone.
 - The next turn starts when every call is attested, unless the loop guard ends the run.
 - A turn without calls ends the run if its text is an answer (`core.run.answer`).  A text that is
   not is rejected once.  A text that was cut off is continued up to three times, unless the caller
   set the limit itself.
-- A turn with two equal call ids, or one too large for the tape, is malformed and ends the run.
+- A failed turn is attempted again with the same model, another one or a smaller prompt, or it ends
+  the run.  A turn with two equal call ids, or one too large for the tape, is malformed.
+- A budget closes the turn before the model is called.  The run then ends, or requests an approval
+  with the subject `budget`; the answer holds for this budget until the end of the run.
 - Calls that the client executes end the run once all other calls of the turn have ended.  If the
   caller accepts one call at most, that is the first allowed one.
 - A terminal run ignores every input.  A late input, such as the outcome of an ended call, is
   ignored as well.
+
+What a call goes through is in `core.run.calls`, how a run ends in `core.run.ending`.
 """
 
 from collections.abc import Sequence
@@ -92,7 +99,18 @@ from palyra.core.tool.spec import HANDED_OVER, PARALLEL
 from palyra.errors import TooLarge
 
 MAX_GATED = 4  # calls evaluated in one step: about a millisecond
+MAX_PARALLEL = 4
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
+MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
+PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
+PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
+ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
+    "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
+    "window",
+    "content_policy": "change the message, or choose another model",
+    "quota": "see to the provider's account, or name another model in models.failover",
+    "auth": "see to the provider's key; `palyra secrets test` looks for it",
+}
 
 
 def accept(
@@ -206,189 +224,19 @@ def _check_progress(step: Step) -> None:
     next_turn(step)
 
 
-def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
-    """Close the open turn; ignore the result of a turn that is not open any more."""
-    run = step.run
-    if not run.turn_is_open or (run.turn, run.attempt) != (incoming.turn, incoming.attempt):
-        return
-    if isinstance(incoming, TurnFailedInput):
-        fail_turn(step, incoming)
-        return
-    unfit = find_duplicate_ids(step, incoming.result.calls) or add_turn(step, incoming)
-    if unfit is None:
-        _turn_finished(step)
-        return
-    broke = TurnFailedInput(
-        turn=incoming.turn,
-        attempt=incoming.attempt,
-        failure_class="malformed",
-        detail=unfit,
-        had_output=True,
-        charge=incoming.result.charge,
-    )
-    fail_turn(step, broke)
-
-
-def _turn_finished(step: Step) -> None:
-    run = step.run
-    if run.calls or run.steers:
-        _proceed(step)
-    elif not run.is_cut:
-        judge_answer(step)
-    elif run.output_cap is not None:
-        end_at_callers_limit(step, run.output_cap)
-    elif run.continuations < MAX_CONTINUATIONS:
-        next_turn(step)
-    else:
-        sentence = f"it was cut off at the model's output limit {run.continuations + 1} times"
-        end_partial(step, EndReason("cut_off", sentence), answer_text(run))
-
-
-# --- calls ---------------------------------------------------------------------------------------
-
-
-def _prepare_calls(step: Step) -> None:
-    """Evaluate the named calls in order; stop at one that waits for inspection or approval."""
-    if _is_waiting(step.run):
-        return
-    named = [call for call in step.run.calls if call.phase == "named"]
-    for call in named[:MAX_GATED]:
-        prepare_call(step, call)
-        if _is_waiting(step.run):
-            return
-    if len(named) > MAX_GATED:
-        step.effects.append(Yield())
-
-
-def _is_waiting(run: Run) -> bool:
-    return any(call.phase in {"proposed", "asking"} for call in run.calls)
-
-
-def _start_batch(step: Step) -> None:
-    """Start the allowed calls that may run in parallel now."""
-    allowed = [call for call in step.run.calls if call.phase == "allowed"]
-    number = 1 + max((call.batch for call in step.run.calls), default=0)
-    chosen = next_batch(
-        [(call.tool_class, call.path_key) for call in allowed], step.env.limits.max_parallel
-    )
-    for call in allowed[:chosen]:
-        step.add(
-            ev.ToolStarted(
-                call_id=call.call_id,
-                executor=call.executor,
-                enforcement=call.enforcement,
-                batch=number,
-                approval_id=call.approval_id,
-            )
-        )
-        step.effects.append(_execute(call))
-
-
-def _execute(call: Call) -> Execute:
-    return Execute(
-        call_id=call.call_id,
-        approval_digest=call.approval_digest if call.approval_id is not None else None,
-        covers=call.covers,
-    )
-
-
-def _approval_answered(step: Step, incoming: ApprovalAnswered) -> None:
-    question = step.run.find_question(incoming.approval_id)
-    if question is None:
-        return
-    match question.subject:
-        case "budget":
-            budget_answered(step, incoming)
-        case "tool_call":
-            call = cast("Call", step.run.find_asking(incoming.approval_id))
-            record_decision(step, call, take_answer(step, call, incoming))
-            _proceed(step)
-        case subject:
-            assert_never(subject)
-
-
-def _inspected(step: Step, incoming: CallInspected) -> None:
-    call = step.run.find_call(incoming.call_id)
-    if call is None or call.phase != "proposed":
-        return
-    if incoming.failure:
-        reject(step, call, Refused(reason=incoming.failure, repair_hint=""))
-    else:
-        evaluate_again(step, call)
-    _proceed(step)
-
-
-def _rules_changed(step: Step) -> None:
-    """Evaluate pending questions again; an allowed call is checked when it starts."""
-    for call in step.run.calls:
-        if call.phase == "asking" and step.env.is_stale(call):
-            question = Question(call.approval_id or "", "tool_call", call.call_id)
-            reason = "the rules have changed since it was asked"
-            abort_question(step, question, by=RULES_CHANGED, reason=reason)
-            evaluate_again(step, call)
-            _proceed(step)
-
-
-# --- recovery ------------------------------------------------------------------------------------
-
-
-def _resume(step: Step, incoming: Resume) -> None:
-    """Resume from the tape: count the attempt, repeat what may be repeated, record what is unknown.
-
-    The attempt does not count if the run only waits for an approval, because nothing is dispatched
-    that could fail, or if the journal refused its writes, because the run did not fail.
-    """
-    run, limits = step.run, step.env.limits
-    is_free = incoming.is_put_off or run.pending_approvals > 0
-    attempt = run.recoveries if is_free else run.recoveries + 1
-    if attempt > limits.max_recoveries:
-        end_failed(
-            step,
-            "recovery_exhausted",
-            f"resumed {run.recoveries} times without getting further",
-            "read the tape's last events; start the run again once the cause is mended",
-            incoming.abandoned,
-        )
-        step.effects.append(ReportIncident(alarm=recovery_exhausted(run.run_id, run.recoveries)))
-        return
-    step.add(
-        ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=incoming.abandoned)
-    )
+def choose_model(step: Step) -> None:
+    """Record the route plan of a starting run, if there is more than one candidate."""
+    plan = step.env.plan_route(step.run)
+    if plan is not None:
+        step.add(ev.RoutePlanned(**asdict(plan)))
     leave_unavailable_model(step)
-    if run.turn_is_open:
-        next_turn(step, run.attempt + 1)
-        return
-    if run.question is not None:
-        step.effects.append(AskPerson(approval_id=run.question.approval_id))
-        return
-    for call in run.calls:
-        if call.phase == "asking":
-            step.effects.append(AskPerson(approval_id=call.approval_id or ""))
-        elif call.phase == "proposed":
-            step.effects.append(Inspect(call_id=call.call_id))
-        elif call.phase == "started":
-            _resume_call(step, call)
-    _proceed(step)
 
 
-def _resume_call(step: Step, call: Call) -> None:
-    """Repeat a call that was started before the restart, if its tool permits that."""
-    if call.may_rerun:
-        step.effects.append(_execute(call))
-    else:
-        complete_unknown(step, call)
-
-
-PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
-MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
-ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
-    "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
-    "window",
-    "content_policy": "change the message, or choose another model",
-    "quota": "see to the provider's account, or name another model in models.failover",
-    "auth": "see to the provider's key; `palyra secrets test` looks for it",
-}
-PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
+def leave_unavailable_model(step: Step) -> None:
+    """Replace the model if it is not configured any more."""
+    changed = step.env.change_route(step.run, "gone", may_retry=False)
+    if changed is not None:
+        step.add(ev.RouteChanged(**asdict(changed)))
 
 
 def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
@@ -413,6 +261,39 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
 
 
+def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
+    """Close the open turn; ignore the result of a turn that is not open any more."""
+    run = step.run
+    if not run.turn_is_open or (run.turn, run.attempt) != (incoming.turn, incoming.attempt):
+        return
+    if isinstance(incoming, TurnFailedInput):
+        fail_turn(step, incoming)
+        return
+    unfit = find_duplicate_ids(step, incoming.result.calls) or add_turn(step, incoming)
+    if unfit is None:
+        _turn_finished(step)
+        return
+    broke = TurnFailedInput(
+        turn=incoming.turn,
+        attempt=incoming.attempt,
+        failure_class="malformed",
+        detail=unfit,
+        had_output=True,
+        charge=incoming.result.charge,
+    )
+    fail_turn(step, broke)
+
+
+def add_turn(step: Step, incoming: TurnFinished) -> str | None:
+    """Record the turn; return why it is too large for the tape, if it is."""
+    completed = turn_completed(incoming.turn, incoming.result)
+    try:
+        step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
+    except TooLarge as too_large:
+        return too_large.message
+    return None
+
+
 def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
     """Return the event of a completed turn."""
     return ev.TurnCompleted(
@@ -427,14 +308,19 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
     )
 
 
-def add_turn(step: Step, incoming: TurnFinished) -> str | None:
-    """Record the turn; return why it is too large for the tape, if it is."""
-    completed = turn_completed(incoming.turn, incoming.result)
-    try:
-        step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
-    except TooLarge as too_large:
-        return too_large.message
-    return None
+def _turn_finished(step: Step) -> None:
+    run = step.run
+    if run.calls or run.steers:
+        _proceed(step)
+    elif not run.is_cut:
+        judge_answer(step)
+    elif run.output_cap is not None:
+        end_at_callers_limit(step, run.output_cap)
+    elif run.continuations < MAX_CONTINUATIONS:
+        next_turn(step)
+    else:
+        sentence = f"it was cut off at the model's output limit {run.continuations + 1} times"
+        end_partial(step, EndReason("cut_off", sentence), answer_text(run))
 
 
 def judge_answer(step: Step) -> None:
@@ -493,20 +379,7 @@ def _find_retry(
     return changed or ("again" if may_retry else None)
 
 
-def choose_model(step: Step) -> None:
-    """Record the route plan of a starting run, if there is more than one candidate."""
-    plan = step.env.plan_route(step.run)
-    if plan is not None:
-        step.add(ev.RoutePlanned(**asdict(plan)))
-    leave_unavailable_model(step)
-
-
-def leave_unavailable_model(step: Step) -> None:
-    """Replace the model if it is not configured any more."""
-    changed = step.env.change_route(step.run, "gone", may_retry=False)
-    if changed is not None:
-        step.add(ev.RouteChanged(**asdict(changed)))
-
+# --- budgets -------------------------------------------------------------------------------------
 
 EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # failure classes
 
@@ -611,9 +484,46 @@ def describe(exceeded: ev.BudgetExceeded) -> str:
     return f"{text}; it rolls at {rolls:%Y-%m-%dT%H:%M:%SZ}"
 
 
-MAX_PARALLEL = 4
+# --- calls ---------------------------------------------------------------------------------------
 
 Slot = tuple[str, str | None]  # tool class, path key (None: touches no path)
+
+
+def _prepare_calls(step: Step) -> None:
+    """Evaluate the named calls in order; stop at one that waits for inspection or approval."""
+    if _is_waiting(step.run):
+        return
+    named = [call for call in step.run.calls if call.phase == "named"]
+    for call in named[:MAX_GATED]:
+        prepare_call(step, call)
+        if _is_waiting(step.run):
+            return
+    if len(named) > MAX_GATED:
+        step.effects.append(Yield())
+
+
+def _is_waiting(run: Run) -> bool:
+    return any(call.phase in {"proposed", "asking"} for call in run.calls)
+
+
+def _start_batch(step: Step) -> None:
+    """Start the allowed calls that may run in parallel now."""
+    allowed = [call for call in step.run.calls if call.phase == "allowed"]
+    number = 1 + max((call.batch for call in step.run.calls), default=0)
+    chosen = next_batch(
+        [(call.tool_class, call.path_key) for call in allowed], step.env.limits.max_parallel
+    )
+    for call in allowed[:chosen]:
+        step.add(
+            ev.ToolStarted(
+                call_id=call.call_id,
+                executor=call.executor,
+                enforcement=call.enforcement,
+                batch=number,
+                approval_id=call.approval_id,
+            )
+        )
+        step.effects.append(_execute(call))
 
 
 def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
@@ -645,3 +555,98 @@ def _overlap(one: str | None, other: str | None) -> bool:
         or f"{one}/".startswith(f"{other}/")
         or f"{other}/".startswith(f"{one}/")
     )
+
+
+def _execute(call: Call) -> Execute:
+    return Execute(
+        call_id=call.call_id,
+        approval_digest=call.approval_digest if call.approval_id is not None else None,
+        covers=call.covers,
+    )
+
+
+def _approval_answered(step: Step, incoming: ApprovalAnswered) -> None:
+    question = step.run.find_question(incoming.approval_id)
+    if question is None:
+        return
+    match question.subject:
+        case "budget":
+            budget_answered(step, incoming)
+        case "tool_call":
+            call = cast("Call", step.run.find_asking(incoming.approval_id))
+            record_decision(step, call, take_answer(step, call, incoming))
+            _proceed(step)
+        case subject:
+            assert_never(subject)
+
+
+def _inspected(step: Step, incoming: CallInspected) -> None:
+    call = step.run.find_call(incoming.call_id)
+    if call is None or call.phase != "proposed":
+        return
+    if incoming.failure:
+        reject(step, call, Refused(reason=incoming.failure, repair_hint=""))
+    else:
+        evaluate_again(step, call)
+    _proceed(step)
+
+
+def _rules_changed(step: Step) -> None:
+    """Evaluate pending questions again; an allowed call is checked when it starts."""
+    for call in step.run.calls:
+        if call.phase == "asking" and step.env.is_stale(call):
+            question = Question(call.approval_id or "", "tool_call", call.call_id)
+            reason = "the rules have changed since it was asked"
+            abort_question(step, question, by=RULES_CHANGED, reason=reason)
+            evaluate_again(step, call)
+            _proceed(step)
+
+
+# --- recovery ------------------------------------------------------------------------------------
+
+
+def _resume(step: Step, incoming: Resume) -> None:
+    """Resume from the tape: count the attempt, repeat what may be repeated, record what is unknown.
+
+    The attempt does not count if the run only waits for an approval, because nothing is dispatched
+    that could fail, or if the journal refused its writes, because the run did not fail.
+    """
+    run, limits = step.run, step.env.limits
+    is_free = incoming.is_put_off or run.pending_approvals > 0
+    attempt = run.recoveries if is_free else run.recoveries + 1
+    if attempt > limits.max_recoveries:
+        end_failed(
+            step,
+            "recovery_exhausted",
+            f"resumed {run.recoveries} times without getting further",
+            "read the tape's last events; start the run again once the cause is mended",
+            incoming.abandoned,
+        )
+        step.effects.append(ReportIncident(alarm=recovery_exhausted(run.run_id, run.recoveries)))
+        return
+    step.add(
+        ev.RunRecovered(attempt=attempt, from_seq=run.next_seq - 1, abandoned=incoming.abandoned)
+    )
+    leave_unavailable_model(step)
+    if run.turn_is_open:
+        next_turn(step, run.attempt + 1)
+        return
+    if run.question is not None:
+        step.effects.append(AskPerson(approval_id=run.question.approval_id))
+        return
+    for call in run.calls:
+        if call.phase == "asking":
+            step.effects.append(AskPerson(approval_id=call.approval_id or ""))
+        elif call.phase == "proposed":
+            step.effects.append(Inspect(call_id=call.call_id))
+        elif call.phase == "started":
+            _resume_call(step, call)
+    _proceed(step)
+
+
+def _resume_call(step: Step, call: Call) -> None:
+    """Repeat a call that was started before the restart, if its tool permits that."""
+    if call.may_rerun:
+        step.effects.append(_execute(call))
+    else:
+        complete_unknown(step, call)

@@ -1,4 +1,4 @@
-"""Workspace paths as text: normal form, and the protected names in them.
+"""Workspace paths as text: normal form, the protected names in them, and their facts for the rules.
 
 A path argument is relative to the workspace root, in POSIX form, without `..` and NUL.  Absolute
 paths are refused even if they lead inside, so that rules, conflict keys and prompts see one spelling
@@ -175,6 +175,8 @@ def _folded(path: str) -> str:
         return path.lower()
     return unicodedata.normalize("NFKC", path).casefold()
 
+
+# --- facts for the rules --------------------------------------------------------------------------
 
 PathFlag = Literal["outside", "private", "configuration"]
 CallPathMark = PathFlag | Literal["state"]

@@ -1,6 +1,7 @@
 """Method of the protocol: name, types of params and result, required scope, serving function.
 
 The table of methods is data: dispatch, JSON Schemas and the AsyncAPI document are made from it.
+`Backend` holds the services that methods call.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +35,34 @@ from palyra.services.grants import Grants
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
 from palyra.services.usage import UsageService
+
+P = TypeVar("P", bound=Params)
+R = TypeVar("R", bound=msgspec.Struct)
+MAX_KEY_CHARS = 128
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+ChannelName = Annotated[str, SLUG]
+# Name of a conversation or a sender in an external system; printable, since lists show it.
+OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
+IdempotencyKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
+
+
+def cursor_of(prefix: str) -> msgspec.Meta:
+    """Constraint of a cursor: the id of the last item of the page before."""
+    return msgspec.Meta(
+        pattern=rf"^{prefix}_[0-9A-Za-z_-]{{1,60}}$",
+        extra={WORDS: f"the next_cursor of the page before, an id that begins with {prefix}_"},
+    )
+
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
+
+
+class Mutation(Params, frozen=True, kw_only=True):
+    """Parameters of a method that changes state."""
+
+    idempotency_key: IdempotencyKeyText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,36 +99,6 @@ class Backend:
     now_ms: NowMs
     new_id: NewId
     pacer: Pacer = field(default_factory=Pacer)
-
-
-P = TypeVar("P", bound=Params)
-R = TypeVar("R", bound=msgspec.Struct)
-
-MAX_KEY_CHARS = 128
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-ChannelName = Annotated[str, SLUG]
-# Name of a conversation or a sender in an external system; printable, since lists show it.
-OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
-IdempotencyKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
-
-
-def cursor_of(prefix: str) -> msgspec.Meta:
-    """Constraint of a cursor: the id of the last item of the page before."""
-    return msgspec.Meta(
-        pattern=rf"^{prefix}_[0-9A-Za-z_-]{{1,60}}$",
-        extra={WORDS: f"the next_cursor of the page before, an id that begins with {prefix}_"},
-    )
-
-
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
-AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
-
-
-class Mutation(Params, frozen=True, kw_only=True):
-    """Parameters of a method that changes state."""
-
-    idempotency_key: IdempotencyKeyText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +140,6 @@ class Method(Generic[P, R]):
         return issubclass(self.params, Mutation)
 
 
-def check_no_secret(call: MethodCall, **texts: str) -> None:
-    """Raise InvalidParams if a text that is stored verbatim contains a secret."""
-    for name, text in texts.items():
-        if call.backend.redact(text.encode())[1]:
-            raise InvalidParams(f"{name} holds a secret: choose another", field=name)
-
-
 AnyMethod = Method[Any, Any]
 
 
@@ -158,3 +150,10 @@ def at_once(serve: Callable[[MethodCall, P], R]) -> Callable[[MethodCall, P], Aw
         return serve(call, params)
 
     return serve_at_once
+
+
+def check_no_secret(call: MethodCall, **texts: str) -> None:
+    """Raise InvalidParams if a text that is stored verbatim contains a secret."""
+    for name, text in texts.items():
+        if call.backend.redact(text.encode())[1]:
+            raise InvalidParams(f"{name} holds a secret: choose another", field=name)

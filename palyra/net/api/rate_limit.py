@@ -1,4 +1,4 @@
-"""Limits of one connection, and the token bucket that enforces its request rate.
+"""Limits of connections: their bounds, the rate of their requests, the rate of their writes.
 
 Pure: time is an argument.
 """
@@ -74,6 +74,8 @@ class TokenBucket:
         return max(1, round(1000 * (1 - self._level) / self._per_s))
 
 
+# --- writes --------------------------------------------------------------------------------------
+
 GAP_S = 0.001  # between two writes of one connection
 SLOT_S = 0.0004  # of the loop for each write: about 2,500 per second
 LONGEST_S = (
@@ -82,7 +84,13 @@ LONGEST_S = (
 
 
 class Pacer:
-    """Write slots of all connections of a daemon."""
+    """Write slots of all connections of a daemon, so that many readers do not fill the loop.
+
+    A write costs about 0.1 ms whatever its size, an event in it a hundredth of that.  Frames
+    therefore gather before they are written: each connection leaves a gap between its writes, and
+    all connections share slots.  The first frame after a pause is due at once; replies never wait.
+    Measured by bench/stream.py (docs/decisions/0003-hub.md).
+    """
 
     __slots__ = ("_free_s", "_gap_s", "_slot_s")
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.run import actor as run_actors
-from palyra.actors.run.open_approvals import ApprovalAnswer, Granted
+from palyra.actors.run.approval import ApprovalAnswer, Granted
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord
