@@ -2,11 +2,11 @@
 
 A verdict takes three steps, each with the result of the one before:
 
-    validate(proposal, catalogue)       -> ValidatedCall     arguments, tool, facts about the call
-    policy.decide(policy_request(...))  -> PolicyDecision    the rules
-    judge(checked, context, decision)   -> Verdict           rules, grants, doubts, obstacles
+    validate(proposal, catalogue)       -> CheckedCall | Refused   tool, arguments, facts
+    policy.decide(policy_request(...))  -> PolicyDecision          the rules
+    judge(checked, context, decision)   -> Verdict                 rules, grants, doubts, obstacles
 
-`services.gate.Gate.evaluate` runs them in this order, without waiting.  All work that grows with the
+`services.gate.Gate.evaluate` runs them in this order, without waiting, and returns a `GatedCall`.  All work that grows with the
 size of the arguments is in the first step, which may run in a worker thread before the run decides
 on the turn.  An approval is requested only if nothing else forbids the call, and only for arguments
 that can be shown in full.  The approval is bound to the digest of the execution object
@@ -15,7 +15,7 @@ that can be shown in full.  The approval is bound to the digest of the execution
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -140,26 +140,18 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
 FindFacets = Callable[[ToolSpec, dict[str, Any]], CallFacts | None]
 
 
-class ValidatedCall(NamedTuple):
-    """A proposal and the result of its validation."""
-
-    proposal: ProposedCall
-    result: CheckedCall | Refused
-    digest: str  # of the arguments, valid or not
-
-
 def validate(
     proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
-) -> ValidatedCall:
-    """Validate a proposal."""
-    result = admit(proposal, catalogue, find_facets)
+) -> CheckedCall | Refused:
+    """Validate a proposal; either result has the digest of the arguments."""
+    result = _check(proposal, catalogue, find_facets)
     if isinstance(result, Refused):
-        return ValidatedCall(proposal, result, digest_of_any(proposal.arguments))
-    return ValidatedCall(proposal, result, result.digest)
+        return msgspec.structs.replace(result, digest=digest_of_any(proposal.arguments))
+    return result
 
 
-def admit(
-    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
+def _check(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets
 ) -> CheckedCall | Refused:
     """Check a proposal: the tool exists, the arguments match its schema, no redaction mark."""
     spec = catalogue.tools.get(proposal.tool)
