@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import trio
 from _machine import calibrate
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.run.handle import RunHandle
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import BudgetRecord, BudgetScope, UsageRecord

@@ -15,19 +15,18 @@ import trio
 
 from palyra import __version__
 from palyra.actors import config_watch, incident_writer
+from palyra.actors import hub as hub_actor
 from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
-from palyra.actors.hub import hub as hub_actor
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal import integrity_check
 from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
-from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
-from palyra.actors.session.registry import ActorRegistry
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
@@ -35,8 +34,8 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.trust.fences import fence_key
 from palyra.errors import InvariantBroken
 from palyra.net.api.asyncapi import asyncapi_document
-from palyra.net.api.backend import Backend
 from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.method import Backend
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import limits_of
 from palyra.net.api.tokens import admit_operator, authenticate
@@ -58,7 +57,7 @@ from palyra.net.http.metrics import (
 )
 from palyra.net.protocol import notifications
 from palyra.net.server.accept import EdgeServer, EdgeSettings
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.agents import Agents
@@ -146,8 +145,8 @@ class Daemon:
         config = self.config
         toolbox = self.toolset.toolbox
         self.policy = cedar_policy(config)
-        approvals = OpenApprovals()
         grants = Grants(self.journal, self.host.now_ms)
+        approvals = OpenApprovals(self.hub, grants, self.host.now_ms)
         budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)

@@ -43,7 +43,7 @@ BROKEN = [
     (
         layers.imports_run_one_way,
         "models/sse.py",
-        "from palyra.actors.hub.hub import Hub",
+        "from palyra.actors.hub import Hub",
     ),
     (layers.imports_run_one_way, "actors/run.py", "from palyra.store.sqlite import journal"),
     (layers.imports_run_one_way, "actors/run.py", "from palyra.tools.files.read import read_file"),
@@ -56,7 +56,7 @@ BROKEN = [
     (
         layers.imports_run_one_way,
         "cli/runs.py",
-        "from palyra.actors.hub.hub import Hub",
+        "from palyra.actors.hub import Hub",
     ),
     (layers.imports_run_one_way, "errors.py", "from palyra.core import ids"),
     (layers.imports_run_one_way, "extras/thing.py", ""),
@@ -90,7 +90,7 @@ BROKEN = [
     # rooms
     (layers.rooms_import_one_way, "core/text/excerpt.py", "from palyra.core.run import state"),
     (layers.rooms_import_one_way, "core/run/fold.py", "from palyra.core import ports"),
-    (layers.rooms_import_one_way, "actors/hub/hub.py", "from palyra.actors.run import actor"),
+    (layers.rooms_import_one_way, "actors/hub.py", "from palyra.actors.run import actor"),
     (layers.rooms_import_one_way, "net/protocol/jsonrpc.py", "import palyra.net.api.method"),
     (layers.rooms_import_one_way, "core/attic/thing.py", ""),
     (layers.own_code_is_imported_at_run_time, "core/run/fold.py", HIDDEN_IMPORT),
@@ -112,7 +112,7 @@ KEPT = [
     (
         layers.imports_run_one_way,
         "net/rpc.py",
-        "from palyra.actors.hub.hub import Hub",
+        "from palyra.actors.hub import Hub",
     ),
     (layers.imports_run_one_way, "net/rpc.py", "from palyra.config.load import Config"),
     (layers.imports_run_one_way, "cli/runs.py", "from palyra.client import connect"),

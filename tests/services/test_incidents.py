@@ -11,7 +11,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import keep_incidents
 from palyra.core.access import Caller
 from palyra.core.incident.incident import MAX_OPEN, IncidentReport, open_incident

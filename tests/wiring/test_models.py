@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.kernel.threads import run_sync
 from palyra.config.load import Config, Paths
 from palyra.config.sections import ModelProvider, ModelRoute, Models

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from palyra.actors.journal.actor import JournalHandle
-from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.run.approval import OpenApprovals
 from palyra.core.ids import NewId
 from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBlocking, ToolRunner
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.journal.records import TERMINAL, RunState, Usage
+from palyra.core.journal.records import TERMINAL, RunRecord, RunState, Usage
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -203,6 +203,30 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the call that waits for that approval."""
         return next(
             (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
+        )
+
+    def to_record(self) -> RunRecord:
+        """Return the run as `run.get` shows it."""
+        return RunRecord(
+            run_id=self.run_id,
+            session_id=self.accepted.session_id,
+            state=self.state,
+            principal=self.accepted.principal,
+            agent=self.accepted.agent,
+            model=self.model,
+            created_ms=self.created_ms,
+            started_ms=self.started_ms,
+            finished_ms=self.finished_ms,
+            head_seq=self.next_seq - 1,
+            usage=self.usage,
+            cost_usd_micros=self.cost_usd_micros,
+            unpriced_calls=self.unpriced_calls,
+            turns=self.turn,
+            tool_calls=self.tool_calls,
+            pending_approvals=self.pending_approvals,
+            reason=self.reason,
+            parent_run_id=self.accepted.parent_run_id,
+            attempts=self.recoveries,
         )
 
 

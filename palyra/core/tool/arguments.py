@@ -51,6 +51,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     repair_hint: str
+    digest: str = ""  # SHA-256 of the arguments as proposed, once they are known
 
 
 def refusal(reason: str, expected: str) -> Refused:

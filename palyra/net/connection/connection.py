@@ -22,7 +22,7 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, Unauthenticated
-from palyra.net.api.backend import Backend
+from palyra.net.api.method import Backend
 from palyra.net.api.methods.connect import Connect, identify, welcome
 from palyra.net.connection.requests import RequestDispatcher
 from palyra.net.delivery.encoding import encode_notice

@@ -31,9 +31,8 @@ from palyra.errors import (
     RateLimited,
     TooLarge,
 )
-from palyra.net.api.backend import Backend
 from palyra.net.api.idempotency import digest_body
-from palyra.net.api.method import AnyMethod, MethodCall, Mutation
+from palyra.net.api.method import AnyMethod, Backend, MethodCall, Mutation
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import TokenBucket
 from palyra.net.delivery.outbox import REPLY, Outbox

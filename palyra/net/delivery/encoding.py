@@ -9,7 +9,7 @@ Readers inside the daemon, as the compat APIs, take rows and never come here.
 
 import msgspec
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.core.journal.tape_row import TapeRow
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.protocol.notifications import TapeItem

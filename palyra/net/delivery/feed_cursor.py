@@ -22,7 +22,7 @@ rows that were published already are void: `rewind` withdraws those that still w
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
+from palyra.actors.hub import ProgressDelta, PublishedRow, RunFeed
 from palyra.core.journal.changes import TapePage
 from palyra.core.tape.events import TurnCompleted
 from palyra.errors import InvariantBroken

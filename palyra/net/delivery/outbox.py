@@ -20,7 +20,7 @@ from typing import Protocol
 
 import trio
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.net.delivery.encoding import encode_event, encode_notice, encode_progress
 
 ENTRY_BYTES = 100  # of an entry besides its body: the suffix of an event, and the queue

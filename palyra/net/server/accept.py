@@ -26,8 +26,7 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.errors import ActorGone, Overloaded
 from palyra.net.protocol.jsonrpc import Redact
-from palyra.net.server.counters import EdgeCounters
-from palyra.net.server.listener import Binding, listen
+from palyra.net.server.listener import Binding, EdgeCounters, listen
 from palyra.net.server.request_head import (
     WEBSOCKET_PATH,
     BadHead,

@@ -13,7 +13,7 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.journal import actor as module
 from palyra.actors.journal.actor import JournalHandle, PendingCommit, child_spec
 from palyra.actors.journal.write_retry import PROBE_LIMIT_S, QUIET_S, Probe

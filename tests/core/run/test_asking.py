@@ -8,8 +8,8 @@ import pytest
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.fold import apply
 from palyra.core.run.inputs import (

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, ProgressDelta, PublishedRow, RunFeed
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvariantBroken

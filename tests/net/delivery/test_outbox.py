@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.net.delivery.encoding import encode_notice
 from palyra.net.delivery.outbox import (
     ARRAY_BYTES,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.core.journal.changes import UsageSum
@@ -26,7 +26,7 @@ from palyra.net.http.metrics import (
     read_tree,
 )
 from palyra.net.protocol.notifications import State
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.services.budgets import Budgets
 from palyra.services.usage_sums import open_accounts
 

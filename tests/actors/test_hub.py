@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub import hub as hub_module
-from palyra.actors.hub.feed import KEEP_BYTES, ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub, child_spec
+from palyra.actors import hub as hub_module
+from palyra.actors.hub import KEEP_BYTES, Hub, ProgressDelta, PublishedRow, RunFeed, child_spec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
