@@ -19,11 +19,12 @@ from collections.abc import Callable, Sequence
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, message_tokens
+from palyra.core.model.summary import Summary
 from tests.core.context.conversations import Conversation, generate
 
 BUDGET_TOKENS = 32_000
 COUNTS = (1, 3, 10)
-Drafter = Callable[[sw.Summary, Sequence[Placed]], sw.Draft]
+Drafter = Callable[[Summary, Sequence[Placed]], sw.Draft]
 
 
 def text_of(message: Message) -> str:
@@ -34,13 +35,13 @@ def text_of(message: Message) -> str:
     return message.text + json.dumps([call.arguments for call in calls])
 
 
-def sound(plan: sw.Summary, messages: Sequence[Placed]) -> sw.Draft:
+def sound(plan: Summary, messages: Sequence[Placed]) -> sw.Draft:
     """Return the draft of an honest model: it repeats what it was shown."""
     del messages
     return sw.Draft(narrative=plan.narrative or "Nothing happened.")
 
 
-def lying(plan: sw.Summary, messages: Sequence[Placed]) -> sw.Draft:
+def lying(plan: Summary, messages: Sequence[Placed]) -> sw.Draft:
     """Return the draft of a model that drops a rule, inverts one, or makes something up."""
     rules = [e for e in plan.ledger.entries if e.kind == "constraint"]
     shapes = [
@@ -61,7 +62,7 @@ def compact(
 ) -> tuple[str, int, int, int]:
     """Return the remaining prompt, tokens before and after, and how many drafts were refused."""
     placed = [Placed("run", k, message) for k, message in enumerate(session.messages)]
-    summary: sw.Summary | None = None
+    summary: Summary | None = None
     start = refused = 0
     for number in range(1, times + 1):
         upto = len(placed) * number // times

@@ -62,6 +62,7 @@ from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
+from palyra.services.compaction import SessionCompactor
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
@@ -72,7 +73,7 @@ from palyra.tools.toolbox import Tool
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
 from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
-from palyra.wiring.runs import build_channels, build_incidents, run_limits
+from palyra.wiring.runs import build_channels, build_incidents, compaction_settings, run_limits
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile, build_budgets
 
@@ -151,6 +152,8 @@ class Daemon:
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
         limits = run_limits(config)
+        fence = fence_key(self.keys.sign)
+        compaction = compaction_settings(config, models)
         return SessionServices(
             journal=self.journal,
             hub=self.hub,
@@ -165,10 +168,18 @@ class Daemon:
             grants=grants,
             budgets=budgets,
             incidents=self.incidents,
-            histories=ConversationHistory(self.journal, config.runs.history_tokens),
+            histories=ConversationHistory(self.journal, compaction.loaded_tokens, fence),
+            compactor=SessionCompactor(
+                settings=compaction,
+                models=models,
+                budgets=budgets,
+                journal=self.journal,
+                run_blocking=self.host.run_blocking,
+                new_id=self.host.new_id,
+            ),
             registry=self.registry,
             redactor=redactor,
-            fence_key=fence_key(self.keys.sign),
+            fence_key=fence,
             sign=self.keys.sign,
             jitter_ms=self.host.model_backoff_ms,
             limits=limits,

@@ -85,6 +85,17 @@ def _compacted(event: ev.ContextCompacted) -> EventLine:
     return EventLine("·", f"the prompt was too large: {shown}", "yellow")
 
 
+def _summarised(event: ev.CompactionApplied) -> EventLine:
+    summary = event.summary
+    shown = f"about {pluralize(summary.before_tokens, 'token')} become {summary.after_tokens}"
+    refused = f"; draft refused: {summary.refusals[0]}" if summary.refusals else ""
+    return EventLine("·", f"session summarised: {shown}{refused}", "yellow")
+
+
+def _not_summarised(event: ev.CompactionSkipped) -> EventLine:
+    return EventLine("·", f"session not summarised: {event.reason}")
+
+
 def _assembled(event: ev.ContextAssembled) -> EventLine:
     tokens = pluralize(event.input_tokens, "token")
     return EventLine("·", f"context of {tokens}, {pluralize(len(event.segments), 'segment')}")
@@ -213,6 +224,8 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.RoutePlanned: _planned,
     ev.RouteChanged: _rerouted,
     ev.ContextCompacted: _compacted,
+    ev.CompactionApplied: _summarised,
+    ev.CompactionSkipped: _not_summarised,
     ev.TurnStarted: _turn_started,
     ev.TurnCompleted: _turn_completed,
     ev.TurnFailed: _turn_failed,
@@ -244,6 +257,8 @@ MEANING = {
     "route.planned": "which model should answer, which one does, and why",
     "route.changed": "another model takes over",
     "context.compacted": "the prompt was too large; the model is shown less of what was",
+    "compaction.applied": "a summary stands for older messages; the tape keeps them all",
+    "compaction.skipped": "a compaction was due and would have gained nothing",
     "context.assembled": "exactly what the model will see, with hashes",
     "turn.started": "a request to the model",
     "turn.completed": "its whole answer; the words that streamed before were only news",

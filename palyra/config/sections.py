@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
+_Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
@@ -79,6 +80,16 @@ class RunsConfig(Section, frozen=True, kw_only=True):
     history_tokens: Annotated[
         _CountOrNone, _doc("How much of a session's earlier runs the model is shown; 0: nothing.")
     ] = 32_000
+    compact_at_percent: Annotated[
+        _Percent,
+        _doc(
+            "Share of the history or of the model's window at which a session is "
+            "summarised; 0: never."
+        ),
+    ] = 60
+    compaction_model: Annotated[
+        str, _doc("Model that drafts summaries; empty: they are made without a model.")
+    ] = ""
     queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
     debounce_ms: Annotated[
         _Pause, _doc("How long a collected run waits for one more message; 0: not at all.")

@@ -82,6 +82,11 @@ class ModelRouter:
         found = self._models.get(model)
         return model.partition("/")[0] if found is None else found.provider
 
+    def window(self, model: str) -> int:
+        """Return the window of the model in tokens; 0 if it is not configured."""
+        route = self.table.find(model)
+        return 0 if route is None else route.window
+
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""
         return model in self._models

@@ -1,12 +1,16 @@
 """Wiring of run limits, incidents and channels."""
 
+from collections.abc import Mapping
+
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
-from palyra.core.ports import Notifier
+from palyra.core.ports import LanguageModel, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
+from palyra.errors import InvalidParams
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
+from palyra.services.compaction import CompactionSettings
 from palyra.services.incidents import Incidents
 from palyra.wiring.host import Host
 
@@ -19,6 +23,21 @@ def run_limits(config: Config) -> RunLimits:
         wall_counts_approvals=runs.wall_counts_approvals,
         approval_ms=runs.approval_ms,
         max_turns=runs.max_turns,
+    )
+
+
+def compaction_settings(config: Config, models: Mapping[str, LanguageModel]) -> CompactionSettings:
+    """Return when sessions are summarised.  Raises InvalidParams for an unknown model."""
+    runs = config.runs
+    if runs.compaction_model and runs.compaction_model not in models:
+        raise InvalidParams(
+            f"runs.compaction_model names {runs.compaction_model!r}, which no provider has",
+            field="runs.compaction_model",
+        )
+    return CompactionSettings(
+        history_tokens=runs.history_tokens,
+        trigger_bps=runs.compact_at_percent * 100,
+        model=runs.compaction_model,
     )
 
 

@@ -26,12 +26,13 @@ import structlog
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.environment import CallArguments, LiveEnvironment
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
-from palyra.actors.run.services import RunServices
+from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.actors.run.tool_call import (
     CallInspection,
     ToolExecution,
@@ -71,6 +72,8 @@ from palyra.core.run.inputs import (
     ReportIncident,
     Resume,
     RulesChanged,
+    Summarise,
+    Summarised,
     TurnFinished,
     Yield,
 )
@@ -399,6 +402,19 @@ class _RunActor:
                 self.nursery.start_soon(
                     run_task, handle.tasks, execution, execute_call, report_crash
                 )
+            case Summarise():
+                summary = SummaryTask(
+                    id="summary",
+                    started_ms=now_ms,
+                    waits_for="compaction",
+                    run=handle,
+                    services=services,
+                    env=self.env,
+                    effect=effect,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, summary, summarise, report_failed_summary
+                )
             case ReportIncident():
                 pass  # recorded with the step's events
             case Yield():
@@ -435,6 +451,42 @@ class _RunActor:
         elif not self.handle.prompts and self.paused_left_s is not None:
             self.deadline_scope.deadline = trio.current_time() + self.paused_left_s
             self.paused_left_s = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SummaryTask(ChildTask):
+    """One compaction of the session."""
+
+    run: RunHandle
+    services: RunServices
+    env: LiveEnvironment
+    effect: Summarise
+
+
+async def summarise(task: SummaryTask) -> None:
+    """Summarise the conversation and report Summarised.
+
+    Cancellation: nothing is reported.
+    """
+    event = await task.env.summarise(task.run.run, task.effect)
+    await look_for_secrets(task.services, ev.encode_event(event))
+    await task.run.report(Summarised(event=event))
+
+
+async def report_failed_summary(task: SummaryTask, error: Exception) -> None:
+    """Let the run go on without a summary.
+
+    Cancellation: nothing is reported.
+    """
+    if isinstance(error, Unavailable | ActorGone):
+        raise error  # the journal: the run waits for it
+    log.error("compaction failed", run_id=task.run.run_id, exc_info=error)
+    skipped = ev.CompactionSkipped(
+        trigger=task.effect.trigger,
+        reason=f"the compaction failed: {type(error).__name__}; see the daemon's log",
+        input_tokens=task.effect.input_tokens,
+    )
+    await task.run.report(Summarised(event=skipped))
 
 
 # --- records that commit with an event: approvals, grants, usage -----------------------------------

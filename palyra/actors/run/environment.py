@@ -28,8 +28,14 @@ from palyra.core.ports import RunBlocking
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
+from palyra.core.run.inputs import Summarise
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Compaction, ContextAssembled
+from palyra.core.tape.events import (
+    Compaction,
+    CompactionApplied,
+    CompactionSkipped,
+    ContextAssembled,
+)
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import Preflight, ToolCall
@@ -187,6 +193,7 @@ class LiveEnvironment:
         self._gate, self._router = arguments.gate, services.router
         self._fence_key = services.fence_key
         self._prefix, self._history = prefix, history
+        self._compactor = services.compactor
 
     def is_stale(self, call: Call) -> bool:
         """Return True if the rules have changed since the verdict on `call`."""
@@ -213,9 +220,25 @@ class LiveEnvironment:
         """Let the router choose the model that takes over."""
         return self._router.change(run, leaving, self._measure, may_retry=may_retry)
 
+    def summary_is_due(self, run: Run, input_tokens: int) -> bool:
+        """Compare the size of the prompt with the trigger of the session compaction."""
+        window = self._router.window(run.model)
+        return self._compactor.is_due(run, self._shown(run), input_tokens, window)
+
+    def _shown(self, run: Run) -> History:
+        """Return the part of the history that the run's own summary does not cover."""
+        return self._history if run.summary is None else self._history.summarised(run.summary)
+
+    async def summarise(self, run: Run, task: Summarise) -> CompactionApplied | CompactionSkipped:
+        """Summarise the conversation of the session and of the run.
+
+        Cancellation: see `SessionCompactor.summarise`.
+        """
+        return await self._compactor.summarise(run, self._history, task)
+
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""
-        return plan_compaction(run, self._history, self._prefix.tokens)
+        return plan_compaction(run, self._shown(run), self._prefix.tokens)
 
     def _measure(self, run: Run) -> ModelRequirements:
         """Derive from the next request what its model must support."""

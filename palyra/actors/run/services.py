@@ -12,6 +12,7 @@ from palyra.core.run.environment import RunLimits
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
+from palyra.services.compaction import SessionCompactor
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
@@ -36,6 +37,7 @@ class RunServices:
     grants: Grants  # answers that cover later calls
     budgets: Budgets  # reservations and refusals
     incidents: Incidents  # where findings are reported
+    compactor: SessionCompactor  # summarises long sessions
     histories: ConversationHistory  # earlier runs of a session
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output

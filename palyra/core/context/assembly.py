@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from palyra.core.context.compaction import remaining, shortened
-from palyra.core.context.history import NO_HISTORY, History
+from palyra.core.context.history import NO_HISTORY, History, uncovered
+from palyra.core.context.session_window import render
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.messages import (
     DEFAULT_SAMPLING,
@@ -25,6 +26,7 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
+from palyra.core.model.summary import Summary
 from palyra.core.model.tool_results import pair_results
 from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextAssembled
@@ -117,21 +119,26 @@ def assemble(
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
     cut = run.compacted
-    skipped = 0 if cut is None else cut.inherited_messages
+    if run.summary is not None:
+        history = history.summarised(run.summary)
+    skipped = max(0 if cut is None else cut.inherited_messages, uncovered(run, said))
     messages = _fenced(shortened(said, cut), run.run_id, fence_key)[skipped:]
     if run.continues(attempt):
         messages = (*messages, CONTINUE)
     is_whole = cut is None or not (skipped or cut.output_bytes)
     conversation = _conversation_layer(said[skipped:], messages, is_whole=is_whole)
+    summary, summary_layer = _summary(history.summary, fence_key)
     past, past_layer = _past(remaining(history, cut), fence_key)
     event = ContextAssembled(
         turn=turn,
         segments=(
             {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
+            *summary_layer,
             *past_layer,
             conversation,
         ),
-        input_tokens=prefix.tokens + sum(layer["tokens"] for layer in (conversation, *past_layer)),
+        input_tokens=prefix.tokens
+        + sum(layer["tokens"] for layer in (conversation, *past_layer, *summary_layer)),
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
     )
@@ -143,7 +150,7 @@ def assemble(
         model=run.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
-        messages=pair_results((*past, *messages)),
+        messages=pair_results((*summary, *past, *messages)),
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
@@ -165,6 +172,23 @@ def _conversation_layer(
         "messages": len(messages),
         "trust": lowest(_trust(message) for message in said),
     }
+
+
+def _summary(
+    summary: Summary | None, fence_key: bytes
+) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
+    """Return the summary as a message, and the layer that describes it."""
+    if summary is None:
+        return (), ()
+    message = GuidanceMessage(render(summary, fence_key))
+    layer = {
+        "layer": "summary",
+        "tokens": message_tokens(message),
+        "kept": True,
+        "messages": sum(each.last - each.first + 1 for each in summary.covers),
+        "trust": lowest(entry.trust for entry in summary.ledger.entries),
+    }
+    return (message,), (layer,)
 
 
 def _past(

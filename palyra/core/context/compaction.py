@@ -99,7 +99,8 @@ def remaining(history: History, cut: Compaction | None) -> History:
     """Return the history without its removed runs."""
     if cut is None or not cut.history_runs:
         return history
-    return History(runs=history.runs[cut.history_runs :], is_cut=True)
+    runs = history.runs[cut.history_runs :]
+    return msgspec.structs.replace(history, runs=runs, is_cut=True)
 
 
 def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message, ...]:

@@ -1,7 +1,7 @@
 """Ledger: the parts of a conversation that a compaction carries as data, not as prose.
 
-A summary in prose loses what nobody re-reads.  So a compaction keeps typed entries, each a
-verbatim piece of a message with the place it came from:
+A summary in prose loses details silently.  So a compaction keeps typed entries, each a verbatim
+piece of a message with the place it came from:
 
     pin         a message that a person pinned
     request     the last message of the user, whole
@@ -22,7 +22,6 @@ was said first.  Statements come from the user and the model alone.  Files and e
 tool calls: they are facts about calls, and the text of an error keeps the trust of its result.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
@@ -39,27 +38,11 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.model.summary import Entry, EntryKind, Ledger
 from palyra.core.text.excerpt import truncate_safely
-from palyra.core.text.tokens import estimate_tokens
 from palyra.core.tool.spec import HANDED_OVER
 from palyra.core.trust.labels import Trust
 
-EntryKind = Literal[
-    "pin",
-    "request",
-    "ask",
-    "call",
-    "step",
-    "constraint",
-    "convention",
-    "preference",
-    "decision",
-    "fact",
-    "finding",
-    "remark",
-    "file",
-    "error",
-]
 PROTECTED: frozenset[EntryKind] = frozenset({
     "pin", "request", "ask", "call", "step", "constraint", "convention", "preference", "decision",
     "file",
@@ -72,47 +55,12 @@ REQUEST_CHARS = 4_000  # of the last message; a longer one is in the window or i
 PINNED_CHARS = 4_000
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One entry of a ledger."""
-
-    kind: EntryKind
-    text: str  # verbatim; of a file its path
-    run_id: str
-    message: int  # index in that run's conversation
-    by: Literal["user", "model", "tool"] = "user"
-    detail: str = ""  # of a file its uses, of an error its call
-    trust: Trust = "trusted_local"
-
-    @property
-    def entry_id(self) -> str:
-        """Id by content, equal for equal text of one kind: 12 hex digits."""
-        return hashlib.sha256(f"{self.kind}\0{self.text}".encode()).hexdigest()[:12]
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of the rendered entry."""
-        return estimate_tokens(self.text) + estimate_tokens(self.detail) + 2
-
-
 class Placed(msgspec.Struct, frozen=True, gc=False):
     """A message and its place: the run, and the index in that run's conversation."""
 
     run_id: str
     index: int
     message: Message
-
-
-class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Entries in the order in which they were said."""
-
-    entries: tuple[Entry, ...] = ()
-    dropped: int = 0  # entries that did not fit, since the first compaction
-    replaced: tuple[str, ...] = ()  # the latest statements that corrections removed
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of all entries."""
-        return sum(entry.tokens for entry in self.entries)
 
 
 EMPTY = Ledger()

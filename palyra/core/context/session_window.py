@@ -22,7 +22,8 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.context import ledger as ledgers
-from palyra.core.context.ledger import EMPTY, PROTECTED, Entry, EntryKind, Ledger, Placed
+from palyra.core.context.history import History, is_left_out, uncovered
+from palyra.core.context.ledger import EMPTY, PROTECTED, Placed
 from palyra.core.context.statements import WORD, sentences, topic, values
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -31,6 +32,8 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
+from palyra.core.model.summary import Covered, Entry, EntryKind, Ledger, Summary
+from palyra.core.run.state import Run, has_findings, transcript_with_results
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.fences import fence, make_nonce, neutralise
@@ -41,30 +44,11 @@ WINDOW = 6  # messages that are never covered
 TRIGGER_BPS = 6_000  # of the input budget
 MIN_TOKENS = 480  # of the conversation, before the first compaction
 MIN_NEW_TOKENS = 120  # since the last compaction
+MIN_NEW_BPS = 1_000  # of the budget as well: each compaction costs the provider's prompt cache
 LEDGER_BPS = 2_500  # of the input budget
 NARRATIVE_TOKENS = 600
 _LINE_CHARS = 160  # of one exchange in the narrative
 _CUT_CHARS = 40  # by which truncation at a word may shorten it further
-
-
-class Covered(msgspec.Struct, frozen=True, gc=False):
-    """A range of messages of one run's conversation, `first` and `last` included."""
-
-    run_id: str
-    first: int
-    last: int
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What stands in the prompt for the covered messages."""
-
-    ledger: Ledger
-    narrative: str
-    covers: tuple[Covered, ...]  # everything since the session began, oldest first
-    before_tokens: int  # of the earlier summary and the newly covered messages
-    after_tokens: int  # of the rendered summary
-    is_drafted: bool = False  # a model wrote the narrative
-    refusals: tuple[str, ...] = ()  # why the model's draft was not taken
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +83,7 @@ def is_due(
     return (
         input_tokens * 10_000 > budget_tokens * trigger_bps
         and input_tokens >= MIN_TOKENS
-        and new_tokens >= MIN_NEW_TOKENS
+        and new_tokens >= max(MIN_NEW_TOKENS, budget_tokens * MIN_NEW_BPS // 10_000)
     )
 
 
@@ -109,6 +93,26 @@ def coverable(messages: Sequence[Message], window: int = WINDOW) -> int:
     while end > 0 and isinstance(messages[end], ToolMessage):
         end -= 1
     return end
+
+
+def placed_conversation(history: History, run: Run) -> list[Placed]:
+    """Return the messages of the session that no summary covers, oldest first.
+
+    `history` is what the model of `run` is shown of earlier runs.
+    """
+    if run.summary is not None:
+        history = history.summarised(run.summary)
+    said = transcript_with_results(run)
+    covered = 0 if run.summary is None else run.summary.covered_of(run.run_id) or 0
+    own = [message for message in said[uncovered(run, said) :] if not is_left_out(message)]
+    return [
+        *(
+            Placed(past.run_id, past.first + index, message)
+            for past in history.runs
+            for index, message in enumerate(past.messages)
+        ),
+        *(Placed(run.run_id, covered + index, message) for index, message in enumerate(own)),
+    ]
 
 
 # --- plan ----------------------------------------------------------------------------------------
@@ -139,6 +143,8 @@ def plan_summary(
         covers=_covers(previous, messages),
         before_tokens=_tokens(messages) + (0 if previous is None else previous.after_tokens),
         after_tokens=0,
+        is_tainted=(previous is not None and previous.is_tainted)
+        or has_findings(placed.message for placed in messages),
     )
     return _sized(summary)
 

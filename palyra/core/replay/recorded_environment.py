@@ -74,6 +74,12 @@ class RecordedEnvironment:
         """Return the recorded compaction."""
         return self._added(run, ev.ContextCompacted)
 
+    def summary_is_due(self, run: Run, _input_tokens: int) -> bool:
+        """Return True if the tape goes on with the outcome of a compaction."""
+        events, place = self.record.events, run.next_seq
+        following = events[place] if place < len(events) else None
+        return isinstance(following, ev.CompactionApplied | ev.CompactionSkipped)
+
     def provider(self, _model: str) -> str:
         """Return the recorded provider of the next turn."""
         started = self.record.find_next(ev.TurnStarted)

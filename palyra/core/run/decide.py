@@ -85,6 +85,8 @@ from palyra.core.run.inputs import (
     Resume,
     RulesChanged,
     Steer,
+    Summarise,
+    Summarised,
     TurnFailedInput,
     TurnFinished,
     Yield,
@@ -92,13 +94,14 @@ from palyra.core.run.inputs import (
 from palyra.core.run.state import RULES_CHANGED, Question, Run
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
-from palyra.core.tape.events import Compaction
+from palyra.core.tape.events import Compaction, CompactionTrigger
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import HANDED_OVER, PARALLEL
 from palyra.errors import TooLarge
 
 MAX_GATED = 4  # calls evaluated in one step: about a millisecond
+COMPACTION = "compaction"  # origin of a run that only summarises its session
 MAX_PARALLEL = 4
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
@@ -158,6 +161,8 @@ def _handle(step: Step, incoming: Input) -> None:
             _handle_call_input(step, incoming)
         case Steer():
             step.add(incoming.event)
+        case Summarised():
+            _summarised(step, incoming)
         case Cancel() | Expire():
             end_requested(step, incoming)
         case _:
@@ -239,8 +244,29 @@ def leave_unavailable_model(step: Step) -> None:
         step.add(ev.RouteChanged(**asdict(changed)))
 
 
-def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
-    """Call the model, or end at the turn limit; attempts after the first repeat the same turn."""
+def _summarised(step: Step, incoming: Summarised) -> None:
+    """Record the outcome of a compaction; then call the model, or end if that was the task."""
+    step.add(incoming.event)
+    if step.run.accepted.origin != COMPACTION:
+        next_turn(step, may_summarise=False)
+        return
+    event = incoming.event
+    if isinstance(event, ev.CompactionApplied):
+        summary = event.summary
+        text = f"{summary.before_tokens} tokens are now {summary.after_tokens}"
+        step.add(ev.MessageCompleted(text=text))
+        step.add(ev.RunDone(reason="answered"))
+    else:
+        step.add(ev.RunDone(reason="partial", cause="nothing_compacted", missing=event.reason))
+
+
+def next_turn(
+    step: Step, attempt: int = 1, delay_ms: int = 0, *, may_summarise: bool = True
+) -> None:
+    """Call the model, or end at the turn limit; attempts after the first repeat the same turn.
+
+    A conversation that has grown too long is summarised first.
+    """
     run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
@@ -248,6 +274,15 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
         end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
     assembled, request = step.env.assemble(run, turn, attempt)
+    is_task = run.accepted.origin == COMPACTION
+    if (
+        attempt == 1
+        and may_summarise
+        and (is_task or step.env.summary_is_due(run, assembled.input_tokens))
+    ):
+        trigger: CompactionTrigger = "manual" if is_task else "auto"
+        step.effects.append(Summarise(trigger=trigger, input_tokens=assembled.input_tokens))
+        return
     step.add(assembled)
     step.add(
         ev.TurnStarted(

@@ -103,6 +103,10 @@ class RunEnvironment(TapeEnvironment, Protocol):
         """Build the model request of that turn and attempt, with the event that describes it."""
         ...
 
+    def summary_is_due(self, run: Run, input_tokens: int, /) -> bool:
+        """Return True if the conversation should be summarised before that prompt is sent."""
+        ...
+
     def check_answer(self, run: Run, /) -> AnswerDefect | None:
         """Find what is wrong with the last turn's text as the run's answer; None if nothing is."""
         ...

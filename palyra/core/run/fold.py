@@ -173,6 +173,23 @@ def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Cha
     return {"compacted": event, "spent_attempts": run.attempt}
 
 
+@_rule(ev.CompactionApplied)
+def _compaction_applied(run: Run, event: ev.CompactionApplied, _at_ms: int) -> Changes:
+    summary = event.summary
+    _require(_is_between_turns(run), run, event)
+    return {
+        "summary": summary,
+        "compacted": None,
+        "weighed_tokens": event.input_tokens - summary.before_tokens + summary.after_tokens,
+    }
+
+
+@_rule(ev.CompactionSkipped)
+def _compaction_skipped(run: Run, event: ev.CompactionSkipped, _at_ms: int) -> Changes:
+    _require(_is_between_turns(run), run, event)
+    return {"weighed_tokens": event.input_tokens}
+
+
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)

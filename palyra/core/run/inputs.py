@@ -11,7 +11,13 @@ import msgspec
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import ApprovalScope, Charge
 from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
-from palyra.core.tape.events import BudgetExceeded, SteerReceived
+from palyra.core.tape.events import (
+    BudgetExceeded,
+    CompactionApplied,
+    CompactionSkipped,
+    CompactionTrigger,
+    SteerReceived,
+)
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 
@@ -89,6 +95,12 @@ class RulesChanged(_Data, frozen=True, kw_only=True):
     """The rules changed: questions asked under the old ones are evaluated again."""
 
 
+class Summarised(_Data, frozen=True, kw_only=True):
+    """The outcome of Summarise: an event to record."""
+
+    event: CompactionApplied | CompactionSkipped
+
+
 class GoOn(_Data, frozen=True, kw_only=True):
     """Continue after a Yield: evaluate the calls that are still named."""
 
@@ -147,6 +159,7 @@ Input = (
     | ApprovalAnswered
     | CallInspected
     | RulesChanged
+    | Summarised
     | GoOn
     | CallEnded
     | Steer
@@ -162,6 +175,13 @@ class CallModel(_Data, frozen=True, kw_only=True):
 
     request: ModelRequest
     delay_ms: int
+
+
+class Summarise(_Data, frozen=True, kw_only=True):
+    """Summarise the older part of the conversation; the run then gets Summarised."""
+
+    trigger: CompactionTrigger
+    input_tokens: int  # of the prompt without the new summary
 
 
 class AskPerson(_Data, frozen=True, kw_only=True):
@@ -194,4 +214,4 @@ class Yield(_Data, frozen=True, kw_only=True):
     """Yield to the event loop; the run then gets GoOn."""
 
 
-Effect = CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield
+Effect = CallModel | Summarise | AskPerson | Inspect | Execute | ReportIncident | Yield

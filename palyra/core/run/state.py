@@ -33,6 +33,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.model.summary import Summary
 from palyra.core.policy.gate import ApprovalSubject
 from palyra.core.run.call import Call
 from palyra.core.run.loop_guard import LoopGuard
@@ -56,6 +57,8 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.RoutePlanned: (_STARTED, None),
     ev.RouteChanged: (_STARTED, None),
     ev.ContextCompacted: (_STARTED, None),
+    ev.CompactionApplied: (_STARTED, None),
+    ev.CompactionSkipped: (_STARTED, None),
     ev.ContextAssembled: (_STARTED, None),
     ev.TurnStarted: (_STARTED, None),
     ev.TurnCompleted: (_STARTED, None),
@@ -106,6 +109,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     left: tuple[str, ...] = ()  # models replaced in this turn
     spent_attempts: int = 0  # of the current turn, with earlier models or prompts
     compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
+    summary: Summary | None = None  # stands for everything it covers
+    weighed_tokens: int = 0  # of the prompt at the last compaction, applied or skipped
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()

@@ -44,6 +44,7 @@ from palyra.net.delivery import encoding
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
+from palyra.services.compaction import CompactionSettings, SessionCompactor
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
@@ -242,6 +243,7 @@ class Kit:
         *,
         debounce_ms: int = 500,
         history_tokens: int = 0,  # most tests are about one run
+        compaction: CompactionSettings | None = None,
         make_budgets: Callable[[Hub], Budgets] = no_budgets,
         models: Mapping[str, LanguageModel] | None = None,
         make_router: Callable[[Mapping[str, LanguageModel]], ModelRouter] = ModelRouter,
@@ -249,6 +251,9 @@ class Kit:
         self.models = models
         self.make_router = make_router
         self.history_tokens = history_tokens
+        self.compaction = compaction or CompactionSettings(
+            history_tokens=history_tokens, trigger_bps=0
+        )
         self.make_budgets = make_budgets
         self.hub = Hub(encoding)
         self.journal = InlineJournal(store, self.hub)
@@ -301,9 +306,17 @@ class Kit:
             ),
             approvals=self.approvals,
             grants=self.grants,
-            budgets=self.make_budgets(self.hub),
+            budgets=(budgets := self.make_budgets(self.hub)),
+            compactor=SessionCompactor(
+                settings=self.compaction,
+                models=models,
+                budgets=budgets,
+                journal=self.journal,
+                run_blocking=inline_blocking,
+                new_id=new_id,
+            ),
             incidents=self.incidents,
-            histories=ConversationHistory(self.journal, self.history_tokens),
+            histories=ConversationHistory(self.journal, self.compaction.loaded_tokens, b"fence"),
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
@@ -413,6 +426,7 @@ async def running(  # noqa: PLR0913 - all by name
     hold: bool = False,
     debounce_ms: int = 500,
     history_tokens: int = 0,
+    compaction: CompactionSettings | None = None,
     make_budgets: Callable[[Hub], Budgets] = no_budgets,
     models: Mapping[str, LanguageModel] | None = None,
     make_router: Callable[[Mapping[str, LanguageModel]], ModelRouter] = ModelRouter,
@@ -426,6 +440,7 @@ async def running(  # noqa: PLR0913 - all by name
         limits,
         debounce_ms=debounce_ms,
         history_tokens=history_tokens,
+        compaction=compaction,
         make_budgets=make_budgets,
         models=models,
         make_router=make_router,

@@ -1,6 +1,6 @@
 """The typed entries that a compaction carries."""
 
-from palyra.core.context.ledger import EMPTY, Entry, Ledger, Placed, extend, fit
+from palyra.core.context.ledger import EMPTY, Placed, extend, fit
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -9,6 +9,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.model.summary import Entry, Ledger
 
 
 def place(*messages: Message, first: int = 0) -> list[Placed]:

@@ -14,6 +14,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.model.summary import Covered, Summary
 from palyra.core.text.tokens import estimate_tokens
 from tests.core.context.conversations import generate
 
@@ -34,12 +35,12 @@ def place(messages: tuple[Message, ...] | list[Message], first: int = 0) -> list
 
 
 @pytest.fixture
-def plan() -> sw.Summary:
+def plan() -> Summary:
     """Return the plan for `TALK`."""
     return sw.plan_summary(None, place(TALK), BUDGET)
 
 
-def test_the_summary_is_smaller_and_verbatim(plan: sw.Summary) -> None:
+def test_the_summary_is_smaller_and_verbatim(plan: Summary) -> None:
     """Rules, decisions with reasons, requests and facts occur word for word."""
     text = sw.render(plan, KEY)
     for wanted in (
@@ -48,7 +49,7 @@ def test_the_summary_is_smaller_and_verbatim(plan: sw.Summary) -> None:
     ):  # fmt: skip
         assert wanted in text
     assert plan.after_tokens < plan.before_tokens
-    assert (sw.Covered("run_1", 0, 3),) == plan.covers
+    assert (Covered("run_1", 0, 3),) == plan.covers
     assert () == sw.find_defects(plan, None, place(TALK))
 
 
@@ -59,7 +60,7 @@ def test_nothing_is_summarised_without_a_gain() -> None:
 
 
 @pytest.mark.parametrize("lost", ["constraint", "decision", "ask", "request"])
-def test_a_summary_that_loses_an_obligation_is_refused(plan: sw.Summary, lost: str) -> None:
+def test_a_summary_that_loses_an_obligation_is_refused(plan: Summary, lost: str) -> None:
     """Every protected kind is missed by the check, which names the lost text."""
     kept = tuple(entry for entry in plan.ledger.entries if entry.kind != lost)
     ledger = msgspec.structs.replace(plan.ledger, entries=kept)
@@ -69,14 +70,14 @@ def test_a_summary_that_loses_an_obligation_is_refused(plan: sw.Summary, lost: s
     assert defect.endswith("is lost")
 
 
-def test_a_summary_of_other_messages_is_refused(plan: sw.Summary) -> None:
+def test_a_summary_of_other_messages_is_refused(plan: Summary) -> None:
     """The ranges must be those of the replaced messages, and the size must fall."""
     wrong = msgspec.structs.replace(plan, covers=(), after_tokens=plan.before_tokens)
     defects = sw.find_defects(wrong, None, place(TALK))
     assert 2 == len(defects)
 
 
-def test_a_sound_draft_is_taken(plan: sw.Summary) -> None:
+def test_a_sound_draft_is_taken(plan: Summary) -> None:
     """The model's narrative replaces the deterministic one; quotes become entries."""
     ask = next(entry for entry in plan.ledger.entries if entry.kind == "ask")
     draft = sw.Draft(
@@ -126,13 +127,13 @@ def test_a_sound_draft_is_taken(plan: sw.Summary) -> None:
         (sw.Draft(narrative="Done.", closed=("0123456789ab",)), "which is no entry"),
     ],
 )
-def test_a_false_draft_is_refused(plan: sw.Summary, draft: sw.Draft, reason: str) -> None:
+def test_a_false_draft_is_refused(plan: Summary, draft: sw.Draft, reason: str) -> None:
     """A draft that invents, inverts or misquotes is refused with the defect."""
     with pytest.raises(sw.RefusedSummary, match=reason):
         sw.take_draft(plan, draft, place(TALK))
 
 
-def test_a_draft_closes_no_rule(plan: sw.Summary) -> None:
+def test_a_draft_closes_no_rule(plan: Summary) -> None:
     """Only requests and steps can be closed; a rule, a decision or a file cannot."""
     for entry in plan.ledger.entries:
         draft = sw.Draft(narrative="Done.", closed=(entry.entry_id,))
@@ -143,7 +144,7 @@ def test_a_draft_closes_no_rule(plan: sw.Summary) -> None:
                 sw.take_draft(plan, draft, place(TALK))
 
 
-def test_the_request_to_the_model_numbers_messages_and_names_entries(plan: sw.Summary) -> None:
+def test_the_request_to_the_model_numbers_messages_and_names_entries(plan: Summary) -> None:
     """The model can cite what it quotes and closes."""
     text = sw.draft_text(plan, place(TALK))
     assert "[0] user: Never push to main." in text

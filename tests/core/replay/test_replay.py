@@ -57,6 +57,8 @@ INPUTS: dict[str, set[str]] = {
     "route.planned": {"*"},
     "route.changed": {"*"},
     "context.compacted": {"*"},
+    "compaction.applied": {"*"},
+    "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
     "tool.started": set(),
     "guard.warned": set(),

@@ -8,6 +8,7 @@ import pytest
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
+from palyra.core.model.summary import Ledger, Summary
 from palyra.core.run.call import CALL_TRANSITIONS
 from palyra.core.run.fold import apply, begin
 from palyra.core.run.state import RUN_TRANSITIONS, Run
@@ -86,6 +87,7 @@ STATES: dict[str, list[ev.Event]] = {
     "failed": [MESSAGE, FAILED],
     "cancelled": [MESSAGE, CANCELLED],
 }
+SUMMARY = Summary(ledger=Ledger(), narrative="", covers=(), before_tokens=9, after_tokens=1)
 TERMINAL = {"done", "failed", "cancelled"}
 LIVE = set(STATES) - TERMINAL
 BETWEEN = {"text", "text cut off", "text refused", "turn failed", "call attested"}
@@ -130,6 +132,16 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     "context.compacted": (
         lambda run: ev.ContextCompacted(turn=run.turn, history_runs=1),
         LIVE - {"accepted, nothing said", "accepted", "turn open"},
+    ),
+    "compaction.applied": (
+        lambda _: ev.CompactionApplied(
+            compaction_id="cmp_1", algorithm="a", trigger="auto", summary=SUMMARY, input_tokens=9
+        ),
+        BETWEEN | {"started"},
+    ),
+    "compaction.skipped": (
+        lambda _: ev.CompactionSkipped(trigger="auto", reason="nothing gained", input_tokens=9),
+        BETWEEN | {"started"},
     ),
     "turn.started": (
         lambda run: turn_started(run.turn + 1, continues=run.is_cut),
