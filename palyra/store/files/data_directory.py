@@ -53,7 +53,7 @@ class DataDirectory:
 def _lock(path: Path) -> int:
     """Lock the file and return its descriptor, which child processes do not inherit."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
+        descriptor = private_files.open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:

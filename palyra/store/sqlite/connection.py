@@ -69,7 +69,14 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
         raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:
         kind = DiskFull if error.errno in NO_ROOM else Unavailable
-        raise kind(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
+        raise kind(f"journal: {doing}: {_describe(error, path)}") from error
+
+
+def _describe(error: OSError, path: Path | None) -> str:
+    """Return the error's reason, behind the name of its file unless that is the database."""
+    reason = error.strerror or str(error)
+    is_other = isinstance(error.filename, str) and error.filename != str(path)
+    return f"{error.filename}: {reason}" if is_other else reason
 
 
 def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:

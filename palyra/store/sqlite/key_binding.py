@@ -6,6 +6,7 @@ the first journal has been opened.  A key without the file was created by an old
 it; then only a journal that this opening created is suspect.
 """
 
+import os
 from pathlib import Path
 
 from palyra.core.journal.changes import ChainViolation
@@ -50,6 +51,8 @@ def bind(keys: KeyRing, journal_id: str) -> None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text("ascii", "replace").strip()[:_MAX_SHOWN]
+        descriptor = private_files.open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+        return file.read().strip()[:_MAX_SHOWN]

@@ -1,12 +1,19 @@
-"""Directories that cannot be made private say why."""
+"""Directories that cannot be made private, and files that are none, say why."""
 
 import errno
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from palyra.errors import Unavailable
-from palyra.store.files.private_files import make_directory
+from palyra.store.files.data_directory import DataDirectory
+from palyra.store.files.private_files import make_directory, read_secret
+from palyra.store.journal.keys import KeyRing, read_operator_token
+from palyra.store.sqlite.journal import SqliteJournal
+from tests.store.kit import Clock
 
 
 @pytest.mark.parametrize(
@@ -25,3 +32,63 @@ def test_a_directory_that_stays_as_it_is_says_why(
     with pytest.raises(Unavailable, match=told) as refused:
         make_directory(tmp_path)
     assert refused.value.message.startswith(f"{tmp_path}: ")
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))  # the name of a socket is short
+
+
+def link_to_endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+STRANGE = [Path.mkdir, make_pipe, make_socket, link_to_endless]
+
+
+def start(home: Path) -> None:
+    """Open each file of a home as a start of the daemon does."""
+    with DataDirectory(home) as directory:
+        keys = KeyRing.open(directory.keys)
+        store = SqliteJournal(home / "journal.sqlite3", keys, now_ms=Clock())
+        store.open()
+        store.close()
+        read_operator_token(directory.keys, lambda: "t" * 40)
+
+
+@pytest.mark.parametrize("make", STRANGE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "daemon.lock",
+        "journal.sqlite3",
+        "journal.roots.ndjson",
+        "keys/journal.id",
+        "keys/signing.key",
+        "keys/operator.token",
+    ],
+)
+def test_anything_else_in_the_place_of_a_file_is_refused(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """By the name of the file, without waiting for the other end of a pipe or an endless device."""
+    home = tmp_path / "home"
+    start(home)
+    start(home)
+    (home / name).unlink()
+    make(home / name)
+    with pytest.raises(Unavailable, match=name):
+        start(home)
+
+
+def test_a_link_to_a_secret_is_called_one(tmp_path: Path) -> None:
+    """The words of the system, too many levels of links, would mislead."""
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").touch(mode=0o600)
+    assert b"" == read_secret(tmp_path / "secret")
+    with pytest.raises(Unavailable, match="it is a symbolic link: put the file itself there"):
+        read_secret(tmp_path / "link")
