@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from ipaddress import AddressValueError, IPv4Address
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 import h11
 import trio
@@ -24,10 +24,9 @@ import trio
 from palyra.core.redaction.redactor import Redactor
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.server.stream import RECEIVE_BYTES, PrefixedStream
-from palyra.net.server.strict import harden
+from palyra.net.server.strict import MAX_HEAD_BYTES, harden
 
 _SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
-MAX_HEAD_BYTES = 16_384  # h11's default, and so the limit of the HTTP server
 VERSIONS = frozenset({b"1.0", b"1.1"})
 
 
@@ -92,8 +91,8 @@ class BadHead(Exception):
 class HeadParser:
     """Bytes in, one `RequestHead` out."""
 
-    def __init__(self, max_bytes: int = MAX_HEAD_BYTES) -> None:
-        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
+    def __init__(self) -> None:
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         harden(self._parser)
         self.received = bytearray()
 
@@ -303,7 +302,7 @@ def _check_secrets(head: RequestHead) -> HttpRefusal | None:
     query = head.target.partition(b"?")[2].decode("latin-1")
     if query.count("&") >= _MAX_QUERY_FIELDS:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "too many query fields")
-    if _holds_token(query):  # the answer does not quote it: answers are logged, too
+    if _holds_token(query) or _names_token(head.path.decode("latin-1")):  # the answer does not quote it: answers are logged, too
         return HttpRefusal(
             HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
         )
@@ -322,6 +321,20 @@ def _holds_token(query: str) -> bool:
         if query == before:
             return False
     return True  # still encoded: its value is hidden on purpose
+
+
+def _names_token(path: str) -> bool:
+    """True if a path contains a Palyra token or a secret of a known format in any encoding.
+
+    Names of models are in paths, so a long mixed word is no sign of a token there.
+    """
+    for _ in range(_MAX_DECODINGS):
+        if _redactor().redact_text(path)[1]:
+            return True
+        path, before = unquote(path, encoding="latin-1"), path
+        if path == before:
+            return False
+    return True
 
 
 def looks_like_token(text: str) -> bool:

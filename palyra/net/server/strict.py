@@ -14,6 +14,9 @@ import re
 import h11
 from h11._receivebuffer import ReceiveBuffer  # noqa: PLC2701 - see above
 
+# Of a head or a trailer.  h11 has the same limit, but applies it only while the end is missing, so a
+# larger head would pass when it arrives in one piece.
+MAX_HEAD_BYTES = 16_384
 _END = b"\r\n\r\n"
 # A line feed or carriage return by itself, a folded line, a control character.
 _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -46,6 +49,8 @@ class StrictBuffer(ReceiveBuffer):
         end = len(self._data) if found < 0 else found + len(_END)
         if _AMBIGUOUS.search(self._data, max(0, self._searched - 3), end):
             raise _refused("a control character, a bare line end or a folded line in the head")
+        if end > MAX_HEAD_BYTES:
+            raise _refused(f"a head may have {MAX_HEAD_BYTES} bytes", status=431)
         if found < 0:
             self._searched = end
             return None

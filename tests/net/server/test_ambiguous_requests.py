@@ -6,7 +6,7 @@ import h11
 import pytest
 from h11._receivebuffer import ReceiveBuffer  # noqa: PLC2701 - what is replaced must still be there
 
-from palyra.net.server.strict import StrictBuffer, harden
+from palyra.net.server.strict import MAX_HEAD_BYTES, StrictBuffer, harden
 from tests.net.http.test_http import serving
 from tests.net.server.edges import RunningEdge
 
@@ -221,9 +221,30 @@ def test_a_head_that_drips_in_is_read_like_a_whole_one(bad: bytes) -> None:
 async def test_an_oversized_head_is_refused() -> None:
     """Endless lines and endless numbers of lines alike."""
     async with serving() as running:
-        for bad in (get(b"X-A: " + b"a" * 40_000), get(b"X-A: 1\r\n" * 9_000)):
+        for bad in (get(b"X-A: " + b"a" * 17_000), get(b"X-A: 1\r\n" * 9_000)):
             assert [431] == statuses(await running.ask(bad))
         await check_still_serving(running)
+
+
+@pytest.mark.parametrize("step", [1, 100, 65_536])
+def test_the_limit_of_a_head_is_independent_of_how_it_is_cut(step: int) -> None:
+    """A head of that size passes and one byte more does not; so does a trailer."""
+    for before in (b"GET / HTTP/1.1\r\nHost: a\r\n", CHUNKED + b"0\r\n"):
+        spare = MAX_HEAD_BYTES - len(before.rpartition(b"0\r\n")[2] + b"X: \r\n\r\n")
+        for more in (0, 1):
+            connection, found = h11.Connection(h11.SERVER), []
+            harden(connection)
+            data = before + b"X: " + b"a" * (spare + more) + b"\r\n\r\n"
+            try:
+                for start in range(0, len(data), step):
+                    connection.receive_data(data[start : start + step])
+                    while not isinstance(event := connection.next_event(), type):
+                        found.append(event)
+            except h11.RemoteProtocolError as error:
+                assert (1, 431) == (more, error.error_status_hint)
+                assert f"{MAX_HEAD_BYTES} bytes" in str(error)
+            else:
+                assert (0, h11.EndOfMessage) == (more, type(found[-1]))
 
 
 UPGRADE = (
@@ -283,6 +304,36 @@ async def test_a_token_in_any_parameter_is_refused(
         answer = await running.ask(GOOD + get(target=b"/healthz?" + target))
         assert ([200, 400], False) == (statuses(answer), token.encode() in answer)
     assert token not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "token", [TOKENS[name] for name in ("ours", "encoded", "encoded often", "JWT", "of a forge")]
+)
+@pytest.mark.parametrize("path", ["/{}", "/v1/models/{}", "/v1/{}/ws", "//{}", "/healthz;x={}"])
+async def test_a_token_in_the_path_is_refused(
+    token: str, path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Like one in a parameter, as the first request and as a later one."""
+    async with serving() as running:
+        for before, expected in ((b"", [400]), (GOOD, [200, 400])):
+            answer = await running.ask(before + get(target=path.format(token).encode()))
+            assert (expected, False) == (statuses(answer), token.encode() in answer)
+    assert token not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/agent/Qwen2-5-Coder-32B-Instruct-128K-Context",
+        "/v1/models/pal_assistant1",
+        "/v1/responses/resp_01a204b9-72aa-75f6-98a3-e446752652a4/input_items",
+    ],
+)
+async def test_other_paths_pass(path: str) -> None:
+    """Names of models and ids are no tokens, however mixed."""
+    async with serving() as running:
+        answer = await running.ask(get(b"Connection: close\r\n", target=path.encode()))
+        assert [400] != statuses(answer)
 
 
 @pytest.mark.parametrize(
