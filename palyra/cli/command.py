@@ -20,6 +20,7 @@ from stat import S_IMODE
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from palyra.cli.errors import INTERRUPTED, USAGE, CommandFailed, stop_for
 from palyra.config.load import HOME_VARIABLE, Config, load
@@ -77,15 +78,17 @@ def shared_options(command: Command) -> Command:
     """Add --home, --url and --json to a command, which receives them as one `Options`.
 
     The same options may be given before the name of the command; those given after it win.
+    A --home on the command line outranks an address of the environment, which may be another daemon's.
     """
 
     @click.pass_context
     @wraps(command)
     def merged(context: click.Context, /, **given: Any) -> Any:  # noqa: ANN401 - as click calls it
         base = context.find_object(Options) or Options()
+        home, url = given.pop("home"), given.pop("url")
         options = Options(
-            home=given.pop("home") or base.home,
-            url=given.pop("url") or base.url,
+            home=home or base.home,
+            url=url or (None if _outranks_address(context, home) else base.url),
             as_json=given.pop("as_json") or base.as_json,
         )
         return command(options, **given)
@@ -93,6 +96,13 @@ def shared_options(command: Command) -> Command:
     for option in reversed(_SHARED):
         merged = option(merged)
     return merged
+
+
+def _outranks_address(context: click.Context, home: Path | None) -> bool:
+    """True if the command line names a directory, and only a variable names an address."""
+    source = context.find_root().get_parameter_source
+    is_named = home is not None or source("home") is ParameterSource.COMMANDLINE
+    return is_named and source("url") is ParameterSource.ENVIRONMENT
 
 
 def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:

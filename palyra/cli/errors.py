@@ -21,6 +21,8 @@ from palyra import errors
 from palyra.cli.output import safe
 from palyra.errors import PalyraError
 
+TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - as in net/protocol/discovery, which is not imported for help
+
 DONE = 0
 FAILED = 1
 USAGE = 2  # click's own
@@ -28,6 +30,7 @@ CANCELLED = 3
 PARTIAL = 4  # done, but something was refused or is missing
 OVER_BUDGET = 5
 NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
+DAEMON_FAILED = 70  # EX_SOFTWARE
 DISK_FULL = 75  # EX_TEMPFAIL
 NO_PERMISSION = 77  # EX_NOPERM
 INTERRUPTED = 130  # 128 + SIGINT
@@ -40,17 +43,15 @@ EXPLAINED = {
     PARTIAL: "the run is done, but something was refused or is missing",
     OVER_BUDGET: "a budget did not allow the run to go on",
     NO_DAEMON: "no daemon answers, or one cannot start: its directory, keys, journal or port",
+    DAEMON_FAILED: "the daemon gave up, or a part of it did not stop",
+    DISK_FULL: "the daemon cannot start or go on: its disk is full or the quota used up",
     NO_PERMISSION: "the token is missing, refused or lacks the scope",
     INTERRUPTED: "interrupted",
 }
 
 # Error class, exit code, remedy.  The first class that matches is used.
 REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
-    (
-        errors.Unauthenticated,
-        NO_PERMISSION,
-        "name the daemon's directory with --home, or set PALYRA_TOKEN",
-    ),
+    (errors.Unauthenticated, NO_PERMISSION, ""),  # `_remedy` reads the environment
     (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
     (
         errors.Unreachable,
@@ -178,8 +179,19 @@ _OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup",
                  "newer version", "in use elsewhere")  # fmt: skip
 
 
+def _token_remedy(message: str) -> str | None:
+    """Return the remedy of a refused token: PALYRA_TOKEN is used instead of the directory's own."""
+    if TOKEN_VARIABLE in message:
+        return None  # no token was found, and the message names every place for one
+    if os.environ.get(TOKEN_VARIABLE):
+        return "unset PALYRA_TOKEN to use the operator's own, or set it to a token of this daemon"
+    return "name the daemon's directory with --home, or set PALYRA_TOKEN"
+
+
 def _remedy(error: PalyraError) -> str | None:
     """Return the remedy that depends on the error's field: a list command or the `--help` call."""
+    if isinstance(error, errors.Unauthenticated):
+        return _token_remedy(error.message)
     if isinstance(error, errors.NotFound):
         listed = LISTS.get(error.field or "")
         return f"`palyra {listed}` shows which there are" if listed else None

@@ -6,6 +6,7 @@ Each noun is a module that is imported on first use, so that help and completion
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,16 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and name the nearest ones for an unknown name."""
+        if args[0] not in self.table and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.table)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

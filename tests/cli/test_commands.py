@@ -1,6 +1,7 @@
 """The commands that list, show and change, against a fake daemon."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from palyra.cli.main import COMMANDS, cli
 from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
-from tests.cli.named_commands import find_fault
+from tests.cli.named_commands import ROOT, find_fault
 from tests.client.fake_daemon import RUN, RUN_VIEW, SESSION, Hangup, Json, Refusal, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -558,7 +559,22 @@ async def test_refused_token_exits_77() -> None:
         daemon.answers["connect"] = hang_up
         found = await palyra("status", url=daemon.url)
     assert 77 == found.code
-    assert "PALYRA_TOKEN" in found.err
+    assert "set PALYRA_TOKEN" in found.err
+
+
+async def test_a_refused_token_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A directory would not help: the variable is used instead of its token."""
+
+    def hang_up(_connection: object, _params: Json) -> object:
+        raise Hangup(4401, "unknown token")
+
+    monkeypatch.setenv("PALYRA_TOKEN", "of-another-daemon")
+    async with fake_daemon() as daemon:
+        daemon.answers["connect"] = hang_up
+        found = await palyra("status", url=daemon.url)
+    assert (77, True) == (found.code, "remedy: unset PALYRA_TOKEN" in found.err)
 
 
 async def test_quoted_type_is_no_remedy() -> None:
@@ -661,7 +677,23 @@ async def test_wrong_usage_exits_2(arguments: tuple[str, ...]) -> None:
     assert 2 == (await palyra(*arguments)).code
 
 
+async def test_a_misspelt_command_is_answered_with_the_right_one() -> None:
+    """On every level: of the program and of a noun."""
+    assert "tools" in (await palyra("tols")).err
+    assert "list" in (await palyra("runs", "lst")).err
+
+
 # --- help ---
+
+
+async def test_help_lists_every_exit_code() -> None:
+    """None that the page lists is left out."""
+    shown = (await palyra("--help")).out
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| ([0-9]+) \|", page, re.MULTILINE)
+    assert "75" in codes
+    listed = re.findall(r"^  ([0-9]+) ", shown.partition("Exit codes:")[2], re.MULTILINE)
+    assert set(codes) <= set(listed)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

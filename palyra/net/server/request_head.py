@@ -302,7 +302,9 @@ def _check_secrets(head: RequestHead) -> HttpRefusal | None:
     query = head.target.partition(b"?")[2].decode("latin-1")
     if query.count("&") >= _MAX_QUERY_FIELDS:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "too many query fields")
-    if _holds_token(query) or _names_token(head.path.decode("latin-1")):  # the answer does not quote it: answers are logged, too
+    if _holds_token(query) or _names_token(
+        head.path.decode("latin-1")
+    ):  # the answer does not quote it: answers are logged, too
         return HttpRefusal(
             HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
         )

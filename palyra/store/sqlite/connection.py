@@ -8,7 +8,6 @@ Every step of SQLite releases the interpreter lock and must win it back from a b
 `executemany` steps once per row; one statement with many rows (`BulkInsert`) steps once.
 """
 
-import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
