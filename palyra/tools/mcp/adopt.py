@@ -24,7 +24,8 @@ from palyra.core.trust.external_descriptions import (
 from palyra.tools.mcp.schema import Unusable, narrowed
 
 MAX_TOOLS = 128  # of one server
-MAX_DESCRIPTION_CHARS = 2_000
+# The longest of the reference servers' tools, sequentialthinking, has 2,781.
+MAX_DESCRIPTION_CHARS = 4_096
 MAX_SCHEMA_BYTES = 16_384
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 

@@ -145,7 +145,7 @@ def test_annotations_can_only_make_it_worse(
         (described(description=PLAIN_ATTACK), "instruction"),
         (described(parameters=a_property({"type": "string", "description": PLAIN_ATTACK})), "instruct"),
         (described(parameters=a_property({"type": "string", "enum": [PLAIN_ATTACK]})), "instruction"),
-        (described(description="x" * (MAX_DESCRIPTION_CHARS + 1)), "description"),
+        (described(description="x" * (MAX_DESCRIPTION_CHARS + 1)), "description has more"),
         (described(parameters=a_property({"type": "string", "enum": ["x" * 20_000]})), "bytes"),
         (described(parameters={"type": "string"}), "object"),
         (described(parameters=a_property({"type": "string", "default": object()})), "JSON"),

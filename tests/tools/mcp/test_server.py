@@ -202,6 +202,24 @@ async def test_the_last_words_are_told_without_secrets(is_jailed: bool) -> None:
 
 
 @pytest.mark.parametrize("is_jailed", [False, True])
+async def test_errors_on_standard_output_are_told(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Lines that are no message are last words too, without secrets and without long ones."""
+    told = await problem_of(hungry("lost", is_jailed=is_jailed))
+    assert "it ended with exit code 7; its standard error ends: " in told
+    assert "(on standard output, no message) a line of 2000 bytes" in told
+    assert "(on standard output, no message) cannot find my papers" in told
+    assert told.endswith(" / (on standard output, no message) second line")
+    assert "Canary" not in told
+
+
+async def test_a_banner_on_standard_output_stops_no_server() -> None:
+    """It is no problem of a server that works."""
+    async with serving(hungry("banner", is_jailed=False)) as box:
+        assert "5" == (await box.call("add", a=2, b=3)).text
+        assert not any("Welcome" in told for told in box.server.problems())
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
 async def test_a_signal_is_named(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """What killed it, and what it said before."""
     told = await problem_of(hungry("killed", is_jailed=is_jailed))
