@@ -126,6 +126,13 @@ def check_config(options: Options) -> Check:
 def check_home(options: Options) -> Check:
     """Check that only the owner can access the data directory and the secrets in it."""
     home = find_home(options.home)
+    if home.exists() and not home.is_dir():
+        return Check(
+            name="home",
+            verdict="fail",
+            detail=f"{home} is no directory",
+            remedy="name another place with --home",
+        )
     if not home.is_dir():
         return Check(
             name="home",

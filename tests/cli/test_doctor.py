@@ -76,6 +76,14 @@ def test_home_open_to_others_fails(tmp_path: Path) -> None:
     assert "chmod" in str(found.remedy)
 
 
+def test_a_file_is_no_home(tmp_path: Path) -> None:
+    """`palyra up` would not make it."""
+    (tmp_path / "home").touch()
+    found = find(Options(home=tmp_path / "home"), "home")
+    assert ("fail", "name another place with --home") == (found.verdict, found.remedy)
+    assert "is no directory" in found.detail
+
+
 def test_public_key_may_be_public(tmp_path: Path) -> None:
     """The public half of the signing key is no secret."""
     (tmp_path / "keys").mkdir(mode=0o700)

@@ -43,6 +43,11 @@ _WORDS = {
 }
 
 
+def keywords_of_others(kind: str) -> frozenset[str]:
+    """Return the keywords that constrain values of other types and have no effect on this one."""
+    return KEYWORDS - _ANNOTATIONS - {"type"} - _OF_TYPE[kind]
+
+
 def check_schema(schema: Mapping[str, Any], where: str) -> None:
     """Raise InvariantBroken unless intake enforces every rule in the schema."""
     kind = schema.get("type")

@@ -36,6 +36,8 @@ def make_directory(path: Path) -> None:
             raise Unavailable(
                 f"{path}: the file system is read-only: mount it writable, or choose another place"
             ) from error
+        if error.errno == errno.EEXIST:
+            raise Unavailable(f"{path}: it is no directory: choose another place") from error
         kind = DiskFull if error.errno in NO_ROOM else Unavailable
         raise kind(f"{path}: cannot be made a private directory: {error}") from error
 

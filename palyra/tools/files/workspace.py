@@ -177,12 +177,15 @@ def refusal(path: str) -> ToolFailure:
 
 def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
     if root == Path(root.anchor) or root == Path("~").expanduser().resolve():
-        raise InvalidParams(f"workspace {root}: the root and home folders are not workspaces")
+        raise InvalidParams(
+            f"workspace {root}: the root and home folders are not workspaces", field="workspace"
+        )
     for folder in (path.resolve() for path in keep_out):
         if folder.is_relative_to(root) or root.is_relative_to(folder):
             raise InvalidParams(
                 f"workspace {root} overlaps {folder}, which the daemon keeps for itself; "
-                "choose a workspace beside it"
+                "choose a workspace beside it",
+                field="workspace",
             )
 
 

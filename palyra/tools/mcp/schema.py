@@ -8,7 +8,7 @@ schema unusable.  The result therefore accepts only values that the original sch
 from collections.abc import Mapping
 from typing import Any
 
-from palyra.core.text.argument_schema import check_schema
+from palyra.core.text.argument_schema import TYPES, check_schema, keywords_of_others
 from palyra.errors import InvariantBroken, PalyraError
 
 MAX_DEPTH = 8
@@ -20,6 +20,7 @@ _DESCRIBES = frozenset(
     }
 )  # fmt: skip
 _NULL = {"type": "null"}
+_EXCLUSIVE = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
 
 
 class Unusable(PalyraError):
@@ -67,12 +68,18 @@ def _without_null(schema: dict[str, Any], where: str) -> dict[str, Any]:
         inner = {key: value for key, value in kept[0].items() if key not in _DESCRIBES}
         return {**inner, **rest}
     kinds = schema.get("type")
-    if isinstance(kinds, list):
-        some = [kind for kind in kinds if kind != "null"]
-        if len(some) != 1:
-            raise Unusable(f"{where}: type must be one, not {len(kinds)}")
-        return {**schema, "type": some[0]}
-    return schema
+    return _of_first_type(schema, kinds, where) if isinstance(kinds, list) else schema
+
+
+def _of_first_type(schema: dict[str, Any], kinds: list[Any], where: str) -> dict[str, Any]:
+    """Keep the first of several types besides null, which is narrower, and what constrains it."""
+    some = [kind for kind in kinds if kind != "null"]
+    if not some or not all(isinstance(kind, str) and kind in TYPES for kind in some):
+        raise Unusable(f"{where}: the type is none of {', '.join(TYPES)}")
+    others = keywords_of_others(some[0]) if len(some) > 1 else frozenset()
+    if others and some[0] not in {"integer", "number"}:
+        others |= _EXCLUSIVE
+    return {key: value for key, value in schema.items() if key not in others} | {"type": some[0]}
 
 
 def _whole(bound: object, where: str, schema: Mapping[str, Any]) -> int:

@@ -92,3 +92,14 @@ def test_a_link_to_a_secret_is_called_one(tmp_path: Path) -> None:
     assert b"" == read_secret(tmp_path / "secret")
     with pytest.raises(Unavailable, match="it is a symbolic link: put the file itself there"):
         read_secret(tmp_path / "link")
+
+
+@pytest.mark.parametrize("make", [Path.touch, make_pipe])
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_file_in_the_place_of_a_directory_is_called_one(
+    tmp_path: Path, make: Callable[[Path], None], below: str
+) -> None:
+    """The words of the system, file exists, would not help."""
+    make(tmp_path / "home")
+    with pytest.raises(Unavailable, match=r"it is no directory|Not a directory"):
+        make_directory(tmp_path / "home" / below)

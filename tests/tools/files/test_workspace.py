@@ -296,8 +296,9 @@ def test_some_roots_are_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (data / "keys").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path))
     for root in [Path("/"), tmp_path, data, data.parent, data / "keys"]:
-        with pytest.raises(InvalidParams, match="workspace"):
+        with pytest.raises(InvalidParams, match="workspace") as refused:
             Workspace(root, keep_out=[data])
+        assert "workspace" == refused.value.field  # so the command line adds no other remedy
     Workspace(data.parent, keep_out=[tmp_path / "elsewhere"]).close()
 
 
