@@ -22,7 +22,7 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import BudgetRecord, BudgetScope, UsageRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ModelRequest
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.usage.prices import Price, Prices
 from palyra.net.delivery import encoding

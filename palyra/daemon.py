@@ -58,7 +58,6 @@ from palyra.net.http.metrics import (
 from palyra.net.protocol import notifications
 from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
-from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
@@ -132,6 +131,7 @@ class Daemon:
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
         self.backend = self._build_backend()
+        self.serve_transport = partial(serve_connection, backend=self.backend)
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
@@ -266,10 +266,6 @@ class Daemon:
         if self.config.models.embeddings == EMBEDDED:
             return UnmeteredEmbeddings(model)
         return MeteredEmbeddings(model, self.services.budgets, self.journal, self.host.new_id)
-
-    async def serve_transport(self, transport: Transport, peer: Peer) -> None:
-        """Serve one client until its connection ends; see `net.connection.connection`."""
-        await serve_connection(transport, peer, self.backend)
 
     def _watches(self) -> list[ChildSpec]:
         """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""

@@ -23,9 +23,9 @@ import structlog
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.run.environment import look_for_secrets
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.replay import Replayer
-from palyra.actors.run.services import look_for_secrets
 from palyra.actors.run.tool_call import inspect
 from palyra.actors.session.handle import CancelQueued, SteerInstead, Submitted
 from palyra.actors.session.recovery import abandon_run

@@ -29,9 +29,8 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
-from palyra.actors.run.environment import CallArguments, LiveEnvironment
+from palyra.actors.run.environment import CallArguments, LiveEnvironment, RunServices
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
-from palyra.actors.run.services import RunServices
 from palyra.actors.run.tool_call import (
     CallInspection,
     ToolExecution,

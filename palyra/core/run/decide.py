@@ -66,7 +66,6 @@ from palyra.core.run.ending import (
     end_requested,
 )
 from palyra.core.run.environment import RunEnvironment, TapeEnvironment
-from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -89,7 +88,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import RULES_CHANGED, Question, Run
+from palyra.core.run.state import RULES_CHANGED, Question, Run, begin
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction

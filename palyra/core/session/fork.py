@@ -12,8 +12,7 @@ import msgspec
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.model.messages import AssistantMessage, Message
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import Run, transcript_with_results
+from palyra.core.run.state import Run, apply, begin, transcript_with_results
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ConversationInherited
 from palyra.errors import InvalidParams, InvariantBroken

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors.run.services import look_for_secrets
+from palyra.actors.run.environment import look_for_secrets
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor

@@ -11,7 +11,6 @@ from palyra.core.model.messages import FailureClass, FinishReason
 from palyra.core.run import transition
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
-from palyra.core.run.fold import apply, fold
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -27,6 +26,7 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
+from palyra.core.run.state import apply, fold
 from palyra.core.run.transition import Step
 from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
