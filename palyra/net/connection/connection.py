@@ -147,24 +147,23 @@ class Connection:
     # --- reading ---
 
     async def _converse(self) -> None:
-        self._outbox.put(encode_notice("hello", self._hello()))
+        backend = self._backend
+        hello = Hello(
+            server="palyra",
+            version=backend.version,
+            instance_id=backend.instance_id,
+            protocol=PROTOCOL,
+            features=FEATURES,
+            limits=self._limits.public,
+            state=backend.state(),
+        )
+        self._outbox.put(encode_notice("hello", hello))
         with trio.move_on_after(self._limits.connect_timeout_s) as scope:
             caller = await self._open(await self._receive())
         if scope.cancelled_caught:
             text = f"no connect within {self._limits.connect_timeout_s:g} s"
             await self._end(close_codes.UNAUTHENTICATED, text)
         await self._serve_caller(caller)
-
-    def _hello(self) -> Hello:
-        return Hello(
-            server="palyra",
-            version=self._backend.version,
-            instance_id=self._backend.instance_id,
-            protocol=PROTOCOL,
-            features=FEATURES,
-            limits=self._limits.public,
-            state=self._backend.state(),
-        )
 
     async def _receive(self) -> bytes:
         try:
@@ -187,7 +186,9 @@ class Connection:
         request: jsonrpc.Request | None = None
         try:
             request = jsonrpc.decode(data, max_bytes=CONNECT_BYTES)
-            params = _read_connect(request)
+            if request.method != "connect":
+                raise Unauthenticated("the first request must be connect")
+            params = convert_params(Connect, request.params)
             caller = await identify(params, self._peer, self._backend)
         except PalyraError as error:
             unread = error.request_id if isinstance(error, jsonrpc.BadMessage) else None
@@ -248,12 +249,6 @@ class Connection:
                 wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
                 left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
             self.hang_up(close_codes.REVOKED, "token expired")
-
-
-def _read_connect(request: jsonrpc.Request) -> Connect:
-    if request.method != "connect":
-        raise Unauthenticated("the first request must be connect")
-    return convert_params(Connect, request.params)
 
 
 def _close_code(error: PalyraError) -> int:

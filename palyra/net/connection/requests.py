@@ -74,29 +74,25 @@ class RequestDispatcher:
         if not self._messages.take(trio.current_time()):
             self._hang_up(close_codes.FLOOD, "request flood")
             return
+        request_id: jsonrpc.RequestId | None = None
         try:
             request = jsonrpc.decode(data, max_bytes=self._backend.limits.max_message_bytes)
+            request_id = request.id
+            self._check(request, len(data))
         except jsonrpc.BadMessage as error:
             self._refuse(error.request_id, error)
-        except TooLarge as error:
-            self._refuse(None, error)
-            self._hang_up(close_codes.TOO_BIG, error.message)
+        except PalyraError as error:
+            self._refuse(request_id, error)
+            if isinstance(error, TooLarge):
+                self._hang_up(close_codes.TOO_BIG, error.message)
         else:
-            self._admit(request, len(data))
+            self._inflight.add(request.id)
+            self._client.spawn(lambda: self._serve(request))
 
     async def wait_idle(self) -> None:
         """Return when no request is in progress."""
         while self._inflight:
             await self._ended.park()
-
-    def _admit(self, request: jsonrpc.Request, size_bytes: int) -> None:
-        try:
-            self._check(request, size_bytes)
-        except PalyraError as error:
-            self._refuse(request.id, error)
-        else:
-            self._inflight.add(request.id)
-            self._client.spawn(lambda: self._serve(request))
 
     def _check(self, request: jsonrpc.Request, size_bytes: int) -> None:
         """Raise the reason for which the request is not started, if there is one."""
