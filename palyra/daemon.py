@@ -40,7 +40,6 @@ from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import limits_of
 from palyra.net.api.tokens import admit_operator, authenticate
 from palyra.net.connection.connection import serve_connection
-from palyra.net.delivery import encoding
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.http.late import HttpSources, LateHttp
 from palyra.net.http.metrics import (
@@ -56,6 +55,7 @@ from palyra.net.http.metrics import (
     read_tree,
 )
 from palyra.net.protocol import notifications
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.websocket import WebSocketLimits
@@ -111,7 +111,7 @@ class Daemon:
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
-        self.hub = hub_actor.Hub(encoding)
+        self.hub = hub_actor.Hub(encode_notification)
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )

@@ -15,7 +15,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.records import Role
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import InvariantBroken
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 
 Clock = trio.testing.MockClock
 RUN = "run_1"
@@ -98,7 +98,7 @@ def watcher(principal: str, role: Role) -> Watcher:
 
 @pytest.fixture
 def hub() -> Hub:
-    return Hub(encoding)
+    return Hub(encode_notification)
 
 
 # --- publishing ---

@@ -25,7 +25,6 @@ from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, U
 from palyra.net.api.method import Backend
 from palyra.net.api.methods.connect import Connect, identify, welcome
 from palyra.net.connection.requests import RequestDispatcher
-from palyra.net.delivery.encoding import encode_notice
 from palyra.net.delivery.outbox import REPLY, Outbox
 from palyra.net.delivery.subscription import PAGE_BYTES, PAGE_ROWS, ClientContext, Subscriptions
 from palyra.net.protocol import close_codes, jsonrpc
@@ -157,7 +156,7 @@ class Connection:
             limits=self._limits.public,
             state=backend.state(),
         )
-        self._outbox.put(encode_notice("hello", hello))
+        self._outbox.put(jsonrpc.encode_notification("hello", hello))
         with trio.move_on_after(self._limits.connect_timeout_s) as scope:
             caller = await self._open(await self._receive())
         if scope.cancelled_caught:
@@ -202,7 +201,7 @@ class Connection:
         self._outbox.put(reply, REPLY)
         return caller
 
-    async def _serve_caller(self, caller: Caller) -> None:
+    async def _serve_caller(self, caller: Caller) -> NoReturn:
         log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
         self.caller = caller
         async with trio.open_nursery() as nursery:
@@ -216,21 +215,18 @@ class Connection:
                 bulk=trio.Lock(),
             )
             nursery.start_soon(self._expire)
-            await self._serve_requests(client)
-
-    async def _serve_requests(self, client: ClientContext) -> NoReturn:
-        subscriptions = Subscriptions(client, self._limits.max_subscriptions)
-        requests = RequestDispatcher(
-            client, self._outbox, self._backend, subscriptions, self.hang_up
-        )
-        self._wait_answered = requests.wait_idle
-        self._backend.hub.attach(self)
-        try:
-            while True:
-                requests.accept(await self._receive())
-        finally:  # before the nursery closes, because the hub spawns tasks in it
-            self._backend.hub.detach(self)
-            subscriptions.close_all()
+            subscriptions = Subscriptions(client, self._limits.max_subscriptions)
+            requests = RequestDispatcher(
+                client, self._outbox, self._backend, subscriptions, self.hang_up
+            )
+            self._wait_answered = requests.wait_idle
+            self._backend.hub.attach(self)
+            try:
+                while True:
+                    requests.accept(await self._receive())
+            finally:  # before the nursery closes, because the hub spawns tasks in it
+                self._backend.hub.detach(self)
+                subscriptions.close_all()
 
     async def _read_page(self, run_id: str, after_seq: int) -> TapePage:
         return await self._backend.journal.read(

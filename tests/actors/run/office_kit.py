@@ -40,7 +40,7 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -250,7 +250,7 @@ class Kit:
         self.make_router = make_router
         self.history_tokens = history_tokens
         self.make_budgets = make_budgets
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.incidents = Incidents(
             self.journal,

@@ -46,8 +46,8 @@ from palyra.net.api.method import Backend
 from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import authenticate, digest_token
 from palyra.net.connection.connection import serve_connection
-from palyra.net.delivery import encoding
 from palyra.net.protocol import notifications
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -331,7 +331,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
         self.blocking_calls = 0  # that would have held up the loop
