@@ -1,8 +1,8 @@
-"""The composition root: the only file that imports every package.
+"""One daemon: its parts, its supervision tree, its start and its drain.
 
-Wires the parts of one daemon and runs its supervision tree (drawn in docs/architecture.md).  The
-parts of a process (the edge, signals, stdio) are passed in by `process.serve`; an embedded daemon
-has none of them.
+The parts are built by `palyra.wiring`; the tree is drawn in docs/architecture.md.  The parts of a
+process (the edge, signals, stdio) are passed in by `process.serve`; an embedded daemon has none of
+them.
 """
 
 import gc

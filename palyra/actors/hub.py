@@ -245,7 +245,11 @@ class Hub:
                 continue
             feed.commit(seq)
             if feed.is_over:
-                self._retire(feed)
+                del self._feeds[run_id]
+                self._dirty.pop(feed, None)
+                for listener in feed.listeners:
+                    listener.notify_committed()
+                    listener.end()
             elif feed.listeners:
                 self._dirty[feed] = None
         if self._dirty:
@@ -261,13 +265,6 @@ class Hub:
             self.committed([(feed.run_id, head_seq)])
         else:
             feed.note_head(head_seq)
-
-    def _retire(self, feed: RunFeed) -> None:
-        del self._feeds[feed.run_id]
-        self._dirty.pop(feed, None)
-        for listener in feed.listeners:
-            listener.notify_committed()
-            listener.end()
 
     def progress(
         self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
