@@ -91,7 +91,7 @@ def test_missing_files_are_noticed(tmp_path: Path) -> None:
     """A page that names a file which is not there is found out."""
     page = tmp_path / "page.md"
     page.write_text(
-        "`core/run/fold.py`, `tests/core/run/test_decide.py`, `core/runs.py`", encoding="utf-8"
+        "`core/run/state.py`, `tests/core/run/test_decide.py`, `core/runs.py`", encoding="utf-8"
     )
     found = [name for name in find_named(page) if not does_exist(name)]
     assert ["core/runs.py"] == found

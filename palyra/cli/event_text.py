@@ -12,7 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
-from palyra.core.run.turns import describe
+from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
 

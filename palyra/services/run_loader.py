@@ -4,8 +4,7 @@ import msgspec
 
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.ports import JournalStore
-from palyra.core.run.fold import fold
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, fold
 from palyra.errors import InvariantBroken
 
 PAGE_ROWS = 1_000

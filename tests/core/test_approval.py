@@ -14,7 +14,7 @@ from palyra.core.approval import (
     resolved_record,
 )
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, ApprovalState
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.core.journal.changes import Change, RunFilter, UsageFilter
 from palyra.core.journal.records import BudgetRecord, BudgetScope, Usage, UsageRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn

@@ -11,7 +11,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.grants import MAX_LIVE
-from palyra.core.run.approvals import LAPSED
+from palyra.core.run.calls import LAPSED
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
 from palyra.services.grants import MOST_EARLY
 from tests.actors.run.asking_kit import AskingKit, answer, ask, count_asked, new_store, pending

@@ -11,7 +11,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import keep_incidents
 from palyra.core.access import Caller
 from palyra.core.incident.incident import MAX_OPEN, IncidentReport, open_incident
@@ -19,7 +19,7 @@ from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import IncidentRecord, Role
 from palyra.errors import Conflict, DiskFull, Forbidden, NotFound
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents, report_opened
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import SECRET, InlineJournal, now_ms, shared_redactor
@@ -61,7 +61,7 @@ class Desk:
 
     def __init__(self, store: MemoryJournal) -> None:
         self.store = store
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.ann = Watcher("operator")
         self.hub.attach(self.ann)

@@ -12,8 +12,8 @@ from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.replay.recorded_inputs import E, RecordedTape
 from palyra.core.run.answer import AnswerDefect, answer_text
-from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall, RunEnvironment, RunLimits
 from palyra.core.run.state import RULES_CHANGED, Run
 from palyra.core.tape import events as ev

@@ -51,6 +51,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     repair_hint: str
+    digest: str = ""  # SHA-256 of the arguments as proposed, once they are known
 
 
 def refusal(reason: str, expected: str) -> Refused:
@@ -63,15 +64,12 @@ def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     shown = visible(truncate_safely(name, 64))
     near = get_close_matches(name[:64], catalogue.tools, n=1)
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
+    known = f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
     return refusal(
         f"{shown!r} is not in the catalogue; the agent's tool list "
         f"and what the request says of tools decide that{also}",
-        expected=f"{near[0]!r}" if near else _tools_text(catalogue),
+        expected=f"{near[0]!r}" if near else known,
     )
-
-
-def _tools_text(catalogue: Catalogue) -> str:
-    return f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
 
 
 def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:

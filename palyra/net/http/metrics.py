@@ -17,7 +17,7 @@ from palyra.core.model.circuit_breaker import State as BreakerState
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import Journal
 from palyra.net.protocol.notifications import State
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.services.budgets import Budgets
 
 

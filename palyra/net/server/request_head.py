@@ -104,20 +104,14 @@ class HeadParser:
             event = self._parser.next_event()
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
-            raise BadHead(
-                HttpRefusal(status, f"not an HTTP/1.1 request: {_reason(error)}")
-            ) from None
+            reason = _SHOWN_BYTES.sub("", str(error))  # h11 shows the received bytes
+            raise BadHead(HttpRefusal(status, f"not an HTTP/1.1 request: {reason}")) from None
         return _check_version(event) if isinstance(event, h11.Request) else None
 
     @property
     def trailing(self) -> bytes:
         """Bytes after the head: a body, or frames sent before the handshake was answered."""
         return bytes(self._parser.trailing_data[0])
-
-
-def _reason(error: h11.RemoteProtocolError) -> str:
-    """Return the error without the received bytes, which h11 shows as a Python literal."""
-    return _SHOWN_BYTES.sub("", str(error))
 
 
 def _check_version(request: h11.Request) -> RequestHead:

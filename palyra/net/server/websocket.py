@@ -22,7 +22,7 @@ reads and drops what the peer is still sending, so that a reset does not destroy
 
 import math
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -65,19 +65,17 @@ class WebSocketLimits:
 
 def render_frames(messages: Sequence[bytes]) -> bytes:
     """Render messages as unmasked, unfragmented text frames (RFC 6455 section 5.2)."""
-    return b"".join(_parts(messages))
-
-
-def _parts(messages: Sequence[bytes]) -> Iterator[bytes]:
+    parts: list[bytes] = []
     for message in messages:
         size = len(message)
         if size <= _SHORT:
-            yield bytes((_FIN_TEXT, size))
+            head = bytes((_FIN_TEXT, size))
         elif size <= _MEDIUM:
-            yield struct.pack("!BBH", _FIN_TEXT, 126, size)
+            head = struct.pack("!BBH", _FIN_TEXT, 126, size)
         else:
-            yield struct.pack("!BBQ", _FIN_TEXT, 127, size)
-        yield message
+            head = struct.pack("!BBQ", _FIN_TEXT, 127, size)
+        parts += head, message
+    return b"".join(parts)
 
 
 class _SizeLimit(Extension):

@@ -25,7 +25,7 @@ import cedarpy
 
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
-from palyra.core.tool.call_facts import PathFacts
+from palyra.core.tool.paths import PathFacts
 from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
 from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
 from palyra.tools.policy.rules import (

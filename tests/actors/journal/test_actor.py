@@ -13,7 +13,7 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.journal import actor as module
 from palyra.actors.journal.actor import JournalHandle, PendingCommit, child_spec
 from palyra.actors.journal.write_retry import PROBE_LIMIT_S, QUIET_S, Probe
@@ -30,7 +30,7 @@ from palyra.core.journal.records import IdempotencyRecord
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, InvariantBroken, Overloaded, PalyraError, TooLarge, Unavailable
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.incidents import Incidents, report_opened, report_writing
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import OPERATOR
@@ -475,7 +475,9 @@ async def test_a_store_that_refuses_every_other_commit_is_not_writable(
 ) -> None:
     """One incident for all of it, counted, which ends once nothing was refused for a while."""
     async with running(store) as kit:
-        book = Incidents(kit.handle, Hub(encoding), Redactor([]), now_ms=lambda: 1, new_id=new_id)
+        book = Incidents(
+            kit.handle, Hub(encode_notification), Redactor([]), now_ms=lambda: 1, new_id=new_id
+        )
         kit.on_writing = partial(report_writing, book)
         large = Change(rows=tuple(row("run_a", seq, data=b"x" * 30_000) for seq in range(10)))
         store.room_bytes = 300_000
@@ -799,7 +801,9 @@ def test_what_opening_found_is_said() -> None:
         report, verification=msgspec.structs.replace(report.verification, first_break=None)
     )
     handle = JournalHandle(MemoryJournal())
-    book = Incidents(handle, Hub(encoding), Redactor([]), now_ms=lambda: 1, new_id=new_id)
+    book = Incidents(
+        handle, Hub(encode_notification), Redactor([]), now_ms=lambda: 1, new_id=new_id
+    )
     with capture_logs() as logged:
         report_opened(book, report)
         report_opened(book, whole)

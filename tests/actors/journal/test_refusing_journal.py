@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.journal.write_retry import PROBE_S
-from palyra.actors.session.runs import MAX_CRASHES
+from palyra.actors.session.actor import MAX_CRASHES
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.tape.events import RunRecovered, TurnCompleted

@@ -23,7 +23,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import SessionServices
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn

@@ -14,17 +14,16 @@ import trio
 
 from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import child_spec
 from palyra.actors.journal.write_retry import FailedRuns
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.open_approvals import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
-from palyra.actors.session.registry import ActorRegistry
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.incident.incident import UNRESOLVED
@@ -41,7 +40,7 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -251,7 +250,7 @@ class Kit:
         self.make_router = make_router
         self.history_tokens = history_tokens
         self.make_budgets = make_budgets
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.incidents = Incidents(
             self.journal,
@@ -262,7 +261,8 @@ class Kit:
         )
         self.model = Model()
         self.registry = ActorRegistry()
-        self.approvals = OpenApprovals()
+        self.grants = Grants(self.journal, now_ms)
+        self.approvals = OpenApprovals(self.hub, self.grants, now_ms)
         self.artifacts = MemoryArtifacts()
         self.effects: list[str] = []  # what the `effect` tools did
         self.codes = count(2222)  # of pairings: CODE2222, CODE2223, …
@@ -276,9 +276,8 @@ class Kit:
 
     def build_services(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
-        grants = Grants(self.journal, now_ms)
         self.policy = self.new_policy()
-        gate = Gate(toolbox, self.policy, self.approvals.count, grants.find, grants.holds)
+        gate = Gate(toolbox, self.policy, self.approvals.count, self.grants.find, self.grants.holds)
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)
@@ -301,7 +300,7 @@ class Kit:
                 new_code=lambda: f"CODE{next(self.codes):04}",
             ),
             approvals=self.approvals,
-            grants=grants,
+            grants=self.grants,
             budgets=self.make_budgets(self.hub),
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, self.history_tokens),

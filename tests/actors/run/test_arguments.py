@@ -6,7 +6,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import CallArguments
 from palyra.core.context.assembly import stable_prefix
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.messages import ProposedCall

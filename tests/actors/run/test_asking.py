@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.run import actor as run_actors
-from palyra.actors.run.open_approvals import ApprovalAnswer, Granted
+from palyra.actors.run.approval import ApprovalAnswer, Granted
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord
@@ -496,9 +496,8 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
             child = msgspec.structs.replace(run, accepted=accepted)
             prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None))
             named = call(("ask_do", {"text": "git"})).calls[0]
-            verdict = kit.services.gate.evaluate(
-                child, kit.services.gate.validate(named, prefix), prefix
-            ).verdict
+            gate = kit.services.gate
+            verdict = gate.evaluate(child, named, gate.validate(named, prefix), prefix).verdict
             assert verdict.reason_code == code  # type: ignore[union-attr]  # not refused
             if code == "outside_delegation":
                 assert "outside what the run that delegated handed down" in verdict.reason

@@ -6,8 +6,8 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.model.messages import ToolMessage
+from palyra.core.run.calls import ended_with
 from palyra.core.run.inputs import CallEnded
-from palyra.core.run.outcome import ended_with
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.fences import FENCE_NOTE, inside_fence
 from palyra.core.trust.labels import Trust

@@ -7,13 +7,12 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors.run.services import look_for_secrets
+from palyra.actors.run.environment import look_for_secrets
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
-from palyra.core.run.decide import accept, decide
+from palyra.core.run.decide import accept, decide, turn_completed
 from palyra.core.run.inputs import Begin, TurnFinished
-from palyra.core.run.turns import turn_completed
 from palyra.core.tape.events import MessageReceived, encode_event
 from tests.actors.run.office_kit import inline_blocking
 from tests.core.run.run_world import World

@@ -10,16 +10,17 @@ from palyra.core.policy.gate import (
     MAX_PENDING_PER_PRINCIPAL,
     PROMPT_CAP_BYTES,
     Allow,
+    CheckedCall,
     Deny,
     GateContext,
     NeedsApproval,
     judge,
     policy_request,
+    validate,
 )
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.call_facts import NO_PATHS, read_paths
+from palyra.core.tool.paths import NO_PATHS, read_paths
 from palyra.core.tool.spec import CallFacts, Preflight
 from tests.core.policy.tool_samples import (
     FACTS,
@@ -36,12 +37,12 @@ def facts(**changes: object) -> GateContext:
     return msgspec.structs.replace(FACTS, **changes)
 
 
-# --- admit ---------------------------------------------------------------------------------------
+# --- validate ------------------------------------------------------------------------------------
 
 
 def test_a_sound_proposal_is_admitted() -> None:
     """Checked arguments come with their digest, size and coercions."""
-    admitted = admit(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
+    admitted = validate(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
     canonical = canonical_json({"count": 25})
     assert admitted == CheckedCall(
         call_id="call_1", spec=a_spec("probe"), arguments={"count": 25},
@@ -56,11 +57,11 @@ def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) ->
     spec = a_spec("probe", capabilities=own)
     taking = CallFacts(secrets=("key",))
     call = a_call("probe", {"count": 1})
-    admitted = admit(call, a_catalogue(spec), lambda *_: taking)
+    admitted = validate(call, a_catalogue(spec), lambda *_: taking)
     assert isinstance(admitted, CheckedCall)
     assert ("network", "secret") == admitted.spec.capabilities
     assert "high" == policy_request(admitted, FACTS).risk
-    plain = admit(call, a_catalogue(spec), lambda *_: CallFacts())
+    plain = validate(call, a_catalogue(spec), lambda *_: CallFacts())
     assert isinstance(plain, CheckedCall)
     assert own == plain.spec.capabilities
 
@@ -69,7 +70,7 @@ def test_a_dry_run_is_evaluated_as_a_read() -> None:
     """Though its tool writes: this call changes nothing."""
     spec = a_spec(tool_class="path_scoped", risk="high", capabilities=("fs.write",))
     looking = CallFacts(only_reads=True)
-    checked = admit(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
+    checked = validate(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
     assert isinstance(checked, CheckedCall)
     found = checked.spec
     expected = ("read_only_safe", "low", ("fs.read",))
@@ -78,7 +79,7 @@ def test_a_dry_run_is_evaluated_as_a_read() -> None:
 
 def test_a_malformed_proposal_is_refused() -> None:
     """What intake refuses is refused, with a hint."""
-    refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
+    refused = validate(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.repair_hint == "expected an integer of 0 to 100"
 
@@ -92,7 +93,7 @@ def test_a_malformed_proposal_is_refused() -> None:
 )  # fmt: skip
 def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> None:
     """Only the exact name matches; a near miss gets the nearest names."""
-    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    refused = validate(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.repair_hint == f"expected {expected}"
     assert "catalogue" in refused.reason
@@ -109,10 +110,10 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
 )
 def test_a_disabled_tool_names_its_setting(name: str, where: str) -> None:
     """The hint names what provides such a tool: sandbox, skill or server."""
-    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    refused = validate(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert where in refused.reason
-    other = admit(a_call("wasmtime"), a_catalogue(a_spec("probe")))
+    other = validate(a_call("wasmtime"), a_catalogue(a_spec("probe")))
     assert isinstance(other, Refused)
     assert "`" not in other.reason
 
@@ -128,17 +129,17 @@ def test_a_mark_of_redaction_is_not_run() -> None:
     ):
         spec = a_spec("probe", parameters=schema, capabilities=capabilities,
                       tool_class="effect" if refused else "read_only_safe")  # fmt: skip
-        found = admit(a_call("probe", marked), a_catalogue(spec))
+        found = validate(a_call("probe", marked), a_catalogue(spec))
         assert refused == isinstance(found, Refused)
         if isinstance(found, Refused):
             assert "[redacted:bearer]" in found.reason
         harmless = {"text": "see [redacted:<class>]"}
-        assert isinstance(admit(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
+        assert isinstance(validate(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
 
 
 def test_an_unknown_name_is_shown_safely() -> None:
     """A name with hidden characters is escaped and cut in the refusal."""
-    refused = admit(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
+    refused = validate(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.reason.startswith(f"'\\\\u202e{'x' * 7}' is not")
 

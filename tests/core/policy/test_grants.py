@@ -9,7 +9,7 @@ from palyra.core.approval import grant_record, used
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.gate import Allow, Deny, GateContext, NeedsApproval, judge
 from palyra.core.policy.grants import ONCE, describe_key, find_grant, holds_for
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import SHARED_HOST
 from tests.core.policy.tool_samples import FACTS, a_decision, an_admitted

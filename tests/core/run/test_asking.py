@@ -8,10 +8,9 @@ import pytest
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall
-from palyra.core.run.fold import apply
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -25,7 +24,7 @@ from palyra.core.run.inputs import (
     RulesChanged,
     TurnFinished,
 )
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, apply
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused

@@ -11,7 +11,6 @@ from palyra.core.model.messages import FailureClass, FinishReason
 from palyra.core.run import transition
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
-from palyra.core.run.fold import apply, fold
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -27,8 +26,9 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.records import phase, record
+from palyra.core.run.state import apply, fold
 from palyra.core.run.transition import Step
+from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvariantBroken
@@ -171,7 +171,7 @@ def test_preparation_stops_at_a_prompt_and_goes_on_after_it() -> None:
         "approval.requested",
     ]
     assert isinstance(world.effects[-1], AskPerson)
-    assert phase(record(world.run)) == "awaiting_approval"
+    assert RunView.of(world.run.to_record()).phase == "awaiting_approval"
     assert answered(world, "allow") == [
         "approval.resolved",
         "tool.decided",

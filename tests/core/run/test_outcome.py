@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.outcome import EMPTY_SHA256, ended_with, ended_without
+from palyra.core.run.calls import EMPTY_SHA256, ended_with, ended_without
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.spec import ToolOutput
 from tests.core.trust.injection_samples import PLAIN_ATTACK

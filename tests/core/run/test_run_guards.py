@@ -9,8 +9,8 @@ from palyra.core.context.assembly import CONTINUE
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, FinishReason, GuidanceMessage, ProposedCall
 from palyra.core.run.answer import find_defect
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
+from palyra.core.run.state import fold
 from tests.core.run.run_world import World, turn
 
 SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"

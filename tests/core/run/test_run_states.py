@@ -9,8 +9,7 @@ from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
 from palyra.core.run.call import CALL_TRANSITIONS
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import RUN_TRANSITIONS, Run
+from palyra.core.run.state import RUN_TRANSITIONS, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import exceeded

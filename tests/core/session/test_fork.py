@@ -9,8 +9,8 @@ from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.replay.replay import Replay
 from palyra.core.run.decide import accept
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Steer, TurnFinished
+from palyra.core.run.state import fold
 from palyra.core.run.transition import Transition
 from palyra.core.session.fork import CHUNK_BYTES, InheritedConversation, find_point, make_branch
 from palyra.core.session.fork import given as given_branch

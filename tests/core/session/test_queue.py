@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.records import SessionRecord
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, apply, begin
 from palyra.core.session import queue
 from palyra.core.session.commands import ChangeQueue
 from palyra.core.session.queue import QueueState, find_place, plan_adoption, rearrange, takes

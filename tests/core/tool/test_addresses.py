@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.tool.addresses import RANGES, Range, find_range, find_refusal
+from palyra.core.tool.hosts import RANGES, Range, find_range, find_refusal
 
 REFUSED = [
     ("0.0.0.0", "this network"),  # noqa: S104 - not bound, refused

@@ -14,8 +14,8 @@ import hypothesis.strategies as st
 import trio.testing
 from hypothesis import given, settings
 
-from palyra.actors.hub import feed
-from palyra.actors.hub.hub import COMMITTED_DELAY_S
+from palyra.actors import hub as feed
+from palyra.actors.hub import COMMITTED_DELAY_S
 from palyra.core.journal.tape_row import TapeRow
 from palyra.net.api.rate_limit import ConnectionLimits
 from tests.net.api.fake_services import RUN, Daemon, open_daemon, row

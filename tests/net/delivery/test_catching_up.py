@@ -5,16 +5,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, ProgressDelta, PublishedRow, RunFeed
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvariantBroken
-from palyra.net.delivery import encoding
 from palyra.net.delivery import feed_cursor as lane_module
 from palyra.net.delivery.feed_cursor import FeedCursor
 from palyra.net.delivery.outbox import ROOM_BYTES, Outbox
 from palyra.net.delivery.subscription import ClientContext, LiveSubscription, SubscriptionFilter
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.wiring.host import new_id
 from tests.net.api.fake_services import RUN, row
 
@@ -27,7 +26,7 @@ class Client:
     """A connection without a socket: what it was sent, read and spawned."""
 
     def __init__(self) -> None:
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.outbox = Outbox(10_000_000, lambda: None)
         self.tasks = list[Callable[[], Awaitable[None]]]()
         self.reads: list[tuple[str, int]] = []
@@ -149,7 +148,7 @@ async def test_what_was_given_up_while_it_was_read_is_not_sent(autojump_clock: C
 @pytest.mark.parametrize("seq", [0, 1, 3])
 def test_a_row_that_is_not_the_next_one_is_not_sent(seq: int) -> None:
     """Neither an old one nor one behind a gap: the lane goes back to the tape, once."""
-    lane, follower = follow(Hub(encoding))
+    lane, follower = follow(Hub(encode_notification))
     for _ in range(2):
         lane.deliver([PublishedRow(row(seq))])
     assert ([], 1) == (follower.sink.pack(is_batched=False), follower.behind)
@@ -173,7 +172,7 @@ def test_a_page_that_lacks_what_it_claims_is_a_bug(missing: int) -> None:
 
 def test_what_an_event_tells_is_not_told_by_itself() -> None:
     """The commit came between the event's publishing and its writing."""
-    hub = Hub(encoding)
+    hub = Hub(encode_notification)
     _, follower = follow(hub)
     hub.publish([row(2)])
     hub.committed([(RUN, 2)])
@@ -185,7 +184,7 @@ def test_what_an_event_tells_is_not_told_by_itself() -> None:
 def test_deltas_are_held_until_the_first_try_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as may be, and each is sent once, however often the lane falls behind later."""
     monkeypatch.setattr(lane_module, "MOST_HELD", 2)
-    hub = Hub(encoding)
+    hub = Hub(encode_notification)
     hub.publish([row(0)])
     follower = Follower()
     lane = FeedCursor(follower, hub.get_feed(RUN), 1)

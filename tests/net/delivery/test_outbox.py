@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
-from palyra.net.delivery.encoding import encode_notice
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.net.delivery.outbox import (
     ARRAY_BYTES,
     ENTRY_BYTES,
@@ -16,6 +15,7 @@ from palyra.net.delivery.outbox import (
     SEND_BYTES,
     Outbox,
 )
+from palyra.net.protocol.jsonrpc import encode_notification
 from tests.net.api.fake_services import row
 
 Clock = trio.testing.MockClock
@@ -298,5 +298,5 @@ async def test_the_end_ends_waiting_for_room(autojump_clock: Clock) -> None:
 
 def test_notices_are_notifications() -> None:
     """A notice has a method and params, and no id."""
-    notice = json.loads(encode_notice("m", {"a": 1}))
+    notice = json.loads(encode_notification("m", {"a": 1}))
     assert {"jsonrpc": "2.0", "method": "m", "params": {"a": 1}} == notice

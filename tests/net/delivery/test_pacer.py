@@ -3,7 +3,7 @@
 import pytest
 import trio.testing
 
-from palyra.net.delivery.pacer import GAP_S, LONGEST_S, SLOT_S, Pacer
+from palyra.net.api.rate_limit import GAP_S, LONGEST_S, SLOT_S, Pacer
 from tests.net.api.fake_services import RUN, open_daemon, row
 
 Clock = trio.testing.MockClock

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import PublishedRow, RunFeed
+from palyra.actors.hub import PublishedRow, RunFeed
 from palyra.core.journal.changes import Change, TapePage
 from palyra.errors import InvariantBroken, Unavailable
 from palyra.net.api.rate_limit import ConnectionLimits

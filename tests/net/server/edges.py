@@ -9,7 +9,7 @@ import trio
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.redaction.redactor import Redactor
 from palyra.net.server.accept import EdgeServer, EdgeSettings, HttpServer, Serve
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.stream import PrefixedStream
 from palyra.net.server.transport import BadFrame, Peer, PeerClosed, Transport
 from tests.net.server.peers import UPGRADE, RawPeer

@@ -9,8 +9,7 @@ from trio.testing import MockClock, open_stream_to_socket_listener
 
 from palyra.errors import Unavailable
 from palyra.net.server.accept import EdgeSettings
-from palyra.net.server.counters import EdgeCounters
-from palyra.net.server.listener import Binding, accept_all
+from palyra.net.server.listener import Binding, EdgeCounters, accept_all
 from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits
 from tests.net.server.edges import running_edge, wait_for_connections

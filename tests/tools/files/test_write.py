@@ -9,8 +9,7 @@ import pytest
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import policy_request
-from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.policy.gate import CheckedCall, policy_request, validate
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure
 from palyra.tools.files.checkpoints import Checkpoints
@@ -141,7 +140,7 @@ def test_a_dry_run_is_judged_as_a_read() -> None:
     for patch, is_dry, expected in cases:
         arguments = {"patch": patch, "dry_run": is_dry}
         call = ProposedCall(call_id="call_1", tool="apply_patch", arguments=arguments)
-        admitted = admit(
+        admitted = validate(
             call, a_catalogue(apply_patch_spec("walls")), lambda _, given: patch_facets(given)
         )
         assert isinstance(admitted, CheckedCall)
@@ -275,7 +274,7 @@ def test_no_rule_permits_what_lies_elsewhere(
     patch = ProposedCall(
         call_id="call_1", tool="apply_patch", arguments={"patch": sections(*sections_of[place])}
     )
-    admitted = admit(patch, toolbox.catalogue(), toolbox.facets)
+    admitted = validate(patch, toolbox.catalogue(), toolbox.facets)
     assert isinstance(admitted, CheckedCall)
     decision = CedarPolicy(tmp_path / "rules").decide(policy_request(admitted, FACTS))
     if rule:

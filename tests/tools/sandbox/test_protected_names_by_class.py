@@ -10,12 +10,12 @@ from typing import get_args
 
 import pytest
 
-from palyra.core.tool.call_facts import read_paths
 from palyra.core.tool.paths import (
     INSTRUCTION_NAMES,
     PLACEHOLDER_NAMES,
     is_configuration,
     is_private,
+    read_paths,
 )
 from palyra.core.tool.protected_names import TABLE, Class, ProtectedNames
 from palyra.core.tool.spec import ToolFailure

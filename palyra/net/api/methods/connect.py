@@ -6,8 +6,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.errors import IllegalState, Unauthenticated
-from palyra.net.api.backend import Backend
-from palyra.net.api.method import Method, MethodCall, at_once
+from palyra.net.api.method import Backend, Method, MethodCall, at_once
 from palyra.net.protocol.notifications import FEATURES
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import Declined, Welcome

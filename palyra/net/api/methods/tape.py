@@ -6,7 +6,6 @@ import msgspec
 
 from palyra.core.incident.kinds import chain_broken
 from palyra.core.journal.changes import ChainedRow, VerifyReport
-from palyra.core.journal.records import RunRecord
 from palyra.core.ports import JournalStore
 from palyra.core.tape.events import KINDS
 from palyra.core.tape.export import ExportLine, claim
@@ -140,17 +139,13 @@ async def _follow_open_runs(
 ) -> None:
     """Follow open runs too that have published nothing since the daemon started."""
     try:
-        records = await call.backend.journal.read(_list_open_runs)
+        records = await call.backend.journal.read(lambda store: store.list_open_runs())
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
     for record in records:
         if call.caller.sees(record.principal) and session_id in {None, record.session_id}:
             subscription.follow(call.backend.hub.get_feed(record.run_id))
-
-
-def _list_open_runs(store: JournalStore) -> list[RunRecord]:
-    return store.list_open_runs()
 
 
 def unsubscribe(call: MethodCall, params: TapeUnsubscribe) -> Unsubscribed:

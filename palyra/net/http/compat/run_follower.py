@@ -15,13 +15,12 @@ from functools import partial
 
 import trio
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, ProgressDelta, PublishedRow
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import Draining, Overloaded, PalyraError, Unauthenticated, Unavailable
-from palyra.net.api.backend import Backend
+from palyra.net.api.method import Backend
 from palyra.net.delivery.outbox import ENTRY_BYTES, ROOM_BYTES, SEND_BYTES, FrameSuffix
 from palyra.net.delivery.subscription import (
     NOTHING_YET,

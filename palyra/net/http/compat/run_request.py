@@ -21,8 +21,7 @@ from palyra.core.session.continuation import continues_conversation, open_calls
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ApprovalMode, Budget
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, TooLarge
-from palyra.net.api.backend import Backend
-from palyra.net.api.method import Id
+from palyra.net.api.method import Backend, Id
 from palyra.net.api.methods.run import Amounts
 from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, RunNote
 from palyra.net.http.compat.conversation import ChatInput

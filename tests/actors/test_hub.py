@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub import hub as hub_module
-from palyra.actors.hub.feed import KEEP_BYTES, ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub, child_spec
+from palyra.actors import hub as hub_module
+from palyra.actors.hub import KEEP_BYTES, Hub, ProgressDelta, PublishedRow, RunFeed, child_spec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import InvariantBroken
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 
 Clock = trio.testing.MockClock
 RUN = "run_1"
@@ -99,7 +98,7 @@ def watcher(principal: str, role: Role) -> Watcher:
 
 @pytest.fixture
 def hub() -> Hub:
-    return Hub(encoding)
+    return Hub(encode_notification)
 
 
 # --- publishing ---

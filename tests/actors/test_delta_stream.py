@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
-from palyra.actors.hub.delta_stream import ProgressStream
+from palyra.actors.hub import ProgressStream
 from palyra.core.redaction.redactor import Redactor
 from tests.core.run.run_world import World
 
