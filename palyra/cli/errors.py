@@ -175,7 +175,7 @@ def stop_for_start(error: PalyraError) -> CommandFailed:
 
 DATA_REMEDY = "restore the data directory from a backup, or choose another one with --home"
 _OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup", "remove it", "chmod",
-                 "newer version", "in use elsewhere")  # fmt: skip
+                 "newer version", "in use by another process")  # fmt: skip
 
 
 def _remedy(error: PalyraError) -> str | None:

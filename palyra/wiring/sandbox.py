@@ -155,7 +155,7 @@ def _network(granted: Sequence[str]) -> str:
 
 
 def _report_refused(key: str) -> None:
-    log.warning("a program was refused a host", host=key)
+    log.warning("a host was refused to a program", host=key)
 
 
 def read_environment(names: Sequence[str]) -> dict[str, str]:

@@ -84,7 +84,7 @@ async def test_silence_is_closed_after_ten_seconds(autojump_clock: Clock) -> Non
     async with open_daemon() as daemon:
         began_s = trio.current_time()
         peer = daemon.dial()
-        assert (4401, "no connect within 10 s") == await peer.read_to_end()
+        assert (4401, "no connect request within 10 s") == await peer.read_to_end()
         assert 10 == trio.current_time() - began_s
 
 

@@ -382,7 +382,7 @@ def test_a_refusal_names_what_stands(store: JournalStore) -> None:
     )
     assert [Conflict, Conflict] == [type(outcome) for outcome in outcomes]
     assert "terminal state" in str(outcomes[0])
-    assert "sessions.principal, sessions.key is taken" == str(outcomes[1])
+    assert "sessions.principal, sessions.key is already in use" == str(outcomes[1])
 
 
 @pytest.mark.parametrize("field", ["reason", "principal", "agent"])

@@ -91,7 +91,7 @@ def check_no_secret(call: MethodCall, **texts: str) -> None:
     """Raise InvalidParams if a text that is stored verbatim contains a secret."""
     for field, text in texts.items():
         if call.backend.redact(text.encode())[1]:
-            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
+            raise InvalidParams(f"{field} contains a secret: use another value", field=field)
 
 
 AnyMethod = Method[Any, Any]

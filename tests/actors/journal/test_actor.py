@@ -748,7 +748,7 @@ async def test_a_store_that_cannot_be_opened_fails_the_start(autojump_clock: Moc
 
     class Locked(MemoryJournal):
         def open(self) -> OpenReport:
-            raise Unavailable("journal: it is in use elsewhere")
+            raise Unavailable("journal: it is in use by another process")
 
     kit = Kit(Locked())
     with pytest.RaisesGroup(pytest.RaisesExc(Unavailable, match="in use")):

@@ -109,7 +109,7 @@ async def test_ids_are_unique_among_the_living(autojump_clock: MockClock) -> Non
     puppet = Puppet("one")
     async with running(pool()) as supervisor:
         supervisor.spawn_child(puppet.spec("temporary"))
-        with pytest.raises(Conflict, match="one is running already"):
+        with pytest.raises(Conflict, match="one is already running"):
             supervisor.spawn_child(puppet.spec("temporary"))
         await puppet.tell("return")
         supervisor.spawn_child(puppet.spec("temporary"))
@@ -137,7 +137,7 @@ async def test_supervisor_runs_once_at_a_time(autojump_clock: MockClock) -> None
     """A second run beside the first is a bug; one after it is not."""
     supervisor = pool()
     async with running(supervisor):
-        with pytest.raises(InvariantBroken, match="pool is running already"):
+        with pytest.raises(InvariantBroken, match="pool is already running"):
             await supervisor.run()
     async with running(supervisor):
         assert 2 == supervisor.snapshot().incarnation
@@ -152,7 +152,7 @@ async def test_pool_with_a_stuck_child_does_not_run_again(autojump_clock: MockCl
         await wait_all_tasks_blocked()
         supervisor.stop("enough")
         await trio.sleep_until(trio.current_time() + 30)
-        with pytest.raises(InvariantBroken, match="pool is running already"):
+        with pytest.raises(InvariantBroken, match="pool is already running"):
             await supervisor.run()
 
 
@@ -168,7 +168,7 @@ async def test_budget_is_fresh_in_every_run(autojump_clock: MockClock) -> None:
 
 def test_child_must_be_begun_before_it_lives() -> None:
     """A child without an incarnation has no scope to live in: nothing could cancel it."""
-    with pytest.raises(InvariantBroken, match="early was not begun"):
+    with pytest.raises(InvariantBroken, match="early was not started"):
         Child(Puppet("early").spec(), "pool", None).scope.cancel()
 
 

@@ -89,7 +89,7 @@ async def test_child_ids_are_unique() -> None:
 async def test_supervisor_runs_once_at_a_time(autojump_clock: MockClock) -> None:
     """A second run beside the first is a bug."""
     async with running(one_for_one([])) as supervisor:
-        with pytest.raises(InvariantBroken, match="top is running already"):
+        with pytest.raises(InvariantBroken, match="top is already running"):
             await supervisor.run()
 
 

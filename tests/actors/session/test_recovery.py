@@ -315,7 +315,7 @@ async def test_a_poisonous_tape_stops_nobody_else(
             assert 2 == kit.recovered
             assert 1 == len(kit.registry.stranded)
             assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
-            with pytest.raises(IllegalState, match="cannot go on"):
+            with pytest.raises(IllegalState, match="cannot be resumed"):
                 await kit.end("run_poison")
             kit.model.turns = [say("alive")]
             assert await kit.end(await kit.start(session_id="ses_p")) == "done"

@@ -110,7 +110,7 @@ async def test_another_body_is_refused(autojump_clock: Clock) -> None:
     services = Office()
     await services.ask()
     for _ in range(2):
-        with pytest.raises(IdempotencyConflict, match="'k' was used before"):
+        with pytest.raises(IdempotencyConflict, match="'k' was already used"):
             await services.ask(body="other")
         services.restart()
     assert 1 == services.effects

@@ -104,7 +104,7 @@ async def get(running: RunningEdge, path: str, *headers: str) -> Answer:
 
 
 async def test_open_pages_need_no_token() -> None:
-    """Whether the process is up and ready, and what it is, can be asked by anybody local."""
+    """Liveness of the process and ready, and what it is, can be asked by anybody local."""
     async with serving() as running:
         assert (200, b"up\n") == _said(await get(running, "/healthz"))
         assert (200, b"ready\n") == _said(await get(running, "/readyz"))
@@ -147,7 +147,7 @@ async def test_problems_are_counted_and_not_told() -> None:
     """Who has no token learns that something is to be mended, and where to ask, not what."""
     async with serving(Daemon(problems=["the jail leaks: a keyring"])) as running:
         answer = await get(running, "/readyz")
-    assert (200, b"ready\n1 problem(s); `palyra doctor` says which\n") == _said(answer)
+    assert (200, b"ready\n1 problem(s); `palyra doctor` lists them\n") == _said(answer)
 
 
 async def test_open_incidents_are_counted_and_not_told() -> None:
@@ -155,7 +155,7 @@ async def test_open_incidents_are_counted_and_not_told() -> None:
     async with serving(Daemon(problems=["x"], incidents=2)) as running:
         answer = await get(running, "/readyz")
     assert 200 == answer.status
-    assert b"2 open incident(s); `palyra incidents list --open` shows them" in answer.body
+    assert b"2 open incident(s); `palyra incidents list --open` lists them" in answer.body
     assert b"1 problem(s)" in answer.body
 
 

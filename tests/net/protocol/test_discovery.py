@@ -76,7 +76,7 @@ def test_dead_daemon_is_said_to_be_gone(tmp_path: Path) -> None:
     """The announcement of a process that no longer lives is not used."""
     write_discovery(tmp_path, make_discovery(dead_pid()))
     write_token(tmp_path)
-    with pytest.raises(Unavailable, match=r"is gone.*palyra up"):
+    with pytest.raises(Unavailable, match=r"no longer running.*palyra up"):
         find_endpoint(home=tmp_path)
 
 

@@ -148,7 +148,7 @@ def test_a_root_of_another_history_is_a_break() -> None:
         fork.append(kind="root", first=1, through=9, merkle_root=bytes(32), at_ms=number)
     file = written(1)
     file.write(len(file.content), bytes(other.content).splitlines(keepends=True)[1])
-    assert [0, "root 1 does not follow the one before it", 1] == indexes(opened(file, 2))
+    assert [0, "root 1 does not follow the root before it", 1] == indexes(opened(file, 2))
 
 
 def test_several_damaged_last_lines_are_left_alone() -> None:

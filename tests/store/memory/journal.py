@@ -269,19 +269,19 @@ def _check_unique(other: Record, record: Record) -> None:
             other.principal,
             other.key,
         ) == (record.principal, record.key):
-            raise Conflict("sessions.principal, sessions.key is taken")
+            raise Conflict("sessions.principal, sessions.key is already in use")
         case SessionRecord(), SessionRecord() if (
             record.place is not None and record.place == other.place
         ):
-            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is taken")
+            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is already in use")
         case PairingRecord(), PairingRecord() if (
             other.principal,
             other.channel,
             other.sender,
         ) == (record.principal, record.channel, record.sender):
-            raise Conflict("pairings.principal, pairings.channel, pairings.sender is taken")
+            raise Conflict("pairings.principal, pairings.channel, pairings.sender is already in use")
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
-            raise Conflict("tokens.sha256 is taken")
+            raise Conflict("tokens.sha256 is already in use")
 
 
 def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:

@@ -82,7 +82,7 @@ def test_a_second_owner_elsewhere_is_refused(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with pytest.raises(Unavailable, match="in use elsewhere"):
+        with pytest.raises(Unavailable, match="in use by another process"):
             sqlite_journal(tmp_path).open()
         holder.communicate()
 
@@ -256,7 +256,7 @@ def test_a_failed_commit_is_forgotten_whole(
     journal.commit([rows("run_a", 0, 1)])
     writer(journal).pragma("max_page_count", writer(journal).pragma("page_count") + 2)
     large = Change(rows=(row("run_a", 1, data=b"x" * 100_000),))
-    with pytest.raises(DiskFull, match="make room"):
+    with pytest.raises(DiskFull, match="free space"):
         journal.commit([rows("run_b", 0, 1), large])
     assert [[0], []] == [seqs(journal, name) for name in ("run_a", "run_b")]
     writer(journal).pragma("max_page_count", 1_000_000)
@@ -289,7 +289,7 @@ def test_a_checkpoint_that_fails_is_no_half_commit(
     with monkeypatch.context() as full:
         full.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 1)
         full.setattr(journal._opened.writer, "_checkpoint", fail)
-        with pytest.raises(DiskFull, match="make room"):
+        with pytest.raises(DiskFull, match="free space"):
             journal.commit([rows("run_a", 1, 1)])
     assert [0] == seqs(journal, "run_a")
     assert [None] == journal.commit([rows("run_a", 1, 1)])
