@@ -100,7 +100,7 @@ async def test_the_drawn_tree_is_the_daemon_s(
         run = await client.start_run('/call write_file {"path": "a.txt", "content": "a"}')
         await client.wait_run(run.run_id, until="attention")
         live = await client.tree()
-        await client.cancel_run(run.run_id)
+        await client.cancel(run.run_id)
     assert [] == list(find_differences(read_drawing(page), live, is_complete=is_complete))
 
 

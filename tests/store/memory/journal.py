@@ -279,7 +279,9 @@ def _check_unique(other: Record, record: Record) -> None:
             other.channel,
             other.sender,
         ) == (record.principal, record.channel, record.sender):
-            raise Conflict("pairings.principal, pairings.channel, pairings.sender is already in use")
+            raise Conflict(
+                "pairings.principal, pairings.channel, pairings.sender is already in use"
+            )
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
             raise Conflict("tokens.sha256 is already in use")
 
