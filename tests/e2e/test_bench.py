@@ -331,7 +331,10 @@ async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "line 2: the id 'a' is used twice"),
+        (
+            b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n',
+            "line 2: the id 'a' is used twice",
+        ),
         (b'{"id": "a", "text": "x"}\n{"id": "b", "txet": "y"}\n', "line 2"),
         (b"", "holds no case"),
     ],
