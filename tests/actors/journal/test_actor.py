@@ -543,7 +543,7 @@ async def test_a_refusal_has_the_time_until_the_next_probe(
 
 
 async def test_refusals_and_their_end_are_reported(store: Store, autojump_clock: MockClock) -> None:
-    """Refused probes in between count as no run's refusal."""
+    """Each refused commit is reported, refused probes are not, and the recovery is reported once."""
     async with running(store) as kit:
         await kit.handle.commit(rows("run_a", 0, 1))
         assert [] == kit.writing

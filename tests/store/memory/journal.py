@@ -223,7 +223,7 @@ _REVISED: dict[type[msgspec.Struct], str] = {
 
 
 def _check_successor(before: Record, record: Record) -> None:
-    """What may take the place of a record of the same key."""
+    """Check that a record may replace the one with the same key."""
     match before, record:
         case RunRecord(), RunRecord() if before.is_terminal and record.state != before.state:
             raise Conflict("the run has ended; a terminal state never changes")
@@ -250,7 +250,7 @@ def _check_successor(before: Record, record: Record) -> None:
 
 
 def _may_follow(before: ApprovalRecord, record: ApprovalRecord) -> bool:
-    """What is answered can only be used, at most once for each call it is for."""
+    """True for a use of an allowed approval, at most one for each call it covers."""
     if before.state == "pending" or record == before:
         return True
     unused = msgspec.structs.replace(record, uses=before.uses)
@@ -263,7 +263,7 @@ def _unended(grant: GrantRecord) -> GrantRecord:
 
 
 def _check_unique(other: Record, record: Record) -> None:
-    """What two records of different keys must not share."""
+    """Check the fields that two records of different keys must not share."""
     match other, record:
         case SessionRecord(), SessionRecord() if record.key is not None and (
             other.principal,
