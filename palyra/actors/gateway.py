@@ -112,11 +112,11 @@ class Gateway:
 
     def _check_room(self) -> None:
         if self.is_draining:
-            raise Draining("the daemon is going down: connect again in a moment")
+            raise Draining("the daemon is shutting down: connect again in a moment")
         services = self._services
         if len(services.registry.runs) >= services.max_open:
             raise Overloaded(
-                f"{services.max_open} runs are open, the most this daemon takes (runs.max_open)",
+                f"{services.max_open} runs are open, which is the limit (runs.max_open)",
                 retry_after_ms=1_000,
             )
         if services.journal.backlog > MAX_BACKLOG_ROWS:
@@ -259,7 +259,7 @@ class Gateway:
                 await run.wait_change()
             if not self._services.journal.has_room:
                 raise Unavailable(
-                    f"the journal takes no writes: {record.run_id} ends as soon as it does"
+                    f"the journal accepts no writes: {record.run_id} will be cancelled once it does"
                 )
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
@@ -323,7 +323,7 @@ class Gateway:
                 return None
             if run_id in registry.stranded:
                 raise IllegalState(
-                    f"{run_id} cannot go on: {registry.stranded[run_id]}; "
+                    f"{run_id} cannot be resumed: {registry.stranded[run_id]}; "
                     "its tape can still be read, the next start tries again, and cancelling it "
                     "gives it up"
                 )

@@ -63,13 +63,15 @@ class GivenPath(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Convert the value as click does; fail if it is empty or blank."""
         if not os.fspath(value).strip():
-            self.fail(f"it is empty: name a {self.name}, or leave it out", param, ctx)
+            self.fail(f"it is empty: name a {self.name}, or omit the option", param, ctx)
         return super().convert(value, param, ctx)
 
 
 _SHARED = (
     click.option("--home", type=GivenPath(), help="The daemon's directory."),
-    click.option("--url", help="The daemon's address, instead of the one announced there."),
+    click.option(
+        "--url", help="The daemon's address, instead of the one announced in its directory."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -165,7 +167,7 @@ def load_config(
         if error.field == HOME_VARIABLE:
             remedy = "or name a directory with --home"
         elif error.field is None:  # the file itself cannot be read
-            remedy = "mend the file, or name another one with --config"
+            remedy = "repair the file, or name another one with --config"
         raise CommandFailed(
             error.message, remedy, code=USAGE, kind=error.code, field=error.field
         ) from None

@@ -55,7 +55,7 @@ class Demo:
     async def perform(self) -> None:
         """Start a daemon in an empty directory, execute and check the run, and stop the daemon."""
         (self.workspace / NOTE_PATH).unlink(missing_ok=True)
-        self.show.step("starting a daemon in a process of its own")
+        self.show.step("starting a daemon in a separate process")
         daemon, code = await start_daemon(self.home, "--workspace", str(self.workspace)), -1
         try:
             found = await wait_announced(daemon)
@@ -72,14 +72,14 @@ class Demo:
             self.show.detail(f"exit code {code}")
         self.show.claim("the daemon drained and exited with 0", holds=code == 0)
         is_gone = find_discovery(self.home) is None
-        self.show.claim("it took its announcement back", holds=is_gone)
+        self.show.claim("daemon.json is removed", holds=is_gone)
 
     async def _run(self, operator: Client, ws_url: str) -> list[TapeEvent]:
         """Execute one run, print its events live and return them.
 
         A second client answers the approval requests.
         """
-        self.show.step("a second connection, whose token can answer approvals and start nothing")
+        self.show.step("a second connection, whose token may only answer approvals")
         made = await operator.create_token(principal="reviewer", role="approver", name="demo")
         async with (
             connect(ws_url, token=made.token, name="palyra-demo-reviewer") as reviewer,
@@ -115,7 +115,7 @@ class Demo:
     def _check_run(self, events: list[TapeEvent]) -> None:
         claim = self.show.claim
         seqs = [event.seq for event in events]
-        claim("every event came once, in order", holds=seqs == list(range(len(events))))
+        claim("every event arrived once and in order", holds=seqs == list(range(len(events))))
         last = events[-1].event
         claim("the run is done", holds=isinstance(last, RunDone) and last.reason == "answered")
         statuses = [one.event.status for one in events if isinstance(one.event, ToolCompleted)]
@@ -130,10 +130,10 @@ class Demo:
         self.show.step("checking the tape: by the daemon, and offline")
         run_id = events[0].run_id
         report = await operator.verify_tape(run_id)
-        self.show.detail(f"daemon: {report.checked_events} events are as they were written")
+        self.show.detail(f"daemon: {report.checked_events} events are unchanged")
         self.show.claim("the daemon finds its hash chain intact", holds=not report.breaks)
         committed = (await operator.read_tape(run_id, limit=1000)).events
-        self.show.claim("the tape is what was seen live", holds=committed == events)
+        self.show.claim("the tape equals the events that were streamed", holds=committed == events)
         self._check_offline((await export_run(operator, run_id)).encode())
 
     def _check_offline(self, content: bytes) -> None:
@@ -170,10 +170,10 @@ def find_workspace() -> Path:
 def suggest(program: str) -> str:
     """Return the suggested next commands, one a line."""
     lines = (
-        ("up", "start a daemon of your own, here"),
-        ('run "hello"', "talk to it, in another terminal"),
-        ("approvals list", "what waits for a person"),
-        ("tape show RUN_ID", "everything that happened"),
+        ("up", "start a daemon here"),
+        ('run "hello"', "talk to it from another terminal"),
+        ("approvals list", "answer pending approvals"),
+        ("tape show RUN_ID", "every event of a run"),
         ("--help", "everything else"),
     )
     return "\n".join(f"{program} {command:<18}{what}" for command, what in lines)
@@ -195,7 +195,7 @@ async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
     async for notice in inbox:
         if notice.method == "approval.requested":
             return await reviewer.get_approval(notice.params["approval_id"])
-    raise Unavailable("the second client heard of no question")
+    raise Unavailable("the second client received no approval request")
 
 
 async def _perform(show: DemoOutput, home: Path) -> None:
@@ -212,7 +212,7 @@ def main() -> int:
         try:
             trio.run(_perform, show, Path(directory) / "home")
         except* PalyraError as group:
-            show.claim("the demonstration came to its end", holds=False)
+            show.claim("the demonstration is finished", holds=False)
             stop_for(first_error(group)).show()
     show.sum_up(suggest(find_program()))
     return 0 if show.holds else FAILED

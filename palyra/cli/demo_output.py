@@ -52,7 +52,7 @@ class DemoOutput:
 
     def sum_up(self, next_commands: str) -> None:
         """Print every claim with its result, and a panel of suggested commands."""
-        table = Table(title="what was checked", show_header=False, title_justify="left")
+        table = Table(title="claims checked", show_header=False, title_justify="left")
         for text, holds in self.claims:
             verdict = (
                 Text("holds", style="green") if holds else Text("DOES NOT HOLD", style="bold red")

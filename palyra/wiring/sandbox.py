@@ -152,7 +152,7 @@ def _host(entry: str, setting: str) -> str:
 
 
 def _report_refused(key: str) -> None:
-    log.warning("a program was refused a host", host=key)
+    log.warning("a host was refused to a program", host=key)
 
 
 def read_environment(names: Sequence[str]) -> dict[str, str]:

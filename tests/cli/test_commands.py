@@ -339,7 +339,7 @@ async def test_lost_answer_fails() -> None:
         daemon.reply_with("approval.get", APPROVAL)
         daemon.reply_with("approval.resolve", {**RESOLVED, "won": False, "by": "bob"})
         denied = await palyra("approvals", "deny", "apr_1", url=daemon.url)
-    assert (1, "already settled: allow by bob\n") == (denied.code, denied.out)
+    assert (1, "already decided: allow by bob\n") == (denied.code, denied.out)
 
 
 async def test_new_token_is_printed_alone() -> None:
@@ -386,7 +386,7 @@ async def test_lost_secret_is_said() -> None:
             ("agents", "create", "scout", "--instructions", "Look round."),
             "agent.create",
             AGENT_SHOWN,
-            "scout is made",
+            "scout is created",
         ),
         (
             ("budget", "set", "day", "--hard", "9", "--window", "sliding", "--length", "12h"),
@@ -406,7 +406,7 @@ async def test_lost_secret_is_said() -> None:
         (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
         (("channels", "delete", "chat"), "channel.delete", CHANNEL_SHOWN, "is deleted"),
         (("pairings", "approve", "pai_1", "c"), "pairing.approve", PAIRING_SHOWN, "may send"),
-        (("pairings", "revoke", "pai_1"), "pairing.revoke", PAIRING_SHOWN, "no more"),
+        (("pairings", "revoke", "pai_1"), "pairing.revoke", PAIRING_SHOWN, "may no longer send"),
     ],
 )
 async def test_change_is_confirmed(
@@ -521,12 +521,12 @@ async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
         "the end is missing: gone\n",
         f"an event was changed: no fit (position 7, run {RUN}, seq 1)",
         "and 3 more",
-        "noticed before: it is empty",
+        "found before: it is empty",
         "restore the data directory from a backup",
     ):
         assert text in shown
-    assert "before position 7 is as it was written" in placed
-    assert "as it was written" not in shown
+    assert "events before position 7 are unchanged" in placed
+    assert "are unchanged" not in shown
 
 
 # --- what goes wrong ---
@@ -586,7 +586,7 @@ async def test_quoted_type_is_no_remedy() -> None:
     async with fake_daemon() as daemon:
         daemon.answers["run.start"] = refuse
         found = await palyra("run", "", url=daemon.url)
-    assert (2, "remedy: `palyra run --help` shows what it takes") == (
+    assert (2, "remedy: `palyra run --help` shows the usage") == (
         found.code,
         found.err.splitlines()[1],
     )

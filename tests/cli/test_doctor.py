@@ -231,7 +231,7 @@ async def test_schema_needs_no_daemon(kind: str) -> None:
 def test_redaction_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules find a planted secret, and are counted; rules that find nothing are a failure."""
     options = Options(home=None)
-    assert f"{len(RULES)} rules find secrets" == find(options, "redaction").detail
+    assert f"{len(RULES)} rules detect secrets" == find(options, "redaction").detail
     monkeypatch.setattr(Redactor, "redact_text", lambda _self, text: (text, False))
     assert "fail" == find(options, "redaction").verdict
 
@@ -299,7 +299,7 @@ def test_open_incidents_are_named(
 
 
 @pytest.mark.parametrize(
-    ("breaker", "verdict", "word"), [("closed", "ok", "a/x"), ("open", "warn", "left alone")]
+    ("breaker", "verdict", "word"), [("closed", "ok", "a/x"), ("open", "warn", "not called after")]
 )
 def test_an_ill_provider_is_a_warning(
     breaker: str, verdict: str, word: str, monkeypatch: pytest.MonkeyPatch

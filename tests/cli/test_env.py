@@ -137,7 +137,7 @@ async def test_nothing_is_printed_without_a_daemon(tmp_path: Path) -> None:
     gone = await palyra("env", home=tmp_path)
     assert [(69, ""), (69, "")] == [(never.code, never.out), (gone.code, gone.out)]
     assert "palyra up" in never.err
-    assert "is gone" in gone.err
+    assert "is no longer running" in gone.err
 
 
 @pytest.mark.real

@@ -77,7 +77,7 @@ def test_errors_for_programs(
         (errors.Unavailable("journal: opening: file is not a database"), "from a backup"),
         (errors.Unavailable("cannot listen on x:1: taken; choose a port with --port"), None),
         (errors.Unavailable("cannot listen on x:1: unknown; name an address with --host"), None),
-        (errors.DiskFull("journal: opening: full"), "make room"),
+        (errors.DiskFull("journal: opening: full"), "free disk space"),
     ],
 )
 def test_a_daemon_that_cannot_start_is_not_asked_why(

@@ -40,7 +40,7 @@ async def test_a_list_that_is_whole_says_nothing_more() -> None:
 async def test_an_incident_is_shown_with_how_it_ends_or_ended() -> None:
     """By itself, by an operator who has not come yet, or by somebody, with the reason."""
     _, passing = await ask("show", "inc_1", method="incident.get", reply=INCIDENT)
-    assert "by itself, when its cause is gone" in passing
+    assert "automatically, when its cause is gone" in passing
     lasting = {**INCIDENT, "resolves_itself": False}
     assert "ends" not in (await ask("show", "inc_1", method="incident.get", reply=lasting))[1]
     _, ended = await ask("show", "inc_1", method="incident.get", reply=ENDED)

@@ -76,7 +76,7 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for path in (loop / "x", Path("~no-such-user-here/x")):
-        with pytest.raises(InvalidParams, match="no usable path"):
+        with pytest.raises(InvalidParams, match="not a usable path"):
             find_paths(path)
 
 

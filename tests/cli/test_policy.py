@@ -127,7 +127,7 @@ async def test_a_file_of_cases_that_cannot_be_read(folder: Path) -> None:
 async def test_check_says_what_is_in_order_and_what_is_broken(folder: Path) -> None:
     """The exit code tells the two apart."""
     good = await palyra("policy", "check", str(folder))
-    assert (good.code, "in order: 2 rules in 1 file\n" in good.out) == (0, True)
+    assert (good.code, "valid: 2 rules in 1 file\n" in good.out) == (0, True)
     data = await palyra("policy", "check", str(folder), "--json")
     assert json.loads(data.out)["rules"] == ["user/team/office", "user/team/status"]
     (folder / "broken.cedar").write_text("permit (principal")

@@ -144,7 +144,7 @@ async def test_a_key_that_only_the_file_vouches_for_is_said(tmp_path: Path) -> N
         await export_to(file, daemon)
     verified = await palyra("tape", "verify", str(file))
     assert 0 == verified.code
-    assert "only the file itself" in verified.out
+    assert "taken from the file itself" in verified.out
 
 
 async def test_a_file_that_is_not_there_is_one_line() -> None:
@@ -185,7 +185,7 @@ async def test_a_file_of_something_else_is_no_export(tmp_path: Path) -> None:
         file.write_bytes(content)
         found = await palyra("tape", "verify", str(file))
         assert 1 == found.code
-        assert "is no export of a run" in found.err
+        assert "is not an export of a run" in found.err
         assert "palyra tape export" in found.err
 
 

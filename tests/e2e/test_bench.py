@@ -312,7 +312,7 @@ async def test_deadline_stops_in_order(tmp_path: Path) -> None:
             *("--deadline", "1"),
             home=daemon.home,
         )
-        assert (4, True) == (ran.code, "the same command goes on" in ran.err)
+        assert (4, True) == (ran.code, "run the same command to continue" in ran.err)
         assert (False, 1) == (ran.json["is_complete"], ran.json["results"])
 
 
@@ -331,7 +331,10 @@ async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "line 2: the id 'a' was used"),
+        (
+            b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n',
+            "line 2: the id 'a' is used twice",
+        ),
         (b'{"id": "a", "text": "x"}\n{"id": "b", "txet": "y"}\n', "line 2"),
         (b"", "holds no case"),
     ],

@@ -302,5 +302,5 @@ async def test_what_is_too_large_is_named(daemon: DaemonProcess) -> None:
     messages = [{"role": "user", "content": "x" * 300_000}]
     status, answer = await ask(daemon, json.dumps({**HELLO, "messages": messages}).encode())
     assert (413, "too_large") == (status, answer["error"]["code"])
-    assert "the last message of the user: 300" in answer["error"]["message"]
+    assert "the last user message: 300" in answer["error"]["message"]
     assert "message.received" not in answer["error"]["message"]

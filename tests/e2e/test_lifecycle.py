@@ -95,7 +95,7 @@ async def test_a_second_up_is_one_sentence(tmp_path: Path) -> None:
         pid = daemon.pid
     assert (EX_UNAVAILABLE, b"") == (code, out)
     (line,) = err.decode().splitlines()
-    assert line.startswith(f"error: a daemon (pid {pid}) runs already with the data directory ")
+    assert line.startswith(f"error: a daemon (pid {pid}) already runs with the data directory ")
     assert str(daemon.home) in line
     assert f"`kill {pid}` stops it" in line
 

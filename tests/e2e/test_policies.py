@@ -138,7 +138,7 @@ async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
         assert await happened(client, "write_file", {"path": "c.txt", "content": "x"}) == "allow"
     doctor = await palyra("doctor", home=daemon.home)
     assert (doctor.code, "all.cedar:1: unexpected end" in " ".join(doctor.out.split())) == (1, True)
-    assert "the last good ones stay" in daemon.said
+    assert "the last valid ones stay" in daemon.said
 
 
 async def test_without_a_good_set_what_matters_is_denied(tmp_path: Path, policies: Path) -> None:

@@ -216,7 +216,7 @@ async def test_a_place_holds_no_secret(
     """Names of places are stored and shown as they are."""
     async with running(store) as kit:
         await bind(kit)
-        with pytest.raises(InvalidParams, match="holds a secret") as caught:
+        with pytest.raises(InvalidParams, match="contains a secret") as caught:
             await kit.start(**{**SAM, field: SECRET})
         assert (field, False) == (caught.value.field, SECRET in caught.value.message)
 
@@ -289,7 +289,7 @@ async def test_one_code_at_a_time(store: MemoryJournal, autojump_clock: MockCloc
     async with running(store) as kit:
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
-        with pytest.raises(Unpaired, match="given before") as caught:
+        with pytest.raises(Unpaired, match="earlier code") as caught:
             await kit.start(**SAM)
         assert {"pairing_id": record.pairing_id} == caught.value.details
         autojump_clock.jump(CODE_TTL_MS / 1000)
@@ -380,7 +380,7 @@ async def test_a_crowd_of_strangers_is_bounded(
         await bind(kit, pairing="required")
         for number in range(MAX_PENDING):
             await ask_in(kit, sender=f"stranger {number}")
-        with pytest.raises(Unpaired, match="the most there may be") as caught:
+        with pytest.raises(Unpaired, match="which is the limit") as caught:
             await kit.start(**SAM)
         assert None is caught.value.details
         assert MAX_PENDING == len(store.list_pairings(PairingFilter(limit=500)))
@@ -447,7 +447,7 @@ async def test_what_cannot_be_set(
     async with running(store) as kit:
         with pytest.raises(InvalidParams, match="no agent 'scout'"):
             await bind(kit, agent="scout")
-        with pytest.raises(InvalidParams, match="holds a secret"):
+        with pytest.raises(InvalidParams, match="contains a secret"):
             await bind(kit, conversation_id=SECRET)
         monkeypatch.setattr("palyra.services.channels.MAX_CHANNELS", 1)
         await bind(kit)

@@ -395,7 +395,7 @@ async def test_there_are_only_so_many_grants(
         for number in range(MAX_LIVE):
             kit.services.grants.add(a_grant(f"grt_{number}"))
         (asked,) = await pending(kit, run_id)
-        with pytest.raises(Overloaded, match="end some"):
+        with pytest.raises(Overloaded, match="revoke some"):
             await answer(kit, asked, scope="session")
         await answer(kit, asked)
         assert await kit.end(run_id) == "done"

@@ -93,5 +93,5 @@ class IdempotencyStore:
 def _compare(key: IdempotencyKey, body_sha256: str) -> None:
     if key.body_sha256 != body_sha256:
         raise IdempotencyConflict(
-            f"idempotency key {key.key[:64]!r} was used before with another request"
+            f"idempotency key {key.key[:64]!r} was already used for another request"
         )

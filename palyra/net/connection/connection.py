@@ -160,7 +160,7 @@ class Connection:
         with trio.move_on_after(self._limits.connect_timeout_s) as scope:
             caller = await self._open(await self._receive())
         if scope.cancelled_caught:
-            text = f"no connect within {self._limits.connect_timeout_s:g} s"
+            text = f"no connect request within {self._limits.connect_timeout_s:g} s"
             await self._end(close_codes.UNAUTHENTICATED, text)
         await self._serve_caller(caller)
 

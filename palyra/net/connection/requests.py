@@ -103,9 +103,9 @@ class RequestDispatcher:
                 retry_after_ms=self._requests.wait_ms,
             )
         if len(self._inflight) >= limits.max_inflight:
-            raise Overloaded(f"{limits.max_inflight} requests are under way, the limit")
+            raise Overloaded(f"{limits.max_inflight} requests are in progress, the limit")
         if request.id in self._inflight:
-            text = f"a request with id {jsonrpc.show(request.id)} is under way"
+            text = f"a request with id {jsonrpc.show(request.id)} is already in progress"
             raise jsonrpc.BadMessage(jsonrpc.INVALID_REQUEST, text, request.id)
 
     def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
@@ -172,7 +172,7 @@ class RequestDispatcher:
             return None
         if self._backend.redact(params.idempotency_key.encode())[1]:
             raise InvalidParams(
-                "the key contains a secret: choose another", field="idempotency_key"
+                "the key contains a secret: use another key", field="idempotency_key"
             )
         return IdempotencyKey(
             principal=self._client.caller.principal,

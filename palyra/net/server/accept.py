@@ -65,7 +65,7 @@ REJECT_WITHIN_S = 0.1  # the send buffer of a new socket has room for the answer
 
 FULL = HttpRefusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
-    "too many connections; the setting server.max_connections says how many",
+    "too many connections; server.max_connections sets the limit",
     (("Retry-After", "1"),),
 )
 

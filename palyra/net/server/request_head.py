@@ -136,9 +136,9 @@ async def read_head(
     with trio.move_on_after(timeout_s):
         return await _read_head(stream, parser), parser
     if not parser.received:
-        raise EOFError("the peer connected and sent nothing")
+        raise EOFError("the peer sent nothing")
     raise BadHead(
-        HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {timeout_s:g} s")
+        HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no complete request within {timeout_s:g} s")
     )
 
 
@@ -258,7 +258,7 @@ def _check_host(head: RequestHead, names: Names) -> HttpRefusal | None:
     shown = ", ".join(map(_shown, values)) or "none"
     return HttpRefusal(
         HTTPStatus.FORBIDDEN,
-        f"Host {shown} is not a name of this daemon; the setting server.allowed_hosts lists more",
+        f"Host {shown} is not a name of this daemon; add it to server.allowed_hosts to accept it",
     )
 
 
@@ -274,7 +274,7 @@ def _check_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
     shown = ", ".join(map(_shown, values))
     return HttpRefusal(
         HTTPStatus.FORBIDDEN,
-        f"Origin {shown} is not allowed; the setting server.allowed_origins lists those that are",
+        f"Origin {shown} is not allowed; add it to server.allowed_origins to accept it",
     )
 
 

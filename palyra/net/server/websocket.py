@@ -179,7 +179,9 @@ class WebSocketTransport:
             await self._write(render_frames(messages))
         if scope.cancelled_caught:
             await self.close(close_codes.SLOW_CONSUMER, "slow consumer")
-            raise PeerClosed(f"{self.name}: took nothing for {self._limits.send_timeout_s:g} s")
+            raise PeerClosed(
+                f"{self.name}: the peer read nothing for {self._limits.send_timeout_s:g} s"
+            )
 
     async def close(self, code: int, reason: str) -> None:
         """Close with that code, within `close_timeout_s`; a second call does nothing."""
@@ -339,7 +341,7 @@ async def _serve_and_close(
     finally:  # after a crash of `serve`, or cancelled; else it is closed already
         is_cancelled = trio.current_effective_deadline() == -math.inf
         code, reason = (
-            (close_codes.GOING_AWAY, "the daemon is going away")
+            (close_codes.GOING_AWAY, "the daemon is shutting down")
             if is_cancelled
             else (close_codes.BUG, "internal error")
         )

@@ -57,9 +57,9 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
     try:
         yield
     except apsw.BusyError as error:
-        raise Unavailable(f"journal: {doing}: it is in use elsewhere") from error
+        raise Unavailable(f"journal: {doing}: it is in use by another process") from error
     except apsw.FullError as error:
-        raise DiskFull(f"journal: {doing}: {error}: make room on its disk") from error
+        raise DiskFull(f"journal: {doing}: {error}: free space on its disk") from error
     except STORAGE_ERRORS as error:
         has_no_room = isinstance(error, _UNEXPLAINED) and path is not None and is_full(path.parent)
         kind = DiskFull if has_no_room else Unavailable

@@ -118,7 +118,7 @@ class InlineJournal:
         return ticket
 
     def fall(self) -> None:
-        """End like the real one: whoever waits, or comes later, is told that nothing is known."""
+        """Crash like the real one: current and later waiters get an unknown outcome."""
         self.is_down = True
         queued, self.queued = self.queued, []
         for _, ticket in queued:
@@ -168,7 +168,7 @@ class InlineJournal:
 
 
 class Model:
-    """A model that plays turns handed to it, one per request, and can be told to wait."""
+    """A model that plays given turns, one per request, and can be made to wait."""
 
     name = provider = "scripted"
 
@@ -228,7 +228,7 @@ class NamePolicy:
 
 
 def no_budgets(hub: Hub) -> Budgets:
-    """Nobody is limited; only the embedded model has a price."""
+    """No budget; only the embedded model has a price."""
     return Budgets(hub, now_ms, prices=Prices())
 
 
@@ -400,7 +400,7 @@ def now_ms() -> int:
 
 
 async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
-    """Blocking work without a thread, so that virtual time stands still."""
+    """Blocking work without a thread, so that virtual time does not advance."""
     await trio.lowlevel.checkpoint()
     return function(*arguments)
 

@@ -1,4 +1,4 @@
-"""Places a secret stands in: subscripts, hash rockets, HCL blocks, flags, literals of programs."""
+"""Places of secrets: subscripts, hash rockets, HCL blocks, flags, literals of programs."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ REDACTOR = Redactor([])
 
 
 def drawn(alphabet: str, size: int) -> str:
-    """A value drawn with a fixed seed, so that no literal secret stands here."""
+    """A value drawn with a fixed seed, so that this file contains no literal secret."""
     random = Random(size)
     return "".join(random.choices(alphabet, k=size))
 
@@ -168,8 +168,8 @@ SECRET = [
 
 
 @pytest.mark.parametrize("text", PUBLIC)
-def test_what_is_public_stays(text: str) -> None:
-    """Publishable keys, addresses that report errors and nonces are no secrets."""
+def test_public_keys_are_not_redacted(text: str) -> None:
+    """Publishable keys, error-report addresses and nonces are not secrets."""
     assert REDACTOR.redact_text(text) == (text, False)
     data = json.dumps({"text": text, "Sec-WebSocket-Key": "x3JJHMbDL1EzLkh9GBhXDw=="}).encode()
     assert REDACTOR.redact_bytes(data) == (data, False)
@@ -178,14 +178,14 @@ def test_what_is_public_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SECRET)
-def test_what_resembles_the_public_forms_does_not_stay(text: str) -> None:
+def test_secret_counterparts_of_public_keys_are_redacted(text: str) -> None:
     """The secret halves of the same services and headers are found."""
     assert REDACTOR.redact_text(text)[1]
 
 
 @pytest.mark.parametrize("body", ["a" * 43, "ab" * 22, "A" * 60, "letters-and_words-only" * 2])
-def test_the_daemons_own_tokens_go_whatever_they_look_like(body: str) -> None:
-    """A token of the daemon is told by its prefix and length alone."""
+def test_the_daemons_own_tokens_are_always_redacted(body: str) -> None:
+    """A token of the daemon is recognised by its prefix and length alone."""
     assert REDACTOR.redact_text(f"x pal_{body} y")[0] == "x [redacted:palyra] y"
     assert not REDACTOR.redact_text(f"x pal_{body[:30]} y opal_{body}")[1]
 

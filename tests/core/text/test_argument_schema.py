@@ -1,4 +1,4 @@
-"""The schema subset: nothing stands in a schema that is not kept."""
+"""The schema subset: a keyword that is not enforced is an error."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ def test_every_keyword_may_be_used() -> None:
         ({"type": "array", "items": {"const": 1, "type": "integer"}}, "tool[]: intake does not"),
     ],
 )
-def test_what_is_not_kept_is_an_error(schema: dict[str, Any], complaint: str) -> None:
-    """A rule that intake would not enforce fails the tool's registration."""
+def test_an_unsupported_keyword_is_an_error(schema: dict[str, Any], complaint: str) -> None:
+    """A keyword that validation does not enforce fails the tool's registration."""
     with pytest.raises(InvariantBroken) as raised:
         check_schema(schema, "tool")
     assert complaint in raised.value.message

@@ -1,4 +1,4 @@
-"""What a person is shown: everything, and nothing that lies."""
+"""Display of untrusted text: complete and without hidden characters."""
 
 # Ambiguous characters are what these tests are about.
 # ruff: noqa: RUF001
@@ -124,8 +124,8 @@ def test_visible(text: str, expected: str) -> None:
 
 @settings(derandomize=True, max_examples=300)
 @given(VALUES)
-def test_rendered_json_is_still_the_value(value: object) -> None:
-    """What is shown of a value reads back as exactly that value."""
+def test_rendered_json_parses_to_the_value(value: object) -> None:
+    """The rendered text of a value parses to exactly that value."""
     assert value == json.loads(render_json(value))
 
 
@@ -164,7 +164,7 @@ def test_the_tail_of_a_summary_cannot_be_pushed_out_by_blanks() -> None:
 
 
 def test_long_hostile_texts_grow_by_a_constant_factor() -> None:
-    """Whatever is repeated, an escape has twelve characters at most and nothing is said twice."""
+    """An escape has at most twelve characters, and no character is escaped twice."""
     for unit in (
         " " * 9 + "x",
         "\u0430p",
@@ -208,12 +208,12 @@ def test_a_call_on_one_line() -> None:
 
 
 def test_a_long_value_says_that_it_is_cut() -> None:
-    """A cut value tells how much is missing."""
+    """A cut value ends with the number of missing characters."""
     assert render_call("echo", {"text": "x" * 100}) == f'echo(text="{"x" * 59}… (+42 characters))'
 
 
 def test_a_long_call_says_that_it_is_cut() -> None:
-    """A cut line tells how much is missing."""
+    """A cut line ends with the number of missing characters."""
     shown = render_call("echo", {f"name{n}": n for n in range(100)})
     assert shown[SUMMARY_CHARS:].startswith("… (+")
 

@@ -16,7 +16,7 @@ from tests.core.policy.tool_samples import a_spec
 def take(
     properties: dict[str, Any], arguments: object, *, required: tuple[str, ...] = (), **spec: object
 ) -> Accepted | Refused:
-    """What intake says to arguments of a tool with those properties."""
+    """Validate arguments of a tool with those properties."""
     parameters = {"type": "object", "properties": properties, "required": list(required)}
     return check_arguments(a_spec("probe", parameters=parameters, **spec), arguments)
 
@@ -61,8 +61,8 @@ WITHIN = [
 
 
 @pytest.mark.parametrize(("schema", "value"), WITHIN)
-def test_a_value_within_its_schema_stays_as_it_is(schema: dict[str, Any], value: object) -> None:
-    """What the schema allows is passed on unchanged, without a coercion."""
+def test_a_valid_value_is_unchanged(schema: dict[str, Any], value: object) -> None:
+    """A valid value is passed on without coercion."""
     assert accepted({"x": schema}, {"x": value}) == ({"x": value}, ())
 
 
@@ -150,8 +150,8 @@ def test_nothing_is_coerced_where_the_text_is_the_point(
         ("null", "null"),
     ],
 )  # fmt: skip
-def test_no_coercion_has_two_readings(kind: str, value: object) -> None:
-    """What is not plainly the wanted scalar is refused, not guessed."""
+def test_an_ambiguous_scalar_is_refused(kind: str, value: object) -> None:
+    """A value that is not plainly the wanted scalar is refused, not guessed."""
     assert refused({"x": {"type": kind}}, {"x": value}).reason.startswith("x: ")
 
 
@@ -163,7 +163,7 @@ def test_missing_field() -> None:
 
 
 def test_missing_and_unknown_field() -> None:
-    """Who took one name for another sees both: what is missing, and what was there instead."""
+    """The error names both the missing and the unknown field."""
     found = refused({"path": {"type": "string"}}, {"file": "a"}, required=("path",))
     assert found.reason == 'path: got nothing, but the field "file"'
 
@@ -251,8 +251,8 @@ def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
 
 
 @pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
-def test_what_cannot_be_said_exactly_is_refused(value: object) -> None:
-    """Unsafe numbers and broken Unicode never reach a tool."""
+def test_unsafe_numbers_and_broken_unicode_are_refused(value: object) -> None:
+    """Neither reaches a tool."""
     schema = {"type": "array"}
     assert "Unicode" in refused({"x": schema}, {"x": [value]}).repair_hint
 
@@ -279,8 +279,10 @@ VALUES = (
     st.dictionaries(st.sampled_from("abc"), SCALARS),
     st.dictionaries(st.sampled_from("abcd"), VALUES),
 )
-def test_what_is_accepted_fits_the_schema(types: dict[str, str], values: dict[str, object]) -> None:
-    """Accepted arguments have the declared types, and taking them again changes nothing."""
+def test_accepted_arguments_fit_the_schema(
+    types: dict[str, str], values: dict[str, object]
+) -> None:
+    """Accepted arguments have the declared types, and validating them again changes nothing."""
     properties = {name: {"type": kind} for name, kind in types.items()}
     taken = take(properties, values)
     if isinstance(taken, Accepted):

@@ -203,7 +203,7 @@ class FakeGateway:
 
 
 class FakeApprovals:
-    """No approvals; each is resolved as it is asked for."""
+    """No approvals; each is resolved as requested."""
 
     def __init__(self, gateway: FakeGateway) -> None:
         self._gateway = gateway
@@ -318,7 +318,7 @@ class FakeGrants:
 
 
 class Daemon:
-    """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
+    """Hub, store and services; `publish` and `commit` replace the run and journal actors."""
 
     def __init__(self, nursery: trio.Nursery, limits: ConnectionLimits, *, is_paced: bool) -> None:
         self.nursery = nursery

@@ -69,7 +69,7 @@ def test_incidents_by_severity() -> None:
 
 
 def test_stranded_readings() -> None:
-    """How many runs need somebody, and no word on which."""
+    """The metric has the number of stranded runs and no id."""
     (reading,) = read_stranded(2)
     assert ("palyra_runs_stranded", 2, ()) == (reading.name, reading.value, reading.labels)
 

@@ -133,7 +133,7 @@ async def check_still_serving(running: RunningEdge) -> None:
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 async def test_an_ambiguous_head_is_refused_and_the_connection_ends(bad: bytes) -> None:
-    """What follows it on the connection is no request, also behind a good one; others go on."""
+    """Bytes after it are not served, also after a valid request; other connections continue."""
     async with serving() as running:
         assert [400] == statuses(await running.ask(bad + SMUGGLED))
         found = statuses(await running.ask(GOOD + bad + SMUGGLED))
@@ -172,15 +172,15 @@ def test_ambiguous_chunks_are_errors_of_the_peer(chunks: bytes) -> None:
 
 
 @pytest.mark.parametrize("good", GOOD_ONES.values(), ids=GOOD_ONES.keys())
-async def test_a_plain_head_is_served_and_the_connection_goes_on(good: bytes) -> None:
+async def test_a_plain_head_is_served_and_the_connection_stays_open(good: bytes) -> None:
     """Twice on one connection, then a third request that ends it."""
     last = GOOD[:-2] + b"Connection: close\r\n\r\n"
     async with serving() as running:
         assert [200, 200, 200] == statuses(await running.ask(good + good + last))
 
 
-async def test_nothing_is_served_behind_a_request_to_close() -> None:
-    """What follows `Connection: close` is no request."""
+async def test_nothing_is_served_after_connection_close() -> None:
+    """Bytes after `Connection: close` are not a request."""
     async with serving() as running:
         last = GOOD[:-2] + b"Connection: close\r\n\r\n"
         assert 1 == len(statuses(await running.ask(last + SMUGGLED)))

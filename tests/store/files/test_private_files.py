@@ -20,10 +20,10 @@ from tests.store.kit import Clock
     ("number", "told"),
     [(errno.EROFS, "the file system is read-only"), (errno.EPERM, "made a private directory")],
 )
-def test_a_directory_that_stays_as_it_is_says_why(
+def test_a_directory_that_cannot_be_made_private_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, told: str
 ) -> None:
-    """It is there; what is wrong is where it lies, or whose it is."""
+    """The error names the cause: its place or its owner."""
 
     def fail(*_: object) -> None:
         raise OSError(number, "no")

@@ -64,7 +64,7 @@ class Box:
 
     @property
     def names(self) -> set[str]:
-        """What can be called, without the server's prefix."""
+        """The callable tools, without the server's prefix."""
         return {name.removeprefix("mcp:sample.") for name in self.toolbox.catalogue().tools}
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -90,7 +90,7 @@ class Box:
 
 @asynccontextmanager
 async def serving(open_link: OpenLink, terms: AdoptionTerms = TERMS) -> AsyncGenerator[Box]:
-    """The server's actor at work; its tools are there when the block begins."""
+    """The server's actor in operation, with its tools registered."""
     box = Box(open_link, terms)
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)

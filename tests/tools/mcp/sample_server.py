@@ -59,7 +59,7 @@ def page() -> str:
 
 @server.tool()
 def echo_back(text: str) -> str:
-    """Say what it is told to say."""
+    """Return the text."""
     return text
 
 
@@ -89,20 +89,20 @@ def crash() -> str:
 
 @server.tool()
 def hang() -> str:
-    """Answer to nobody any more."""
+    """Never answer."""
     threading.Event().wait()
     return ""
 
 
 @server.tool()
 def variable(name: str) -> str:
-    """Tell a variable of the environment."""
+    """Return a variable of the environment."""
     return os.environ.get(name, "")
 
 
 @server.tool()
 async def grow(ctx: Context[Any, Any]) -> str:
-    """Add a tool, and tell."""
+    """Add a tool and notify the client."""
 
     def grown(text: str) -> str:
         return text.upper()

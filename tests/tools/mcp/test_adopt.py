@@ -63,7 +63,7 @@ def a_property(schema: Any) -> dict[str, Any]:
     ],
 )
 def test_schema_is_narrowed(schema: Any, expected: Any) -> None:
-    """What only describes goes; what can be said more narrowly is."""
+    """Descriptive keywords are removed, and others replaced by stricter ones."""
     assert a_property(expected) == narrowed({"$schema": "x", **a_property(schema)})
 
 
@@ -185,7 +185,7 @@ def test_too_many_tools_are_cut() -> None:
 
 
 def test_changed_tool_is_another_version() -> None:
-    """What was approved of one is not approved of what took its place."""
+    """An approval of one version does not apply to another."""
     one, two = (
         adopt(TERMS, [described(description=text)], REDACT).tools["mcp:s.tool"][1]
         for text in ("A.", "B.")

@@ -76,8 +76,8 @@ async def test_crash_costs_the_call_and_nothing_else() -> None:
         assert "3" == (await box.call("add", a=1, b=2)).text
 
 
-async def test_answer_that_does_not_come_can_be_given_up() -> None:
-    """Who waits may leave; the server's group is dead when its actor is."""
+async def test_a_call_without_an_answer_can_be_cancelled() -> None:
+    """The caller may leave; the server's process group is dead when its actor is."""
     async with serving(plain()) as box:
         with trio.move_on_after(0.2) as waited:
             await box.call("hang")
@@ -110,8 +110,8 @@ def children() -> list[int]:
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "ended|closed|Connection"),
     ],
 )
-async def test_what_is_no_server_is_given_up(script: str, problem: str) -> None:
-    """A program that talks nonsense, floods or ends gives no tools and does not crash the actor."""
+async def test_a_program_that_is_no_server_is_given_up(script: str, problem: str) -> None:
+    """Invalid output, a flood or an exit gives no tools and does not crash the actor."""
     box = box_of([sys.executable, "-c", script])
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
@@ -170,7 +170,7 @@ def hungry(what: str, *, is_jailed: bool, files: int = 1_024) -> OpenLink:
 
 
 async def problem_of(open_link: OpenLink) -> str:
-    """What doctor and status say of a server after its first life."""
+    """The problem that doctor and status show after a server's first incarnation."""
     box = Box(open_link)
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
@@ -191,8 +191,8 @@ async def test_a_limit_of_open_files_is_named() -> None:
 
 
 @pytest.mark.parametrize("is_jailed", [False, True])
-async def test_the_last_words_are_told_without_secrets(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Exit code and the end of standard error, line by line, redacted and bounded."""
+async def test_the_end_of_standard_error_is_reported_redacted(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Exit code and last lines, redacted and bounded."""
     told = await problem_of(hungry("die", is_jailed=is_jailed))
     assert "MCP server sample: it ended with exit code 7; its standard error ends: " in told
     assert told.endswith(" / second line")
@@ -221,7 +221,7 @@ async def test_a_banner_on_standard_output_stops_no_server() -> None:
 
 @pytest.mark.parametrize("is_jailed", [False, True])
 async def test_a_signal_is_named(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """What killed it, and what it said before."""
+    """The problem has the signal and the last output."""
     told = await problem_of(hungry("killed", is_jailed=is_jailed))
     assert "it ended with SIGKILL; its standard error ends: about to go" in told
 
@@ -244,7 +244,7 @@ async def test_a_flood_of_errors_stops_no_server(is_jailed: bool) -> None:  # no
 
 
 def test_a_secret_that_the_cut_breaks_is_not_kept() -> None:
-    """What is left of a word whose beginning is gone is dropped."""
+    """A word whose start was cut off is dropped."""
     tail = ErrorTail(REDACT)
     secret = b"ghp_Canary0123456789abcdefghijABCDEFGHIJ"
     tail.take(b"first " + secret + b" " + b"x" * (KEPT_BYTES - 20))
@@ -289,7 +289,7 @@ async def test_a_server_behind_an_address(address: str) -> None:
 
 
 async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
-    """The default: no file of ours is there for it, and every result says which walls stood."""
+    """By default it sees no file of the host, and every result names the isolation."""
     secret = tmp_path / "secret.txt"
     secret.write_text("canary")
     terms = msgspec.structs.replace(TERMS, left_out=())
@@ -307,7 +307,7 @@ async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
 def jail(
     argv: tuple[str, ...] = (sys.executable, str(SAMPLE)), limits: CommandLimits | None = None
 ) -> OpenLink:
-    """The sample server, or another one, behind the sandbox's walls; skips loudly where there is none."""
+    """The sample server, or another one, in the sandbox; skipped with a reason where there is none."""
     from palyra.actors.kernel.threads import DedicatedThread  # noqa: PLC0415 - only here
     from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
 

@@ -44,7 +44,7 @@ class Internet:
         return Dialler(rules, resolve=self.resolve, connect=self.connect)
 
     async def resolve(self, host: str, _port: int) -> Sequence[str]:
-        """What the resolver says of the host now."""
+        """The resolver's present answer for the host."""
         await trio.lowlevel.checkpoint()
         self.resolved.append(host)
         answers = self.names.get(host, [[PUBLIC]])

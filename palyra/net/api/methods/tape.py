@@ -123,7 +123,7 @@ async def _subscribe_many(
 ) -> Subscribed:
     if params.after_seq is not None:
         raise InvalidParams(
-            "after_seq goes with run_id: session_id and all begin with what happens now",
+            "after_seq needs run_id: session_id and all start with new events",
             field="after_seq",
         )
     if params.session_id is not None:
@@ -157,7 +157,9 @@ async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
     if params.run_id is not None:
         await _require_visible(call, params.run_id)
     elif call.caller.principal_filter is not None:
-        raise Forbidden("only who sees every principal can verify the whole journal: name a run")
+        raise Forbidden(
+            "verifying the whole journal needs a role that sees all principals: give run_id"
+        )
     report = await call.backend.journal.read(lambda store: store.verify(params.run_id))
     if report.first_break is not None:
         await call.backend.incidents.report_finding(chain_broken(report.first_break, report))
