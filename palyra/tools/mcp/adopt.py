@@ -18,7 +18,7 @@ from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.json_schema import UnusableSchema, check_schema
 from palyra.core.text.visible import visible
 from palyra.core.tool.parameters import compile_parameters
-from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
+from palyra.core.tool.spec import Risk, ToolSpec
 from palyra.core.trust.external_descriptions import (
     RedactText,
     fenced_words,
@@ -115,6 +115,7 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
     parameters = only_rules(tool.parameters)
     compile_parameters(parameters)
     _refuse(find_disguise(parameters))
+    is_read_only = tool.claims_read_only and tool.name in terms.read_only
     adopted = adopted_name(tool.name)
     name = f"mcp:{terms.server}.{adopted}"
     return ToolSpec(
@@ -123,8 +124,9 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
         description=fenced_words(name, tool.description),
         parameters=parameters,
-        tool_class=_class_of(terms, tool),
-        risk=_risk_of(terms, tool),
+        # Read-only only if the tool claims it and the operator trusts the claim.
+        tool_class="idempotent_network" if is_read_only else "effect",
+        risk="critical" if tool.claims_destructive else terms.risk,
         capabilities=terms.capabilities,
         deadline_s=terms.deadline_s,
         excerpt_bytes=16_384,
@@ -136,15 +138,3 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
 def _refuse(reason: str) -> None:
     if reason:
         raise Unusable(reason)
-
-
-def _class_of(terms: AdoptionTerms, tool: DescribedTool) -> ToolClass:
-    """Return the read-only class only if the tool claims it and the operator trusts the claim."""
-    if tool.claims_read_only and tool.name in terms.read_only:
-        return "idempotent_network"
-    return "effect"
-
-
-def _risk_of(terms: AdoptionTerms, tool: DescribedTool) -> Risk:
-    """Return `critical` for a tool annotated as destructive, else the operator's risk."""
-    return "critical" if tool.claims_destructive else terms.risk
