@@ -328,6 +328,9 @@ def test_a_coercion_follows_references_and_the_alternative_to_null() -> None:
         taken.coercions,
     )
     assert isinstance(take_of(schema, {"a": None, "b": None}), Accepted)
+    beside_null = take_of(schema, {"a": None, "b": "2"})
+    assert isinstance(beside_null, Accepted)
+    assert {"a": None, "b": 2} == beside_null.arguments
 
 
 @pytest.mark.parametrize(
