@@ -15,7 +15,7 @@ import msgspec
 
 from palyra.core.ports import RunBlocking
 from palyra.core.text.json_schema import UnusableSchema
-from palyra.core.tool.parameters import compile_parameters
+from palyra.core.tool.arguments import compile_parameters
 from palyra.core.tool.spec import (
     CallFacts,
     Catalogue,

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.text.json_schema import UnusableSchema
-from palyra.core.tool.parameters import compile_parameters
+from palyra.core.tool.arguments import compile_parameters
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.external_descriptions import fenced_words, without_words
 from palyra.errors import InvalidParams

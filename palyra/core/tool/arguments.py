@@ -1,18 +1,27 @@
 """Validation of a proposed call's name and arguments against the catalogue, before any other check.
 
-The validator of `core.text.json_schema` decides.  Arguments that it refuses, and those with a
-fraction, are traversed once: a scalar of the wrong type with one possible reading (`"25"` for 25) is
-converted and the change recorded, except in arguments where the text itself matters (paths,
-commands, URLs, bodies, secrets).  If the validator still refuses them, its innermost reason becomes
-the refusal.  Of values only numbers appear in a refusal, of all others their kind: they may be
-secret.
+The validator is `core.text.json_schema`.  Two rules are added to JSON Schema for the parameters of a
+tool, which are checked when the tool is registered:
+
+- Every keyword must be known, so that a misspelled rule is not silently ignored.
+- An object that lists its properties and says nothing of others takes no others, so that a misspelled
+  argument is not silently ignored either.  This applies where it can only narrow the schema: to the
+  arguments as a whole and to objects and items written out below them.  Where a subschema is applied
+  together with another (`$ref`, `anyOf`, …), the specification alone decides, because each part
+  sees only its own properties.
+
+Arguments that the validator refuses, and those with a float, are traversed once: a scalar of the
+wrong type with one possible reading (`"25"` for 25) is converted and the change recorded, except in
+arguments where the text itself matters (paths, commands, URLs, bodies, secrets).  If the validator
+still refuses them, its innermost reason becomes the refusal.  Of values only numbers appear in a
+refusal, of all others their kind: they may be secret.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import getitem
 from typing import Any, cast
 
@@ -20,9 +29,18 @@ import msgspec
 
 from palyra.core.text.canonical_json import MAX_SAFE_INTEGER, NotCanonical, canonical_json
 from palyra.core.text.excerpt import truncate_safely
-from palyra.core.text.json_schema import CompiledSchema, Path, explain
+from palyra.core.text.json_schema import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    RULES,
+    CompiledSchema,
+    Json,
+    Path,
+    UnusableSchema,
+    all_subschemas,
+    explain,
+)
 from palyra.core.text.visible import pluralize, visible
-from palyra.core.tool.parameters import compile_parameters, expected_text
 from palyra.core.tool.spec import Catalogue, ToolSpec
 
 MAX_DEPTH = 16
@@ -43,6 +61,27 @@ _ALSO = (
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")  # every match is below 2**53
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+
+_ENUM_CHARS = 400  # of an enumeration in a refusal
+# Type -> its name, the keywords of its lower and upper bound, and the counted unit.
+_WORDS = {
+    "object": ("an object", "", "", ""),
+    "array": ("an array", "minItems", "maxItems", "item"),
+    "string": ("a string", "minLength", "maxLength", "character"),
+    "integer": ("an integer", "minimum", "maximum", ""),
+    "number": ("a number", "minimum", "maximum", ""),
+    "boolean": ("a boolean", "", "", ""),
+    "null": ("null", "", "", ""),
+}
+# Rules of an object's members and an array's items, which are explained where they are broken.
+_INNER = frozenset({"properties", "required", "additionalProperties", "items"})
+# Keywords through which another subschema can describe the same object or its members.
+_SHARED = frozenset(
+    {
+        "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas",
+        "patternProperties", "contains", "unevaluatedProperties", "unevaluatedItems",
+    }
+)  # fmt: skip
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +144,57 @@ class _Refusal(Exception):
         self.expected = expected
         self.reason = f"{_position(path)}: got {got}"  # `arguments: …` for the whole
         super().__init__(self.reason)
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def compile_parameters(parameters: Json) -> CompiledSchema:
+    """Return the compiled form of the parameters of a tool.
+
+    Raises UnusableSchema if arguments cannot be checked against every rule at a bounded cost.
+    """
+    return _compiled(msgspec.json.encode(parameters))
+
+
+@lru_cache(maxsize=512)  # about 20 KB and 0.3 ms each; a server may have 128 tools
+def _compiled(encoded: bytes) -> CompiledSchema:
+    return CompiledSchema(msgspec.json.decode(encoded), _prepared)
+
+
+def _prepared(schema: dict[str, Any]) -> dict[str, Any]:
+    """Check the keywords and close the objects of a well-formed schema.  Raises UnusableSchema."""
+    if schema.get("type") != "object":
+        raise UnusableSchema("parameters must describe an object: type must be 'object'")
+    definitions = tuple(f"#/{word}/" for word in DEFINITIONS)
+    can_close = True
+    for pointer, each in all_subschemas(schema):
+        if unknown := each.keys() - RULES - ANNOTATIONS:
+            raise UnusableSchema(f"#{pointer}: {min(unknown)} is no keyword of JSON Schema 2020-12")
+        can_close = can_close and each.get("$ref", definitions[0]).startswith(definitions)
+    closed: dict[str, Any] = _closed(schema, "arguments") if can_close else schema
+    return closed
+
+
+def _closed(schema: Any, where: str) -> Any:  # noqa: ANN401 - any JSON
+    """Refuse unlisted properties.  Raises UnusableSchema where a required one is not listed."""
+    if not isinstance(schema, dict) or _SHARED & schema.keys():
+        return schema
+    closed = dict(schema)
+    known = schema.get("properties", {})
+    if (known or schema.get("type") == "object") and "additionalProperties" not in schema:
+        closed["additionalProperties"] = False
+        if missing := set(schema.get("required", ())) - known.keys():
+            raise UnusableSchema(
+                f"{where}: required but not described: {', '.join(sorted(missing))}"
+            )
+    if known:
+        closed["properties"] = {
+            name: _closed(inner, f"{where}.{name}") for name, inner in known.items()
+        }
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"], f"{where}[]")
+    return closed
 
 
 # --- shape and size ------------------------------------------------------------------------------
@@ -278,6 +368,27 @@ def _explained(schema: CompiledSchema, value: dict[str, Any]) -> _Refusal:
         return _Refusal(path, _fields_text(known, str(found.path[-1])), extra)
     wanted = expected_text(around) or f"another value: {found.reason}"
     return _Refusal(path, wanted, _kind(found.value))
+
+
+def expected_text(schema: Any) -> str:  # noqa: ANN401 - any JSON
+    """Describe the values that the schema accepts; "" if there is no short description."""
+    rules = schema if isinstance(schema, Mapping) else {}
+    if "enum" in rules:
+        return truncate_safely("one of " + ", ".join(map(repr, rules["enum"])), _ENUM_CHARS)
+    kind = rules.get("type")
+    words, low, high, noun = _WORDS.get(kind if isinstance(kind, str) else "", ("", "", "", ""))
+    if not words or rules.keys() & RULES - _INNER - {"type", low, high}:
+        return ""
+    least, most = rules.get(low), rules.get(high)
+    if least is None and most is None:
+        return words
+    if most is None:
+        return f"{words} of at least {_measure(least, noun)}"
+    return f"{words} of {'at most' if least is None else f'{least} to'} {_measure(most, noun)}"
+
+
+def _measure(bound: Any, noun: str) -> str:  # noqa: ANN401 - a number
+    return pluralize(bound, noun) if noun else str(bound)
 
 
 def _position(path: Path) -> str:

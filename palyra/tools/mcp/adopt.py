@@ -17,7 +17,7 @@ from palyra.core.text.canonical_json import digest_of
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.json_schema import UnusableSchema, check_schema
 from palyra.core.text.visible import visible
-from palyra.core.tool.parameters import compile_parameters
+from palyra.core.tool.arguments import compile_parameters
 from palyra.core.tool.spec import Risk, ToolSpec
 from palyra.core.trust.external_descriptions import (
     RedactText,

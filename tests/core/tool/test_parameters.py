@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from palyra.core.text.json_schema import UnusableSchema
-from palyra.core.tool.parameters import compile_parameters, expected_text
+from palyra.core.tool.arguments import compile_parameters, expected_text
 
 INTEGER = {"type": "integer"}
 
