@@ -12,17 +12,22 @@ Every claim printed at the end is checked.  The exit code is 0 only if all claim
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import trio
 from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 import palyra
 from palyra.cli.command import first_error
-from palyra.cli.demo_output import DemoOutput
 from palyra.cli.errors import FAILED, stop_for
+from palyra.cli.event_text import MEANING, narrate
+from palyra.cli.output import safe
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
 from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
 from palyra.client.process import (
@@ -42,6 +47,61 @@ from palyra.net.protocol.discovery import find_discovery
 WITHIN_S = 90.0
 NOTE_PATH = ".palyra-demo/note.md"
 NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
+INDENT = 11  # columns of a time as `_now` formats it
+
+
+class DemoOutput:
+    """Printer of one demonstration; it stamps lines with the elapsed time and collects claims."""
+
+    def __init__(self, console: Console) -> None:
+        self.claims: list[tuple[str, bool]] = []
+        self._console = console
+        self._began_s = time.perf_counter()
+
+    @property
+    def holds(self) -> bool:
+        """True if there is at least one claim and all claims hold."""
+        return bool(self.claims) and all(holds for _, holds in self.claims)
+
+    def step(self, text: str) -> None:
+        """Print a heading for the next step."""
+        self._console.print()
+        self._console.print(Text(f"{self._now()}{safe(text)}", style="bold"), soft_wrap=True)
+
+    def detail(self, text: str, style: str = "") -> None:
+        """Print an indented line below the current step."""
+        self._console.print(Text(f"{'':{INDENT}}{safe(text)}", style=style), soft_wrap=True)
+
+    def event(self, item: TapeEvent) -> None:
+        """Print an event: its seq, kind and text, and below it the meaning of the kind."""
+        line = narrate(item)
+        text = Text(self._now())
+        text.append(f"{item.seq:>3} {item.kind:<19}", style="cyan")
+        text.append(line.text, style=line.colour or "")
+        self._console.print(text, soft_wrap=True)
+        meaning = MEANING.get(item.kind, "")
+        self._console.print(Text(f"{'':{INDENT + 23}}{meaning}", style="dim"), soft_wrap=True)
+
+    def claim(self, text: str, *, holds: bool) -> None:
+        """Record a claim and its result for `sum_up`."""
+        self.claims.append((text, holds))
+
+    def sum_up(self, next_commands: str) -> None:
+        """Print every claim with its result, and a panel of suggested commands."""
+        table = Table(title="claims checked", show_header=False, title_justify="left")
+        for text, holds in self.claims:
+            verdict = (
+                Text("holds", style="green") if holds else Text("DOES NOT HOLD", style="bold red")
+            )
+            table.add_row(verdict, Text(safe(text)))
+        self._console.print()
+        self._console.print(table)
+        self._console.print(
+            Panel(Text(next_commands), title="next", title_align="left", expand=False)
+        )
+
+    def _now(self) -> str:
+        return f"{time.perf_counter() - self._began_s:7.3f} s  "
 
 
 @dataclass(frozen=True, slots=True)

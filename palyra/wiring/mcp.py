@@ -64,6 +64,7 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
             _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
             toolbox,
             host.random,
+            run_blocking=host.run_blocking,
             redact=redact,
             host=urlsplit(each.url).hostname or "",
         )

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone, encode_event
 from palyra.core.tape.export import ExportLine, claim
 from tests.cli.command import palyra

@@ -89,7 +89,8 @@ def test_a_name_is_taken_once() -> None:
     ("changes", "complaint"),
     [
         ({"parameters": {"type": "string"}}, "must describe an object"),
-        ({"parameters": {"type": "object", "oneOf": []}}, "does not check oneOf"),
+        ({"parameters": {"type": "object", "oneOf": []}}, "oneOf: no JSON Schema"),
+        ({"parameters": {"type": "object", "minlength": 1}}, "minlength is no keyword"),
         ({"path_argument": "file"}, "no such parameters: file"),
         ({"never_coerced": ("text", "url")}, "no such parameters: url"),
     ],

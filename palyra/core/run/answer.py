@@ -22,7 +22,7 @@ import msgspec
 from palyra.core.model.messages import AssistantMessage, ToolMessage, UserMessage
 from palyra.core.run.state import Run
 from palyra.core.text.canonical_json import is_nested_deeper
-from palyra.core.text.schema_mismatch import find_mismatch
+from palyra.core.text.json_schema import find_mismatch
 
 # --- defects and the guidance for the model ------------------------------------------------------
 

@@ -6,7 +6,6 @@ A file is created atomically: written under a temporary name, synced, then renam
 import errno
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 from palyra.errors import DiskFull, Unavailable
@@ -66,17 +65,23 @@ def touch_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def create_file(path: Path, content: bytes) -> None:
-    """Create or replace the file, durably and atomically.  Raises OSError."""
-    draft = path.with_name(f".{path.name}.draft")
-    with suppress(FileNotFoundError):
-        draft.unlink()  # left by a crash
+def create_file(path: Path, content: bytes, *, draft: Path | None = None) -> None:
+    """Create or replace the file, durably and atomically.  Raises OSError.
+
+    Concurrent writers of one path need a `draft` each, a free name in the same directory.
+    """
+    draft = draft or path.with_name(f".{path.name}.draft")
+    draft.unlink(missing_ok=True)  # left by a crash
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

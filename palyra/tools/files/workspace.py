@@ -76,7 +76,7 @@ class Workspace:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
-            if not _is_plain_file(found):
+            if not (stat.S_ISREG(found.st_mode) and found.st_nlink <= 1):
                 raise refusal(path)
             yield fd
 
@@ -232,10 +232,6 @@ def walk(root_fd: int, normal: str, flags: int) -> int:
 
 
 # --- checks after opening -----------------------------------------------------------------------------
-
-
-def _is_plain_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
 # --- descriptors and failures --------------------------------------------------------------------

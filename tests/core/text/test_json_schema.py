@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.text.json_schema import MAX_DEPTH, MAX_VALUE_DEPTH, UnusableSchema, check_schema
-from palyra.core.text.schema_mismatch import find_mismatch
+from palyra.core.text.json_schema import (
+    MAX_DEPTH,
+    MAX_VALUE_DEPTH,
+    UnusableSchema,
+    check_schema,
+    find_mismatch,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5, 1.0]),

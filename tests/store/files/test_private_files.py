@@ -1,6 +1,7 @@
-"""Directories that cannot be made private, and files that are none, say why."""
+"""Private files: a directory or file that cannot be made, or is none, says why."""
 
 import errno
+import hashlib
 import os
 import socket
 from collections.abc import Callable
@@ -8,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from palyra.errors import Unavailable
+from palyra.core.skill.manifest import SkillIndex
+from palyra.errors import DiskFull, Unavailable
+from palyra.store.files.compiled import CompiledCache
 from palyra.store.files.data_directory import DataDirectory
 from palyra.store.files.private_files import make_directory, read_secret
+from palyra.store.files.retention import RetainedFiles
+from palyra.store.files.skills import SkillStore
 from palyra.store.journal.keys import KeyRing, read_operator_token
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import Clock
@@ -103,3 +108,36 @@ def test_a_file_in_the_place_of_a_directory_is_called_one(
     make(tmp_path / "home")
     with pytest.raises(Unavailable, match=r"it is no directory|Not a directory"):
         make_directory(tmp_path / "home" / below)
+
+
+def put_artifact(root: Path) -> None:
+    files = RetainedFiles(root, max_bytes=1_000, max_age_ms=1_000, now_ms=lambda: 0)
+    files.put("name", b"head", [b"body"])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        put_artifact,
+        lambda root: SkillStore(root).write(SkillIndex()),
+        lambda root: SkillStore(root).put_package(b"package"),
+        lambda root: CompiledCache(root, root).find("engine", "module"),
+    ],
+)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_disk_is_told_from_another_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], object], code: int
+) -> None:
+    """A store next to the journal raises DiskFull for lack of room only, and leaves no draft."""
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    compiled = hashlib.sha256(b"engine\0module").hexdigest()
+    (tmp_path / f"{compiled}.code").write_bytes(bytes(32))  # its check needs the cache's key
+    before = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unavailable, match="cannot be written") as raised:
+        write(tmp_path)
+    assert (code != errno.EIO) == isinstance(raised.value, DiskFull)
+    assert before == {path.name for path in tmp_path.rglob("*") if path.is_file()}

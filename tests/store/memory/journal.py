@@ -20,7 +20,6 @@ from palyra.core.journal.changes import (
     TapePage,
     VerifyReport,
 )
-from palyra.core.journal.hash_chain import merkle_root
 from palyra.core.journal.records import (
     RECEIPT_TTL_MS,
     AgentRecord,
@@ -37,6 +36,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.errors import (
     Conflict,

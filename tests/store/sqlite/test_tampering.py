@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import ChainViolation, Change, VerifyReport
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.journal import verification
-from palyra.store.sqlite import tapes
+from palyra.store.sqlite.tapes import Tapes
 from palyra.store.sqlite.writer import Writer
 from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
@@ -233,7 +232,7 @@ def rechain(connection: apsw.Connection, *run_ids: str) -> None:
     """Recompute all hashes, run by run, as an attacker who knows this program could."""
     for run_id in run_ids:
         prev = GENESIS
-        for found in tapes.read_links(connection, run_id, after_seq=-1, limit=99):
+        for found in Tapes(connection).read_links(run_id, after_seq=-1, limit=99):
             prev = link(prev, found.position, found.row)
             connection.execute(
                 "UPDATE tape SET hash = ? WHERE position = ?", (prev, found.position)

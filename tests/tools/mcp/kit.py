@@ -41,7 +41,12 @@ class Box:
         self.starts = 0
         self.toolbox = Toolbox([], run_sync)
         self.server = McpServer(
-            terms, self._counted(prepare), self.toolbox, lambda: 0.0, redact=REDACT
+            terms,
+            self._counted(prepare),
+            self.toolbox,
+            lambda: 0.0,
+            run_blocking=run_sync,
+            redact=REDACT,
         )
         self._changed = trio.Event()
         put = self.toolbox.put

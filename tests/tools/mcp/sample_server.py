@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ToolAnnotations
+from pydantic import Field
 
 server = MCPServer("sample")
 
@@ -40,9 +41,9 @@ def poisoned(a: int) -> str:
 
 
 @server.tool()
-def many(kind: int | str) -> str:
+def many(kind: Annotated[str, Field(json_schema_extra={"$dynamicRef": "#kind"})]) -> str:
     """Take what intake cannot check."""
-    return str(kind)
+    return kind
 
 
 @server.tool()

@@ -13,7 +13,7 @@ from palyra.tools.web.credentials import Credential
 from palyra.tools.web.dialler import Dialler, Stream
 from palyra.tools.web.egress_policy import ReachRules
 from palyra.tools.web.fetch import Web
-from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.request import WebRequest
 from palyra.tools.web.urls import parse_url
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import pytest
 
 from palyra.errors import InvalidParams
 from palyra.tools.web.egress_policy import EgressRefused
-from palyra.tools.web.redirects import WebRequest, follow
+from palyra.tools.web.request import WebRequest, follow
 from palyra.tools.web.urls import parse_url
 
 
