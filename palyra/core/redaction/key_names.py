@@ -10,7 +10,7 @@ import re
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SECRET_WORDS = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
-    "credentials", "cookie", "authorization", "passcode",
+    "credentials", "cookie", "authorization", "passcode", "passwort", "wachtwoord", "senha", "heslo",
 )  # fmt: skip
 KEY_OF = frozenset(
     [
@@ -95,7 +95,8 @@ def names_secret(key: str) -> str | None:
 
 _CLASSES = {
     "passwd": "password", "passphrase": "password", "pwd": "password", "apikey": "api_key",
-    "credential": "secret", "credentials": "secret", "passcode": "password",
+    "credential": "secret", "credentials": "secret", "passcode": "password", "passwort": "password", "wachtwoord": "password",
+    "senha": "password", "heslo": "password",
 }  # fmt: skip
 
 # Last words that make a key worth a look at its value.
@@ -135,8 +136,41 @@ def may_name_secret(key: str) -> str | None:
 # Read backwards, because a search would try each place before the key.  A type in a template
 # (`AWS::ApiGateway::ApiKey`) is no key: the colons are taken with it.
 _KEY_BACKWARDS = re.compile(rb"[^A-Za-z0-9_-]*([A-Za-z0-9_-][A-Za-z0-9_. -]*(?:::)?)")
+# What may stand between a key and its value beside a sign.  Its words are no part of the key, so one
+# table serves to find values and to read the keys before them.  A line may end in an escape of JSON.
+BRIDGES = (
+    # `name: K` above `value: V`, also with attributes in between
+    r"""[ \t\r\n,;\\rn]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=]""",
+    r"""["'][ \t]+[a-z-]+=\\*["'][^"'<>\\]*\\*["'][ \t]+value=""",
+    r"""["'][ \t]+content=""",
+    # prose
+    *(rf"[ \t]+{word}:?[ \t]+" for word in
+      ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")),
+    r"[ \t]+was[ \t]+set[ \t]+to[ \t]+",
+    r"[ \t]+for[ \t]+[A-Za-z0-9@._-]+[ \t]+is[ \t]+",
+    # the type of a declaration
+    r"""[ \t]*:[ \t]*[A-Za-z&'][A-Za-z'_|<>]*[ \t]*[A-Za-z]*[ \t]*=[ \t]*\\*["'`]""",
+    r"""[ \t]+[Aa]s[ \t]+[A-Za-z]+[ \t]*=[ \t]*\\*["']""",
+    # the prefix of a literal, a default, an arrow, the signs of other scripts
+    r"""[ \t]*[:=,>][ \t]*[@bBfFrRuUnNL][@$]?\\*["']""",
+    r"""[|?][|?][ \t]+\\*["'`]""",
+    r"""or[ \t]+\\*["'`]""",
+    "<-", "-+>", "[?]=", r"\xef\xbc\x9a", r"\xe6\x98\xaf",
+    r"""[ \t]+\\*["'`]""",
+    # a block scalar, a tag, an anchor and an example of YAML
+    r"[ \t]*:[ \t]*[|>][0-9+-]*[ \t]*[\r\n\\rn]+[ \t]+",
+    r"[ \t]*:[ \t]*[&!][A-Za-z0-9_.-]+[ \t]+",
+    r"[ \t]*:[ \t\r\n\\rn]+example:",
+    # an element that holds the value, and a part of a form
+    *(rf"""[ \t]+{word}=\\*["'][^"'<>\\]*\\*["']>""" for word in
+      ("[Tt]ype", "xmlns[a-z:]*", "encoding", "encrypted")),
+    r"></?[A-Za-z]+>",
+    r"><!\[CDATA\[",
+    r"</[A-Za-z]+>[ \t\r\n\\rnt]*<[A-Za-z]+>",
+    r"[\r\n][\r\n]+", r"\\+r\\+n\\+r\\+n",
+)
 _VALUE_AT_END = re.compile(
-    rb"[\s,;\\\"']+value[\\\"']*\s*[:=][\s\\\"']*\Z|[ \t]+is:?[ \t]+[\\\"']*\Z", re.IGNORECASE
+    rf"""["'`\\]*\]?(?:{"|".join(BRIDGES)})[ \t>=]*["'`\\]*\Z""".encode("latin-1")
 )
 
 
@@ -168,4 +202,8 @@ def _key(before: bytes) -> str | None:
     match = _KEY_BACKWARDS.match(_VALUE_AT_END.sub(b"=", end)[::-1])
     if match is None:
         return None
-    return "" if match[1].endswith(b"::") else match[1][::-1].decode("ascii")
+    return "" if match[1].endswith(b"::") else _FLAG.split(match[1][::-1])[-1].decode("ascii")
+
+
+# The words of a command before a flag are no part of the flag.
+_FLAG = re.compile(rb"[ ]-")

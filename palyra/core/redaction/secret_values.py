@@ -25,7 +25,27 @@ _CODE = re.compile(
 
 def is_password(found: bytes) -> bool:
     """Whether it may be a password: letters and digits, no placeholder, nothing that code writes."""
-    return (_is_mixed(found) or is_scattered(found)) and not _is_placeholder(found)
+    is_drawn_word = _is_mixed(found) or is_scattered(found) or _is_shuffled(found)
+    return is_drawn_word and not _is_placeholder(found)
+
+
+def _is_shuffled(found: bytes) -> bool:
+    """Whether a short word of letters has both cases all over, unlike any name in a program."""
+    changes = len(_CASE_CHANGE.findall(found))
+    is_name = _CAMEL.fullmatch(found) or _ABBREVIATED.fullmatch(found)
+    return not is_name and len(found) >= _LEAST_SHUFFLED and changes >= _CHANGES_OF_A_WORD
+
+
+def is_hash(found: bytes) -> bool:
+    """Whether salt and digest of a password follow the mark of their scheme (crypt(5))."""
+    digest = found.rpartition(b"$")[2]
+    return len(digest) >= _LEAST_DIGEST and bits_a_character(digest) >= _STRICT_BITS
+
+
+_LEAST_DIGEST = 22  # of MD5, the shortest
+_LEAST_SHUFFLED = 10
+_CHANGES_OF_A_WORD = 4
+_ABBREVIATED = re.compile(rb"[A-Za-z]?[a-z]*(?:[A-Z]+[a-z]{2,})*[A-Z]*s?")
 
 
 def is_lettered(found: bytes) -> bool:
@@ -41,7 +61,7 @@ def is_random(found: bytes) -> bool:
     """Whether it looks drawn at random: like a password, and hardly a character twice."""
     if _is_placeholder(found) or bits_a_character(found) < _MIN_BITS_A_CHARACTER:
         return False
-    return _is_mixed(found) or is_scattered(found)
+    return _is_mixed(found) or is_scattered(found) or _is_shuffled(found)
 
 
 def is_scattered(found: bytes) -> bool:
@@ -157,12 +177,21 @@ def _is_mixed(found: bytes) -> bool:
     return has_digit and len(found.translate(None, _LETTERS)) < len(found)
 
 
+def _has_drawn(found: bytes) -> bool:
+    """Whether a part between dots is a random draw, which no name in a program is."""
+    return any(
+        len(part) >= _LEAST_DRAWN and is_strictly_drawn(part)
+        for part in re.split(rb"[./]", found)
+    )
+
+
+_LEAST_DRAWN = 16
 _PUBLIC = (b"pk_live_", b"pk_test_")  # publishable keys, which pages carry
 
 
 def _is_placeholder(found: bytes) -> bool:
     word = found.translate(None, _DIGITS).strip(b"_-.").lower()
-    is_code = word in _CODE_WORDS or _CODE.fullmatch(found) is not None
+    is_code = word in _CODE_WORDS or (_CODE.fullmatch(found) is not None and not _has_drawn(found))
     return is_code or found.startswith(_PUBLIC) or _PLACEHOLDERS.search(found) is not None
 
 
