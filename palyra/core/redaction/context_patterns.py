@@ -13,6 +13,7 @@ from palyra.core.redaction.key_names import BRIDGES, is_no_key, is_no_random_key
 from palyra.core.redaction.secret_values import (
     is_basic,
     is_hash,
+    is_key_of_network,
     is_lettered,
     is_login,
     is_no_example,
@@ -36,7 +37,7 @@ _SEPARATOR = (
 _VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
 _OPAQUE = "[A-Za-z0-9+/_.~-]"
 # Of a key, or all of it, or a symbol; `arn:aws:secret:…` and `AWS::Secret` are none.
-_PART = r"(?:^|[^:]|env:|^:|[ \t\r\n{,\x28\[]:)"
+_PART = r"(?:^|[^:]|env:|<[a-z]+:|^:|[ \t\r\n{,\x28\[]:)"
 
 
 def _utf8(word: str) -> str:
@@ -46,12 +47,17 @@ def _utf8(word: str) -> str:
 def _keyed(
     name: str, word: str, start: str = _PART, accepts: Callable[[bytes], bool] = is_random
 ) -> Rule:
-    least = 6 if accepts is is_password else 12
-    spares = is_no_key if word not in {"pass", "pw", "psk", "pass phrase"} else _nothing
+    spares = is_no_key if word not in _SAY_ENOUGH else _nothing
+    value = f"{_VALUE}{{6,}}" if name == "password" else f"{_IDENTIFIER}{_VALUE}{{12,}}"
     return Rule(
-        name, start, any_case(word), f"{_VALUE}{{{least},}}",
+        name, start, any_case(word), value,
         accepts=accepts, spares=spares, joint=_SEPARATOR,
     )  # fmt: skip
+
+
+# An identifier before the secret half: `id:secret`, `K10…::server:…`.
+_IDENTIFIER = "(?:[A-Za-z0-9+/_.~-]{12,}[:=]+[a-z]*[:-]*)?"
+_SAY_ENOUGH = frozenset({"pass", "pw", "psk", "sshpass", "pass phrase"})
 
 
 def _nothing(_before: bytes) -> bool:
@@ -70,7 +76,18 @@ _KEYED = (
         for word, start in (
             ("password", _PART), ("passwd", _PART), ("passphrase", _PART), ("passcode", _PART),
             ("passwort", _PART), ("wachtwoord", _PART), ("senha", WORD), ("heslo", WORD),
-            ("pass phrase", _PART), ("pwd", WORD), ("pass", WORD), ("pw", WORD), ("psk", WORD),
+            ("pass phrase", _PART), ("pwd", WORD), ("pass", WORD), ("pw", WORD), ("sshpass", WORD),
+        )
+    ),
+    _keyed("password", "psk", WORD, is_key_of_network),
+    # A literal behind a blank: `#define WIFI_PASSWORD "…"`, `with password '…'`
+    *(
+        Rule(name, WORD, "[A-Za-z0-9_]*" + any_case(word) + r"""[ \t]+\\*["'`]""", f"{_VALUE}{{{least},}}",
+             accepts=accepts, spares=is_no_key)
+        for name, word, least, accepts in (
+            ("password", "password", 6, is_key_of_network), ("password", "pass", 6, is_key_of_network),
+            ("token", "token", 12, is_opaque), ("secret", "secret", 12, is_opaque),
+            ("api_key", "api key", 12, is_opaque),
         )
     ),
     # The same word in other languages, in UTF-8.
@@ -83,7 +100,7 @@ _KEYED = (
          ) + ")", f"{_VALUE}{{6,}}", accepts=is_password, joint=_SEPARATOR),
     # Nothing but blanks and brackets between them: the value must be a key for certain.
     *(
-        Rule(name, WORD, any_case(word) + r"[\]}]?[ \t]+[\[\x28<]?", f"{_OPAQUE}{{12,}}",
+        Rule(name, WORD, any_case(word) + r"[\]}]?(?:[ \t]|\\+t)+[\[\x28<]?", f"{_OPAQUE}{{12,}}",
              accepts=is_opaque, spares=is_no_key)
         for name, word in (
             ("password", "password"), ("password", "passwort"), ("token", "token"), ("secret", "secret"),
@@ -152,7 +169,7 @@ _HEADERS = (
          "(?:JSESSIONID|jsessionid|PHPSESSID|sessionid|session|connect\\.sid|ASP\\.NET_SessionId|laravel_session"
          "|user_session|BW_SESSION|_gh_sess|__Secure-[A-Za-z0-9_.-]+|__Host-[A-Za-z0-9_.-]+|SSESS[0-9a-f]+"
          "|wordpress_logged_in_[0-9a-f]+|remember_me|remember_user_token|li_at|XSRF-TOKEN|sid"
-         "|csrftoken|d_session|rack\\.session|express\\.sid|next-auth\\.session-token)=[\"']?",
+         "|csrftoken|d_session|rack\\.session|express\\.sid|next-auth\\.session-token)=\\\\*[\"']?",
          r"[A-Za-z0-9+/_.~%!*-]{16,}", accepts=is_random),
     # A line of Netscape's cookie file.
     Rule("cookie", ANYWHERE, r"\t(?:TRUE|FALSE)\t[0-9]+\t[^\t\r\n]+\t", r"[^\t\r\n ]{12,}",
@@ -161,7 +178,7 @@ _HEADERS = (
              "x-honeycomb-team", "x-insert", "x-hub-signature", "x-hub-signature-256",
              "cb-access-sign", "x-mbx", "x-vault", "x-consul", "x-splunk-request-channel",
              "x-jfrog-art", "api-sign", "genie", "ssws", "splunk", "sso-key", "zoho-oauthtoken", "apikey", "apptoken",
-         ))) + r")(?:-api)?[\"']?[ \t:=]+[\"']?", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
+         ))) + r")(?:-[Aa][Pp][Ii])?[\"']?[ \t:=]+[\"']?", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
     # The answer of a digest (RFC 7616), a signature of Hawk, a token among subprotocols (RFC 6455).
     Rule("authorization", "[ ,]", r"""(?:response|mac|oauth_signature)=\\*["']""", "[A-Za-z0-9+/%]{24,}",
          accepts=is_random, spares=_far_from(b"nonce", b"oauth")),
@@ -224,16 +241,16 @@ _PASSWORD_FLAG = (
 )
 
 _COMMANDS = (
+    # An application password in groups of four; short flags in one.
+    Rule("password", BLANK, r"""(?:-[A-Za-z]*[uU]|--user)[ \t=]*["'\\]*""",
+         r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}(?: [A-Za-z0-9]{4}){3,}""", after="[\"']", accepts=is_no_example,
+         spares=_far_from(b"curl"), hint="curl"),
     # A login as a flag: any command when the password looks random, curl in any case.
     Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}:]{3,}""", accepts=is_login,
          hint=r"[ \t](?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*[\"'\\]*[^\s\"'\\:$<>{}/]+:"),
-    Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user)[ \t=]*["'\\]*""",
+    Rule("password", BLANK, r"""(?:-[A-Za-z]*[uU]|--user|--proxy-user)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}""", accepts=is_no_example,
-         spares=_far_from(b"curl"), hint="curl"),
-    # An application password in groups of four; short flags in one.
-    Rule("password", BLANK, r"""(?:-[A-Za-z]*[uU]|--user)[ \t=]*["'\\]*""",
-         r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}(?: [A-Za-z0-9]{4})*""", accepts=is_no_example,
          spares=_far_from(b"curl"), hint="curl"),
     Rule("password", ANYWHERE, any_case("password") + r"""["'\\]*[ \t]*[:=][ \t]*["'\\]*""",
          "[A-Za-z]{4} [A-Za-z]{4} [A-Za-z]{4} [A-Za-z]{4}", accepts=is_lettered),
@@ -275,6 +292,10 @@ _COMMANDS = (
          f"{_VALUE}{{6,}}", accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),
     Rule("password", "[a-z0-9]-", f"(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*", f"{_VALUE}{{6,}}",
          accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),
+    # --privateKey x, --apiToken x, and a key that looks like one
+    Rule("password", BEFORE_FLAG, "-?[a-z]+(?:Password|Passphrase|Token|Secret|Key|Credentials)[ \\t=]+[\"'\\\\]*",
+         f"{_VALUE}{{12,}}", accepts=is_opaque),
+    Rule("api_key", BEFORE_FLAG, "-?key[ \\t=]+[\"'\\\\]*", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
     # `ENV API_KEY x`, `setenv`, `aws configure set aws_secret_access_key x`, `npm config set …`
     Rule("secret", WORD, "(?:ENV|ARG|setenv|SetEnv|setx|set[ \\t]+-[a-zA-Z]+|set-env|config[ \\t]+set|configure[ \\t]+set|secret[ \\t]+put"
          f")[ \\t]+[A-Za-z0-9_./:-]*(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*", f"{_VALUE}{{6,}}",
@@ -308,12 +329,12 @@ _COMMANDS = (
             r"rabbitmqctl[ \t]+(?:add_user|change_password|authenticate_user)[ \t]+[^ \t]+[ \t]+",
             r"htpasswd[ \t]+-[A-Za-z]*b[A-Za-z]*[ \t]+(?:[^ \t\r\n]*\.[^ \t\r\n]*[ \t]+)?[A-Za-z0-9_-]+[ \t]+",
             r"poetry[ \t]+config[ \t]+http-basic[^ \t]*[ \t]+[^ \t]+[ \t]+",
-            r"bw[ \t]+unlock[ \t]+", r"requirepass[ \t]+", r"lftp[ \t]+-u[ \t]+[^, \t]+,",
+            r"bw[ \t]+unlock[ \t]+", r"lftp[ \t]+-u[ \t]+[^, \t]+,",
             r"\+login[ \t]+[A-Za-z0-9_-]+[ \t]+", r"mysqladmin[ \t]+[^\r\n]*password[ \t]+",
             r"nmcli[ \t]+[^\r\n]*password[ \t]+",
         )
     ),
-    Rule("password", WORD, r"AUTH[ \t]+default[ \t]+", f"{_ARGUMENT}{{8,}}", accepts=is_password),
+    Rule("password", WORD, r"(?:AUTH[ \t]+default|requirepass)[ \t]+", f"{_ARGUMENT}{{8,}}", accepts=is_password),
     Rule("password", "(?:^|[\r\n])[ \t]*", "password[ \t]+", r"[^\s]{6,}", accepts=is_password),
     Rule("token", WORD, r"ngrok[ \t]+(?:config[ \t]+)?(?:add-)?authtoken[ \t]+", f"{_OPAQUE}{{20,}}", accepts=is_opaque),
     Rule("secret", WORD, r"""(?:secrets?[ \t]+set|config:set|env:set|--from-literal)[ \t=]+["']?[A-Za-z0-9_.-]+=\\*["']?""",

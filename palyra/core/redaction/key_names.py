@@ -103,7 +103,8 @@ _CLASSES = {
 _PERHAPS = {
     "key": "api_key", "pat": "token", "auth": "token", "bearer": "token", "jwt": "token",
     "creds": "secret", "cred": "secret", "salt": "secret", "pass": "password", "pw": "password",
-    "authtoken": "token", "dsn": "secret",
+    "authtoken": "token", "dsn": "secret", "storepass": "password", "keypass": "password",
+    "passin": "password", "passout": "password",
 }  # fmt: skip
 # Words before `key` that make it a place, a name or something public.
 _NO_KEY = frozenset(
@@ -143,6 +144,7 @@ BRIDGES = (
     r"""[ \t\r\n,;\\rn]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=]""",
     r"""["'][ \t]+[a-z-]+=\\*["'][^"'<>\\]*\\*["'][ \t]+value=""",
     r"""["'][ \t]+content=""",
+    ",[ \\t]*ParameterValue=",
     # prose
     *(rf"[ \t]+{word}:?[ \t]+" for word in
       ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")),
@@ -156,10 +158,10 @@ BRIDGES = (
     r"""[|?][|?][ \t]+\\*["'`]""",
     r"""or[ \t]+\\*["'`]""",
     "<-", "-+>", "[?]=", r"\xef\xbc\x9a", r"\xe6\x98\xaf",
-    r"""[ \t]+\\*["'`]""",
     # a block scalar, a tag, an anchor and an example of YAML
     r"[ \t]*:[ \t]*[|>][0-9+-]*[ \t]*[\r\n\\rn]+[ \t]+",
-    r"[ \t]*:[ \t]*[&!][A-Za-z0-9_.-]+[ \t]+",
+    r"[ \t]*:[ \t]*&[A-Za-z0-9_.-]+[ \t]+",
+    r"""[ \t]*:[ \t]*![A-Za-z0-9_.-]+[ \t]+\\*["']""",
     r"[ \t]*:[ \t\r\n\\rn]+example:",
     # an element that holds the value, and a part of a form
     *(rf"""[ \t]+{word}=\\*["'][^"'<>\\]*\\*["']>""" for word in
@@ -169,21 +171,24 @@ BRIDGES = (
     r"</[A-Za-z]+>[ \t\r\n\\rnt]*<[A-Za-z]+>",
     r"[\r\n][\r\n]+", r"\\+r\\+n\\+r\\+n",
 )
+# At every place where one may begin: behind an element `</user><password>` could be a bridge as a whole.
 _VALUE_AT_END = re.compile(
-    rf"""["'`\\]*\]?(?:{"|".join(BRIDGES)})[ \t>=]*["'`\\]*\Z""".encode("latin-1")
+    rf"""(?=["'`\\]*\]?(?:{"|".join(BRIDGES)})[ \t>=]*["'`\\]*\Z)""".encode("latin-1")
 )
 
 
 def is_no_key(before: bytes) -> bool:
     """Whether the key that a text ends with, and what separates it from a value, names no secret."""
-    key = _key(before)
-    return key is not None and names_secret(key) is None
+    keys = _keys(before)
+    return bool(keys) and all(names_secret(key) is None for key in keys)
 
 
 def is_no_random_key(before: bytes) -> bool:
     """Whether that key cannot name a secret, however random the value looks."""
-    key = _key(before)
-    return key is not None and names_secret(key) is None and may_name_secret(key) is None
+    keys = _keys(before)
+    return bool(keys) and all(
+        names_secret(key) is None and may_name_secret(key) is None for key in keys
+    )
 
 
 # The default in a block of HCL that the key names.
@@ -192,17 +197,21 @@ _BLOCK_AT_END = re.compile(rb"[\"']\s*\{[^{}]*default\s*=[\s\\\"']*\Z")
 _VARIABLE_AT_END = re.compile(rb"(?:\[|redacted:)[\w.-]+\][^\w\]]*\Z")
 
 
-def _key(before: bytes) -> str | None:
+def _keys(before: bytes) -> list[str]:
+    """What may be the key, with each of the bridges that may separate it from the value."""
     if _VARIABLE_AT_END.search(before):
-        return ""
+        return [""]
     before = _BLOCK_AT_END.sub(b"=", before)
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )
-    match = _KEY_BACKWARDS.match(_VALUE_AT_END.sub(b"=", end)[::-1])
-    if match is None:
-        return None
-    return "" if match[1].endswith(b"::") else _FLAG.split(match[1][::-1])[-1].decode("ascii")
+    ends = (end, *(end[: bridge.start()] for bridge in _VALUE_AT_END.finditer(end)))
+    found = (_KEY_BACKWARDS.match(text[::-1]) for text in ends)
+    return [_key(match[1][::-1]) for match in found if match is not None]
+
+
+def _key(found: bytes) -> str:
+    return "" if found.startswith(b"::") else _FLAG.split(found)[-1].decode("ascii")
 
 
 # The words of a command before a flag are no part of the flag.

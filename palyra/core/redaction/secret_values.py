@@ -122,8 +122,22 @@ _UNIFORM = re.compile(
 def is_typed_password(found: bytes) -> bool:
     """Whether an argument of a command is a password and no placeholder, number, path or variable."""
     word = found.strip(b"\"'`.,;)").lower()
-    is_plain = word in _EXAMPLES or word in _CODE_WORDS or word.isdigit() or not word.strip(b"*.x-")
+    is_number = not word.strip(b"0123456789:./")  # ports and addresses as well
+    is_plain = word in _EXAMPLES or word in _CODE_WORDS or is_number or not word.strip(b"*.x-")
     return not (is_plain or _PLACEHOLDERS.search(found) or found[:1] in b"-/$%&@<=[(|>+~")
+
+
+def is_no_name(found: bytes) -> bool:
+    """Whether it is more than lower-case words with a number behind them, as accounts are called."""
+    return has_digit(found) and _NAME.fullmatch(found) is None
+
+
+def is_key_of_network(found: bytes) -> bool:
+    """Whether it is a password and no name of a protocol, such as `wpa2-personal`."""
+    return is_password(found) and is_no_name(found)
+
+
+_NAME = re.compile(rb"(?:[a-z]+[0-9]{0,3}[._-])+[a-z]*[0-9]{0,3}")
 
 
 def is_login(found: bytes) -> bool:

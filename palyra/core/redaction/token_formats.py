@@ -132,7 +132,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     # --- Observability ---------------------------------------------------------------------------
     ("datadog-client", "Datadog client token", f"pub{_H}{{32}}", "docs.datadoghq.com/account_management/api-app-keys/"),
     ("newrelic-key", "New Relic keys", "NR(?:AK|II|IQ|JS|RA|AA|SP|LS|MA)-[A-Za-z0-9_-]{16,}", "docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys/"),
-    ("newrelic-licence", "New Relic licence key", "[a-z0-9]{26,}FFFFNRAL", "docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys/", "marked"),
+    ("newrelic-licence", "New Relic licence key", "[a-z0-9]{26,}(?:FFFFNRAL|NRAL)", "docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys/", "marked"),
     ("sentry-token", "Sentry user token", f"sntry[ua]_{_X}{{64}}", "docs.sentry.io/account/auth-tokens/"),
     ("sentry-org-token", "Sentry organization token", "sntrys_eyJ[A-Za-z0-9+/=_-]{40,}", "docs.sentry.io/account/auth-tokens/"),
     ("grafana-token", "Grafana service account and cloud tokens", "gl(?:sa|c)_[A-Za-z0-9+/=_]{32,}", "grafana.com/docs/grafana/latest/administration/service-accounts/"),
@@ -200,7 +200,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     ("instagram-token", "Instagram and Threads access token", f"(?:IGQV|IGAA|THAA){_U}{{60,}}", "developers.facebook.com/docs/instagram"),
     ("braintree-token", "PayPal and Braintree access token", rf"access_token\$(?:production|sandbox)\${_L}{{16}}\${_H}{{32}}", "developer.paypal.com/braintree/docs/guides/extend/oauth/access-tokens"),
     ("paypal-token", "PayPal access token", f"A(?:21AA|23AA|101\\.){_U}{{60,}}", "developer.paypal.com/api/rest/authentication/"),
-    ("adyen-key", "Adyen API key", "AQE[a-z0-9][A-Za-z0-9+/_.^&*%-]{60,}", "docs.adyen.com/development-resources/api-credentials/"),
+    ("adyen-key", "Adyen API key", "AQE[a-z0-9][A-Za-z0-9+/_.^&*%=-]{60,}", "docs.adyen.com/development-resources/api-credentials/"),
     ("razorpay-key", "Razorpay key id", f"rzp_(?:live|test)_{_A}{{14,}}", "razorpay.com/docs/api/authentication/"),
     ("shopify-token", "Shopify admin, app, storefront and partner tokens", f"(?:shpat|shpca|shppa|shpss|shpua|shpsa|shpit|shptka|shcli|atkn|prtapi)_{_X}{{32,}}", "shopify.dev/docs/apps/build/authentication-authorization"),
     ("plaid-token", "Plaid access token", f"(?:access|public|link|processor)-(?:sandbox|development|production)-{_UUID}", "plaid.com/docs/api/tokens/"),
@@ -305,6 +305,7 @@ FORMATS: tuple[Format, ...] = tuple(starmap(Format, (
     # --- Tunnels and networks --------------------------------------------------------------------
     ("tailscale-key", "Tailscale keys", "tskey-[a-z]+-[A-Za-z0-9-]{16,}", "tailscale.com/kb/1085/auth-keys"),
     ("ngrok-token", "ngrok authtoken and API key", f"(?:ak_|cr_|2)[A-Za-z0-9]{{26,27}}_[0-9]?{_A}{{20,21}}", "ngrok.com/docs/agent/"),
+    ("akamai-client", "Akamai EdgeGrid client and access tokens", f"akab-{_L}{{16}}-{_L}{{16}}", "techdocs.akamai.com/developer/docs/edgegrid"),
     ("cloudflare-tunnel", "Cloudflare tunnel token", "eyJhIjoi[A-Za-z0-9+/=_-]{60,}", "developers.cloudflare.com/cloudflare-one/connections/connect-networks/"),
     ("netbird-token", "NetBird token", f"nb[pst]_{_A}{{30,}}", "docs.netbird.io/how-to/access-netbird-public-api"),
     # --- AI providers ----------------------------------------------------------------------------
