@@ -82,10 +82,11 @@ _KEYED = (
     _keyed("password", "psk", WORD, is_key_of_network),
     # A literal behind a blank: `#define WIFI_PASSWORD "…"`, `with password '…'`
     *(
-        Rule(name, WORD, "[A-Za-z0-9_]*" + any_case(word) + r"""[ \t]+\\*["'`]""", f"{_VALUE}{{{least},}}",
-             accepts=accepts, spares=is_no_key)
+        Rule(name, WORD if word in _SAY_ENOUGH else _PART, any_case(word) + r"""[ \t]+\\*["'`]""", f"{_VALUE}{{{least},}}",
+             accepts=accepts, spares=is_no_random_key)
         for name, word, least, accepts in (
             ("password", "password", 6, is_key_of_network), ("password", "pass", 6, is_key_of_network),
+            ("password", "psk", 8, is_key_of_network),
             ("token", "token", 12, is_opaque), ("secret", "secret", 12, is_opaque),
             ("api_key", "api key", 12, is_opaque),
         )
@@ -100,7 +101,7 @@ _KEYED = (
          ) + ")", f"{_VALUE}{{6,}}", accepts=is_password, joint=_SEPARATOR),
     # Nothing but blanks and brackets between them: the value must be a key for certain.
     *(
-        Rule(name, WORD, any_case(word) + r"[\]}]?(?:[ \t]|\\+t)+[\[\x28<]?", f"{_OPAQUE}{{12,}}",
+        Rule(name, WORD, any_case(word) + r"[\]}]?(?:[ \t]|\\+t)+(?:[0-9][ \t]+)?[\[\x28<]?", f"{_OPAQUE}{{12,}}",
              accepts=is_opaque, spares=is_no_key)
         for name, word in (
             ("password", "password"), ("password", "passwort"), ("token", "token"), ("secret", "secret"),
@@ -155,6 +156,8 @@ _HEADERS = (
     Rule("authorization", WORD,
          any_case("authorization") + _SEPARATOR
          + r"""(?:[A-Za-z0-9-]{1,20}[ \t]+)?(?:[A-Za-z_]+=["']?)?""",
+         "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
+    Rule("authorization", WORD, any_case("authorization") + r"""[ \t]+\\*["'](?:[A-Za-z0-9-]{1,20}[ \t]+)?""",
          "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
     Rule("basic", WORD, rf"{any_case('basic')}[ \t]+", "[A-Za-z0-9+/_-]{8,}=*", accepts=is_basic),
     # `auth` of Docker's configuration, `_auth` of npm's.
@@ -335,21 +338,21 @@ _COMMANDS = (
         )
     ),
     Rule("password", WORD, r"(?:AUTH[ \t]+default|requirepass)[ \t]+", f"{_ARGUMENT}{{8,}}", accepts=is_password),
-    Rule("password", "(?:^|[\r\n])[ \t]*", "password[ \t]+", r"[^\s]{6,}", accepts=is_password),
+    Rule("password", "(?:^|[\r\n]|[\r\n][ \t]+)", "password[ \t]+", r"[^\s]{6,}", accepts=is_password),
     Rule("token", WORD, r"ngrok[ \t]+(?:config[ \t]+)?(?:add-)?authtoken[ \t]+", f"{_OPAQUE}{{20,}}", accepts=is_opaque),
     Rule("secret", WORD, r"""(?:secrets?[ \t]+set|config:set|env:set|--from-literal)[ \t=]+["']?[A-Za-z0-9_.-]+=\\*["']?""",
          f"{_VALUE}{{8,}}", accepts=is_random),
     # Logins of Oracle and of Go's driver for MySQL
     Rule("password", WORD, r"(?:sqlplus[ \t]+|jdbc:oracle:[a-z0-9]+:)[A-Za-z0-9_$#]+/", r"[^\s@\"'/]{4,}", after="@",
          accepts=is_typed_password),
-    Rule("password", ANYWHERE, ":", r"[^\s:@/\"'\x28]{4,}", after=r"@(?:tcp|tcp6|unix)\x28", accepts=is_typed_password),
+    Rule("password", ANYWHERE, ":", r"[^\s:@/\"'\x28\[\]{}$<>]{4,}", after=r"@(?:tcp|tcp6|unix)\x28", accepts=is_typed_password),
     # Addresses that are keys by themselves
     Rule("url_path", ANYWHERE, "/(?:reset-password|password-reset|reset_password|reset|verify|verify-email|confirm|magic-link|invite|key|token|apikey|api_key|secret|secrets)/",
          "[A-Za-z0-9_.-]{16,}", accepts=is_opaque),
     Rule("url_userinfo", ANYWHERE, "://", "[A-Za-z0-9]{16,}", after="@", accepts=is_strictly_drawn),
     # A phrase of words that is a wallet's key (BIP 39)
     Rule("mnemonic", WORD, r"""(?:mnemonic|MNEMONIC|Mnemonic|seed_phrase|SEED_PHRASE|seed phrase|recovery phrase)["'\\]*[ \t]*[:=][ \t]*["'\\]*""",
-         "[a-z]{3,8}(?:[ ,]+[a-z]{3,8}){11,}"),
+         "[a-z]+[ ,]+" * 11 + "[a-z ,]+"),
     # The private half of a key in JSON (RFC 7518, 6)
     Rule("private_key", ANYWHERE, r"""\\*"(?:d|k)\\*"[ \t]*:[ \t]*\\*\"""", "[A-Za-z0-9_-]{40,}", accepts=is_strictly_drawn,
          spares=_far_from(b'kty', b'"e"', b'"crv"', b'"y"', b'"AQAB', b'"x"', b'e\\"')),

@@ -103,7 +103,7 @@ _CLASSES = {
 _PERHAPS = {
     "key": "api_key", "pat": "token", "auth": "token", "bearer": "token", "jwt": "token",
     "creds": "secret", "cred": "secret", "salt": "secret", "pass": "password", "pw": "password",
-    "authtoken": "token", "dsn": "secret", "storepass": "password", "keypass": "password",
+    "authtoken": "token", "dsn": "secret", "storepass": "password", "psk": "password", "keypass": "password",
     "passin": "password", "passout": "password",
 }  # fmt: skip
 # Words before `key` that make it a place, a name or something public.

@@ -25,8 +25,9 @@ from palyra.core.redaction.token_formats import FORMATS, MIN_BITS_A_CHARACTER, F
 
 _URL64 = "[A-Za-z0-9_-]"
 _PEM = "[A-Za-z0-9+/=]"
-_PEM_BEGIN = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
-_PEM_HINT = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+# SSH2's own form (RFC 4716) has four hyphens and a blank.
+_PEM_BEGIN = "----[- ]BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----?"
+_PEM_HINT = "----[- ]BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _USER = "[!$&*+,.;=A-Za-z0-9_~%-]"
 _PASSWORD = "[!#$%&*+,.;=?^_~A-Za-z0-9:@()-]"  # noqa: S105 - the characters of one
 

@@ -194,12 +194,15 @@ def _is_mixed(found: bytes) -> bool:
 def _has_drawn(found: bytes) -> bool:
     """Whether a part between dots is a random draw, which no name in a program is."""
     return any(
-        len(part) >= _LEAST_DRAWN and is_strictly_drawn(part)
+        len(part) >= _LEAST_DRAWN
+        and (is_strictly_drawn(part) or len(_DIGIT_CHANGE.findall(part)) >= _DIGIT_CHANGES)
         for part in re.split(rb"[./]", found)
     )
 
 
 _LEAST_DRAWN = 16
+_DIGIT_CHANGE = re.compile(rb"(?=[a-z][0-9]|[0-9][a-z])")
+_DIGIT_CHANGES = 4
 _PUBLIC = (b"pk_live_", b"pk_test_")  # publishable keys, which pages carry
 
 

@@ -1,6 +1,7 @@
 """Places a secret stands in: subscripts, hash rockets, HCL blocks, flags, literals of programs."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from random import Random
 from string import ascii_letters, ascii_lowercase, digits
@@ -63,10 +64,65 @@ PLACES = [
     '<add key="ApiSecret" value="{}"/>',
     'tool --password="{}"',
     'curl -u "a:{}" https://x',
+    # a declaration with a type, the prefix of a literal, a default, an arrow
+    'password: str = "{}"', "private readonly secret: string = '{}';", 'const SECRET: &str = "{}";',
+    'Dim pwd As String = "{}"', 'char passwd[] = "{}";', 'TOKEN = f"{}"', "SECRET_KEY = b'{}'",
+    'string dbPassword = @"{}";', "CREATE LOGIN a WITH PASSWORD = N'{}'", "(b'x-api-key', b'{}')",
+    "process.env.JWT_SECRET || '{}'", 'const k = process.env.API_KEY ?? "{}"',
+    'os.environ.get("API_TOKEN") or "{}"', 'password <- "{}"', "api_key -> {}", "API_TOKEN ?= {}",
+    # a literal or a key behind a blank
+    '#define WIFI_PASSWORD "{}"', 'set(API_TOKEN "{}")', "SetEnv DB_PASSWORD {}", "setx API_KEY {}",
+    "set -gx API_TOKEN {}", "ALTER USER a WITH PASSWORD '{}';", 'poll h user "me" pass "{}"', ': PSK "{}"',
+    "token [{}]", "use the token {} for staging", "password\t{}", 
+    'proxy_set_header Authorization "Basic {}";',
+    # YAML, XML, HTML, forms
+    "password: |\n  {}\n", "password: >-\n  {}\n", "password: &pw {}", "password: !Sub '{}'",
+    "api_key:\n  example: {}", "- name: DB_PASSWORD\n  value: {}", '<wsse:Password Type="x">{}</wsse:Password>',
+    "<password><![CDATA[{}]]></password>", "<key>Password</key>\n<string>{}</string>",
+    "<AdministratorPassword><Value>{}</Value></AdministratorPassword>",
+    "<server><username>u</username><password>{}</password></server>",
+    '<input name="api_token" type="hidden" value="{}"/>', '<meta name="csrf-token" content="{}">',
+    'form-data; name="password"\r\n\r\n{}\r\n--b', "ParameterKey=DbPassword,ParameterValue={}",
+    # prose, also of others
+    "The password for bob is {}", "the admin password was set to {}", "Das Passwort lautet {}",
+    "Passwort: {}", "mot de passe : {}", "contraseña: {}", "La clave es {}", "senha: {}", "La password è {}",
+    "пароль: {}", "密码：{}", "パスワード: {}", "heslo: {}", "hasło: {}", "wachtwoord: {}", "password：{}",
+    "Incorrect API key provided: {}", "401 invalid token '{}'", "pass_phrase={}", "psk={}",
+    # arguments of programs
+    "auth=('admin', '{}')", "HTTPBasicAuth('admin', '{}')", 'req.SetBasicAuth("admin", "{}")',
+    "jwt.sign(payload, '{}')", 'DriverManager.getConnection(url, "root", "{}");', "new mysqli('h', 'root', '{}', 'db');",
+    'WiFi.begin("home", "{}");', 
+    # arguments of commands
+    "AUTH default {}", 
+    "account a\nuser me\npassword {}", "ngrok authtoken {}", "fly secrets set NAME={}",
+    "config:set NAME={}", "SSHPASS={} sshpass -e ssh h", "keytool -storepass {} -keypass k12345", "atlas --privateKey {}",
+    "cypress run --record --key {}", "buildkite-agent start --token {}", "tool --name start --next-token-secret {}",
+    "echo 'root:{}' | chpasswd", "echo '{}' | wrangler secret put K", "$env:API_TOKEN = \"{}\"",
+    # addresses and headers
+    
+    "https://{}@github.com/a/b.git", "https://x/reset-password/{}", "https://x/api/key/{}/do", "https://x/y;jsessionid={}?z",
+    "X-JFrog-Art-Api: {}", "API-Sign: {}", "Sec-WebSocket-Protocol: bearer, {}",
+    'Authorization: Digest username="a", nonce="n", uri="/", response="{}"', 'Authorization: Hawk id="a", nonce="n", mac="{}"',
+    
+    
+]  # fmt: skip
+
+# Arguments that are passwords for certain, whatever word they are.
+TYPED = [
+    "codecov -t {}", "twine upload -u u -p {} dist/a", "cypher-shell -u neo4j -p {}", "schtasks /create /ru me /rp {}",
+    "snmpwalk -v3 -u me -A {} -X k", "gh secret set NAME --body '{}'", "aws ssm put-parameter --name /p --value '{}'",
+    "az keyvault secret set --name n --value {}", "mosquitto_pub -u me -P {} -t x", "smbclient //h/s -U me%{}",
+    "net use Z: \\\\srv\\share {} /user:me", "net user bob {} /add", "rabbitmqctl add_user bob {}",
+    "htpasswd -bc .htpasswd admin {}", "poetry config http-basic.acme u {}", "bw unlock {}",
+    "lftp -u me,{} sftp://h", "steamcmd +login bob {} +quit", "mysqladmin -u root password {}", "nmcli dev wifi connect home password {}", "sqlplus scott/{}@db", "jdbc:oracle:thin:scott/{}@//db:1521/xe", "root:{}@tcp(127.0.0.1:3306)/db", "ConvertTo-SecureString '{}' -AsPlainText", 'expect "assword:" {{ send "{}\\r" }}',
+]  # fmt: skip
+# More than the value itself goes: the salt as well, or both halves.
+WIDER = [
+    '{{"kty":"oct","k":"{0}{0}"}}', "admin:$apr1$eIfIPhts${}", "root:$6$ASZg6DLa${0}{0}:19000:0:99999:7:::", "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ${}", "enable secret 5 {}",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*PLACES, *TYPED])
 def test_a_place_gives_away_its_secret(place: str) -> None:
     """As text, as bytes that are no JSON, inside JSON and in a stream; what is around it stays."""
     text = place.format(MIXED)
@@ -91,6 +147,28 @@ def test_a_place_without_a_secret_is_untouched(place: str) -> None:
         text = place.format(value)
         assert REDACTOR.redact_text(text) == (text, False)
         assert REDACTOR.redact_bytes(text.encode()) == (text.encode(), False)
+
+
+@pytest.mark.parametrize("place", TYPED)
+def test_an_argument_that_is_no_literal_is_untouched(place: str) -> None:
+    """A variable or a placeholder behind such a command stays."""
+    for value in ("${NAME}", "<your-value-here>"):
+        text = place.format(value)
+        assert REDACTOR.redact_text(text) == (text, False)
+
+
+@pytest.mark.parametrize("place", WIDER)
+def test_a_wider_place_gives_away_its_secret(place: str) -> None:
+    """As text, inside JSON, in base64 and in a stream."""
+    text = place.format(MIXED)
+    data = json.dumps([text]).encode()
+    stream = StreamRedactor(REDACTOR)
+    encoded = b64encode(b"data: " + text.encode()).decode()
+    assert MIXED not in REDACTOR.redact_text(text)[0]
+    assert MIXED.encode() not in REDACTOR.redact_bytes(data)[0]
+    assert MIXED not in "".join(map(stream.feed, text)) + stream.flush()
+    assert "[redacted:base64]" in REDACTOR.redact_text(encoded)[0]
+    assert not REDACTOR.redact_text(place.format("short"))[1]
 
 
 @pytest.mark.parametrize("value", [LETTERS, LOWER], ids=["mixed", "lower"])
