@@ -145,6 +145,7 @@ _KEYED = (
     ),
 )  # fmt: skip
 
+
 def _far_from(*commands: bytes) -> Callable[[bytes], bool]:
     def is_far(before: bytes) -> bool:
         return not any(command in before for command in commands)
@@ -355,7 +356,7 @@ _COMMANDS = (
          "[a-z]+[ ,]+" * 11 + "[a-z ,]+"),
     # The private half of a key in JSON (RFC 7518, 6)
     Rule("private_key", ANYWHERE, r"""\\*"(?:d|k)\\*"[ \t]*:[ \t]*\\*\"""", "[A-Za-z0-9_-]{40,}", accepts=is_strictly_drawn,
-         spares=_far_from(b'kty', b'"e"', b'"crv"', b'"y"', b'"AQAB', b'"x"', b'e\\"')),
+         spares=_far_from(b"kty", b'"e"', b'"crv"', b'"y"', b'"AQAB', b'"x"', b'e\\"')),
     Rule("private_key", ANYWHERE, r"""\\*"(?:p|q|dp|dq|qi)\\*"[ \t]*:[ \t]*\\*\"""", "[A-Za-z0-9_-]{80,}", accepts=is_strictly_drawn),
 )  # fmt: skip
 

@@ -6,6 +6,9 @@ the value must look random as well (`core.secret_values`).
 """
 
 import re
+from functools import cache
+
+from palyra.core.redaction.scanner import Expression, compile_bytes
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SECRET_WORDS = (
@@ -146,8 +149,10 @@ BRIDGES = (
     r"""["'][ \t]+content=""",
     ",[ \\t]*ParameterValue=",
     # prose
-    *(rf"[ \t]+{word}:?[ \t]+" for word in
-      ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")),
+    *(
+        rf"[ \t]+{word}:?[ \t]+"
+        for word in ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")
+    ),
     r"[ \t]+was[ \t]+set[ \t]+to[ \t]+",
     r"[ \t]+for[ \t]+[A-Za-z0-9@._-]+[ \t]+is[ \t]+",
     # the type of a declaration
@@ -157,24 +162,36 @@ BRIDGES = (
     r"""[ \t]*[:=,>][ \t]*[@bBfFrRuUnNL][@$]?\\*["']""",
     r"""[|?][|?][ \t]+\\*["'`]""",
     r"""or[ \t]+\\*["'`]""",
-    "<-", "-+>", "[?]=", r"\xef\xbc\x9a", r"\xe6\x98\xaf",
+    "<-",
+    "-+>",
+    "[?]=",
+    r"\xef\xbc\x9a",
+    r"\xe6\x98\xaf",
     # a block scalar, a tag, an anchor and an example of YAML
     r"[ \t]*:[ \t]*[|>][0-9+-]*[ \t]*[\r\n\\rn]+[ \t]+",
     r"[ \t]*:[ \t]*&[A-Za-z0-9_.-]+[ \t]+",
     r"""[ \t]*:[ \t]*![A-Za-z0-9_.-]+[ \t]+\\*["']""",
     r"[ \t]*:[ \t\r\n\\rn]+example:",
     # an element that holds the value, and a part of a form
-    *(rf"""[ \t]+{word}=\\*["'][^"'<>\\]*\\*["']>""" for word in
-      ("[Tt]ype", "xmlns[a-z:]*", "encoding", "encrypted")),
+    *(
+        rf"""[ \t]+{word}=\\*["'][^"'<>\\]*\\*["']>"""
+        for word in ("[Tt]ype", "xmlns[a-z:]*", "encoding", "encrypted")
+    ),
     r"></?[A-Za-z]+>",
     r"><!\[CDATA\[",
     r"</[A-Za-z]+>[ \t\r\n\\rnt]*<[A-Za-z]+>",
-    r"[\r\n][\r\n]+", r"\\+r\\+n\\+r\\+n",
+    r"[\r\n][\r\n]+",
+    r"\\+r\\+n\\+r\\+n",
 )
-# At every place where one may begin: behind an element `</user><password>` could be a bridge as a whole.
-_VALUE_AT_END = re.compile(
-    rf"""(?=["'`\\]*\]?(?:{"|".join(BRIDGES)})[ \t>=]*["'`\\]*\Z)""".encode("latin-1")
-)
+# A bridge begins where a word ends, at any of them: behind an element `</user><password>` could be a
+# bridge as a whole.  The linear engine matches it, because quantifiers stand side by side.
+_WORD_END = re.compile(rb"[A-Za-z0-9_-](?![A-Za-z0-9_-])")
+
+
+@cache
+def _bridge() -> Expression:
+    bridges = "|".join((*BRIDGES, r"[ \t]+[0-9][ \t]+"))
+    return compile_bytes(rf"""["'`\\]*\]?(?:{bridges})[ \t>=]*["'`\\]*\z""")
 
 
 def is_no_key(before: bytes) -> bool:
@@ -205,7 +222,8 @@ def _keys(before: bytes) -> list[str]:
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )
-    ends = (end, *(end[: bridge.start()] for bridge in _VALUE_AT_END.finditer(end)))
+    words = (word.end() for word in _WORD_END.finditer(end))
+    ends = (end, *(end[:at] for at in words if _bridge().match(end, at) is not None))
     found = (_KEY_BACKWARDS.match(text[::-1]) for text in ends)
     return [_key(match[1][::-1]) for match in found if match is not None]
 
