@@ -186,12 +186,13 @@ BRIDGES = (
 # A bridge begins where a word ends, at any of them: behind an element `</user><password>` could be a
 # bridge as a whole.  The linear engine matches it, because quantifiers stand side by side.
 _WORD_END = re.compile(rb"[A-Za-z0-9_-](?![A-Za-z0-9_-])")
+_WORDS_OF_BRIDGE = 6  # at most, with the key before them
 
 
 @cache
 def _bridge() -> Expression:
     bridges = "|".join((*BRIDGES, r"[ \t]+[0-9][ \t]+"))
-    return compile_bytes(rf"""["'`\\]*\]?(?:{bridges})[ \t>=]*["'`\\]*\z""")
+    return compile_bytes(rf"""["'`\\]*\[?[\]\x29}}]?[ \t]*(?:{bridges})[ \t>=]*["'`\\]*\z""")
 
 
 def is_no_key(before: bytes) -> bool:
@@ -222,8 +223,10 @@ def _keys(before: bytes) -> list[str]:
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )
-    words = (word.end() for word in _WORD_END.finditer(end))
-    ends = (end, *(end[:at] for at in words if _bridge().match(end, at) is not None))
+    ends = [end]
+    if _bridge().search(end) is not None:
+        words = [word.end() for word in _WORD_END.finditer(end)][-_WORDS_OF_BRIDGE:]
+        ends += [end[:at] for at in words if _bridge().match(end, at) is not None]
     found = (_KEY_BACKWARDS.match(text[::-1]) for text in ends)
     return [_key(match[1][::-1]) for match in found if match is not None]
 
