@@ -319,11 +319,11 @@ _COMMANDS = (
     Rule("password", WORD,
          r"""(?:auth=|HTTPBasicAuth|BasicAuth|basic_auth|basicAuth|SetBasicAuth|PSCredential|WiFi\.begin)[ \t]*\x28?\\*["'][^"'\r\n]*["'],[ \t]*\\*["']""",
          rf"{_VALUE}{{6,}}", accepts=is_password),
-    Rule("password", WORD, r"""(?:getConnection|DBI->connect|mysqli|mysqli_connect|PDO|jwt\.sign|jwt\.verify)\x28[^\r\n;]*,[ \t]*\\*["']""",
+    Rule("password", WORD, r"""(?:getConnection|DBI->connect|mysqli|mysqli_connect|PDO|jwt\.sign|jwt\.verify)\x28[^\r\n;\x28]*,[ \t]*\\*["']""",
          "[A-Za-z0-9+/_-]{8,}", accepts=is_strictly_drawn),
     Rule("password", WORD, r"""ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?\\*["']""", r"""[^\s"'\\]{4,}""",
          accepts=is_typed_password),
-    Rule("password", WORD, r"""assword[^\r\n]*send[ \t]+\\*["']""", r"""[^\s"'\\]{4,}""", accepts=is_typed_password),
+    Rule("password", WORD, r"""assword[^\r\ns]*send[ \t]+\\*["']""", r"""[^\s"'\\]{4,}""", accepts=is_typed_password),
     # Commands whose arguments are told by their places alone
     *(
         Rule("password", WORD, before, f"{_ARGUMENT}{{4,}}", accepts=is_typed_password)
@@ -334,8 +334,8 @@ _COMMANDS = (
             r"htpasswd[ \t]+-[A-Za-z]*b[A-Za-z]*[ \t]+(?:[^ \t\r\n]*\.[^ \t\r\n]*[ \t]+)?[A-Za-z0-9_-]+[ \t]+",
             r"poetry[ \t]+config[ \t]+http-basic[^ \t]*[ \t]+[^ \t]+[ \t]+",
             r"bw[ \t]+unlock[ \t]+", r"lftp[ \t]+-u[ \t]+[^, \t]+,",
-            r"\+login[ \t]+[A-Za-z0-9_-]+[ \t]+", r"mysqladmin[ \t]+[^\r\n]*password[ \t]+",
-            r"nmcli[ \t]+[^\r\n]*password[ \t]+",
+            r"\+login[ \t]+[A-Za-z0-9_-]+[ \t]+", r"mysqladmin[ \t]+(?:-[^ \t\r\n]+[ \t]+)?(?:[^ \t\r\n]+[ \t]+)?password[ \t]+",
+            r"connect[ \t]+[^ \t\r\n]+[ \t]+password[ \t]+",
         )
     ),
     Rule("password", WORD, r"(?:AUTH[ \t]+default|requirepass)[ \t]+", f"{_ARGUMENT}{{8,}}", accepts=is_password),
