@@ -634,7 +634,7 @@ def test_a_flushed_stream_starts_empty() -> None:
 @pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
 def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, after: str) -> None:
     """A scanner is in doubt from the first character of a match to its last."""
-    scanner = REDACTOR.scanners[0 if name == "known" else 1]
+    scanner = REDACTOR.scanners[0 if name == "known" else 2]
     text = before + secret
     span = scanner.find((text + after).encode())
     assert span is not None

@@ -57,6 +57,34 @@ VALUES = st.recursive(
         ("p\u0430ypal", "p\\u0430ypal"),
         ("\u0430pp.py", "\\u0430pp.py"),
         ("p\u0251th", "p\\u0251th"),
+        # signs of a script without its letters: digits as letters of a host, punctuation as colons
+        ("g\u0ed0\u0ed0gle.com", "g\\u0ed0\\u0ed0gle.com"),
+        ("g\u0c66\u0ce6gle \u06f5", "g\\u0c66\\u0ce6gle \\u06f5"),
+        ("http\u05c3//a http\u1365//b", "http\\u05c3//a http\\u1365//b"),
+        ("http\u0903//a http\u0589//b", "http\\u0903//a http\\u0589//b"),
+        ("http\ufe30//a\u205ab\u204f", "http\\ufe30//a\\u205ab\\u204f"),
+        ("ls\u061b rm a\u06d4b 5\u066a\u066d", "ls\\u061b rm a\\u06d4b 5\\u066a\\u066d"),
+        ("a\u05f3b a\u0964b a\u30fbb", "a\\u05f3b a\\u0964b a\\u30fbb"),
+        (
+            "cat a \u1433 b \U00016f3f c \u146d\u14aa",
+            "cat a \\u1433 b \\ud81b\\udf3f c \\u146d\\u14aa",
+        ),
+        # beside their letters, and without any ASCII letter, they stay
+        (
+            "\u0645\u0644\u0641\u060c \u0643\u062a\u0627\u0628\u061b git",
+            "\u0645\u0644\u0641\u060c \u0643\u062a\u0627\u0628\u061b git",
+        ),
+        ("\u0661\u0662\u0663", "\u0661\u0662\u0663"),
+        (
+            "\u0939\u093f\u0928\u094d\u0926\u0940\u0964 git \u0967",
+            "\u0939\u093f\u0928\u094d\u0926\u0940\u0964 git \u0967",
+        ),
+        ("\u09ac\u09be\u0982\u09b2\u09be\u0964 git", "\u09ac\u09be\u0982\u09b2\u09be\u0964 git"),
+        (
+            "git \u30c6\u30b9\u30c8\u30fb\u30c7\u30fc\u30bf",
+            "git \u30c6\u30b9\u30c8\u30fb\u30c7\u30fc\u30bf",
+        ),
+        ("\u05e9\u05dc\u05d5\u05dd\u05c3 git", "\u05e9\u05dc\u05d5\u05dd\u05c3 git"),
         # blank, ignorable and unassigned characters
         ("a\u2800b\u180eb\u2065c\U0001d159d", "a\\u2800b\\u180eb\\u2065c\\ud834\\udd59d"),
         ("\ue000\uffff\ufffc\u1680\u202f\u2007", "\\ue000\\uffff\\ufffc\\u1680\\u202f\\u2007"),

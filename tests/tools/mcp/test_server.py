@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import trio
 
+from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
-from palyra.tools.mcp.errors import KEPT_BYTES, ErrorTail
+from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
 from palyra.tools.mcp.streamable_http import addressed
@@ -247,14 +248,26 @@ def test_a_secret_that_the_cut_breaks_is_not_kept() -> None:
     """A word whose start was cut off is dropped."""
     tail = ErrorTail(REDACT)
     secret = b"ghp_Canary0123456789abcdefghijABCDEFGHIJ"
-    tail.take(b"first " + secret + b" " + b"x" * (KEPT_BYTES - 20))
+    tail.take(b"first " + secret + b" " + b"x " * ((BEFORE_BYTES + KEPT_BYTES) // 2 - 10))
     assert "ABCDEFGHIJ" not in tail.text()
-    assert tail.text().startswith("xxx")
-    tail.take(secret * 200)
+    assert tail.text().startswith("x x ")
+    tail.take(secret * 600)
     assert not tail.text()
     tail = ErrorTail(REDACT)
     tail.take("bell \x07 and \u202e\n\nnext".encode())
     assert r"bell \u0007 and \u202e / next" == tail.text()
+
+
+def test_a_secret_of_several_lines_is_recognised_before_the_shown_end() -> None:
+    """The lines of a key whose first line is further up are replaced, and the rest is bounded."""
+    tail = ErrorTail(Redactor([]).redact_text)
+    lines = "\n".join(f"MIIEvQ{index:02d}{'aB3dE5gH1j' * 5}" for index in range(90))
+    begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    tail.take(f"start\n{begin}\n{lines}\n{end}\nlast words".encode())
+    assert "aB3dE5" not in tail.text()
+    assert tail.text().endswith("last words")
+    tail.take(b"\n" + b"word " * 2_000)
+    assert len(tail.text()) <= KEPT_BYTES
 
 
 # --- an address ----------------------------------------------------------------------------------
