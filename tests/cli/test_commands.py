@@ -260,8 +260,8 @@ async def test_approval_is_shown_complete_and_escaped() -> None:
     assert APPROVAL["digest"] in text.out
 
 
-async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
-    """Inspection, key and twins are shown whole, and with nothing hidden."""
+async def test_approval_shows_inspection_key_and_duplicates() -> None:
+    """They are shown in full, with hidden characters escaped."""
     wide = {
         "inspection": {"binary": "/usr/bin/g\u202eit"}, "grant_key": "git\u200b", "covers": ["c2"],
     }  # fmt: skip
@@ -273,8 +273,8 @@ async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
     assert "2 identical calls" in shown.out
 
 
-async def test_what_says_nothing_is_not_shown() -> None:
-    """Of a look that found no program, for a tool that runs none, nothing is shown of programs."""
+async def test_an_empty_inspection_is_not_shown() -> None:
+    """For a tool that runs no program, nothing about programs is shown."""
     seen = {"binary": "", "cwd": "", "environment": {}, "operands": {"a.txt": "ab"}, "profile": ""}
     async with fake_daemon() as daemon:
         daemon.reply_with("approval.get", {**APPROVAL, "inspection": seen})
@@ -301,7 +301,7 @@ async def test_approval_shows_its_deadline() -> None:
 
 
 async def test_expired_token_is_not_valid() -> None:
-    """`tokens list` tells a token that expired from one that still opens the door."""
+    """`tokens list` distinguishes expired tokens from valid ones."""
     async with fake_daemon() as daemon:
         expired = {**TOKEN_SHOWN, "token_id": "tok_2", "expires_ms": 2}
         daemon.reply_with("token.list", {"tokens": [TOKEN_SHOWN, expired]})
@@ -334,7 +334,7 @@ async def test_allow_of_something_else_is_not_sent() -> None:
 
 
 async def test_lost_answer_fails() -> None:
-    """`approvals deny` that came after somebody's allow says who won and exits 1."""
+    """`approvals deny` after another client's allow names the winner and exits 1."""
     async with fake_daemon() as daemon:
         daemon.reply_with("approval.get", APPROVAL)
         daemon.reply_with("approval.resolve", {**RESOLVED, "won": False, "by": "bob"})
@@ -361,7 +361,7 @@ async def test_new_token_is_printed_alone() -> None:
     assert 60_000 == daemon.requests[-1][1]["ttl_ms"]
 
 
-async def test_lost_secret_is_said() -> None:
+async def test_a_lost_secret_has_a_remedy() -> None:
     """When the reply with the secret was lost, the remedy names the token to revoke."""
     async with fake_daemon() as daemon:
         daemon.reply_with("token.create", TOKEN_SHOWN)
@@ -443,8 +443,8 @@ async def test_queue_is_changed_in_one_request() -> None:
     assert (0, True) == (done.code, "paused" in done.out)
 
 
-async def test_a_session_goes_by_its_key_too() -> None:
-    """Where an id is wanted the caller's key does as well; another's key is nobody's."""
+async def test_a_session_is_found_by_its_key() -> None:
+    """The caller's key works in place of an id; a key of another principal does not."""
     other = {**SESSION_RECORD, "session_id": "ses_other", "principal": "ann"}
     async with fake_daemon() as daemon:
         pages = {
@@ -469,7 +469,7 @@ async def test_queue_without_options_only_looks() -> None:
     assert QUEUE == json.loads(shown.out)
 
 
-async def test_wait_returns_when_somebody_is_asked() -> None:
+async def test_wait_returns_when_an_approval_is_pending() -> None:
     """`runs wait --attention` of a run that has not ended is no failure."""
     async with fake_daemon() as daemon:
         daemon.reply_with("run.wait", {**RUN_RECORD, "state": "in_progress", "timed_out": False})
@@ -478,7 +478,7 @@ async def test_wait_returns_when_somebody_is_asked() -> None:
 
 
 async def test_wait_asks_again_when_the_time_is_up() -> None:
-    """`runs wait` goes on waiting while the daemon says only that the time is up."""
+    """`runs wait` repeats its request when the daemon reports a timeout."""
     async with fake_daemon() as daemon:
         daemon.append(RunDone(reason="answered"))
         daemon.answers["tape.read"] = lambda connection, _params: {
@@ -505,7 +505,7 @@ async def test_broken_journal_exits_1() -> None:
 
 
 async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
-    """Fields that are not known are left out, the number of others is said."""
+    """Unknown fields are left out, and the number of further breaks is shown."""
     lost = {"kind": "truncated", "position": None, "run_id": None, "seq": None, "detail": "gone"}
     edited = {"kind": "edited", "position": 7, "run_id": RUN, "seq": 1, "detail": "no fit"}
     async with fake_daemon() as daemon:
@@ -541,7 +541,7 @@ async def test_no_daemon_exits_69(tmp_path: Path) -> None:
 
 
 async def test_unreachable_daemon_exits_69() -> None:
-    """An address where nobody listens is the same exit code."""
+    """An address without a listener has the same exit code."""
     found = await palyra("status", url="ws://127.0.0.1:9/v1/ws")
     assert 69 == found.code
     assert "Traceback" not in found.err
@@ -634,7 +634,7 @@ def test_a_missing_thing_has_a_list(field: str) -> None:
 
 
 async def test_budgets_are_listed_with_their_accounts() -> None:
-    """Money as dollars, each account a line; a budget that nobody used yet has one too."""
+    """Money is in dollars, each account is a line; an unused budget has one too."""
     account = {
         "budget_id": "day",
         "scope": "global",
@@ -753,7 +753,7 @@ print(rich.console.Console.__name__)
 
 
 async def test_agent_options_become_fields(tmp_path: Path) -> None:
-    """What is not given is not sent; instructions may come from a file, an empty list is one."""
+    """Omitted options are not sent; instructions may come from a file, and a list may be empty."""
     (tmp_path / "told.md").write_text("Look round.")
     async with fake_daemon() as daemon:
         daemon.reply_with("agent.update", AGENT_SHOWN)
@@ -771,8 +771,8 @@ async def test_agent_options_become_fields(tmp_path: Path) -> None:
     ] == sent
 
 
-async def test_agent_options_that_make_no_sense() -> None:
-    """A file that is not there and tools beside none are refused before anything is sent."""
+async def test_invalid_agent_options_are_refused() -> None:
+    """A missing file, and --tool with --no-tools, are refused before a request."""
     async with fake_daemon() as daemon:
         lost = await palyra(
             "agents", "create", "a", "--instructions", "@/nowhere/x", url=daemon.url

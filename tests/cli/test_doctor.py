@@ -113,17 +113,17 @@ def test_a_read_only_disk_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("free_bytes", "text"),
     [(5 << 30, "5.0 GiB"), (6 << 20, "6.0 MiB"), (700 << 10, "700 KiB"), (0, "0 KiB")],
 )
-def test_free_room_is_told_in_a_unit_that_fits(
+def test_free_space_has_a_fitting_unit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free_bytes: int, text: str
 ) -> None:
-    """A small volume that is not full is not shown as nothing."""
+    """A small volume with free space is not shown as zero."""
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=free_bytes))
     assert f"{text} free at {tmp_path}" == find(Options(home=tmp_path), "disk").detail
 
 
-def test_taken_port_is_found(tmp_path: Path) -> None:
-    """A port that somebody else has is a failure with the setting that changes it."""
+def test_a_port_in_use_is_found(tmp_path: Path) -> None:
+    """It is a failure that names the setting."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = find(write_config(tmp_path, f"[server]\nport = {port}\n"), "port")
@@ -190,7 +190,7 @@ async def test_config_shows_what_holds(tmp_path: Path) -> None:
 
 
 async def test_config_template_is_a_configuration(tmp_path: Path) -> None:
-    """What `config template` prints can be used as it is."""
+    """The output of `config template` is a valid configuration."""
     printed = await palyra("config", "template")
     (tmp_path / "palyra.toml").write_text(printed.out)
     assert "ok" == find(Options(home=tmp_path), "config").verdict
@@ -208,7 +208,7 @@ async def test_bad_configuration_stops_the_start(tmp_path: Path, command: str) -
 
 
 async def test_unknown_default_model_stops_the_start(tmp_path: Path) -> None:
-    """A default model that is not there is said at the start, not to the first run."""
+    """A default model that does not exist is an error of the start, not of the first run."""
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     home.mkdir()
     workspace.mkdir()
@@ -266,7 +266,7 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_problem_has_its_own_remedy(
     problem: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that looks at something else is no remedy."""
+    """A remedy names a command about that problem."""
     status = SimpleNamespace(
         state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
     )
@@ -285,7 +285,7 @@ def test_each_problem_has_its_own_remedy(
 def test_open_incidents_are_named(
     severities: list[str], verdict: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many, and the worst; a critical one is a failure."""
+    """Their number and the worst one are shown; a critical one is a failure."""
     found = [
         msgspec.convert(
             {**msgspec.structs.asdict(FULL), "severity": severity, "summary": str(number)},

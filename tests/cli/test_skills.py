@@ -63,8 +63,8 @@ async def test_a_template_becomes_a_signed_package(tmp_path: Path) -> None:
         (("skills", "install", "none.zip"), "none.zip cannot be read"),
     ],
 )
-async def test_what_is_not_there_is_named(command: tuple[str, ...], said: str) -> None:
-    """With what would help."""
+async def test_a_missing_file_or_key_is_named(command: tuple[str, ...], said: str) -> None:
+    """The error has a remedy."""
     failed = await palyra(*command)
     assert failed.code != 0
     assert said in failed.err

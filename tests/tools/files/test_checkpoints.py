@@ -161,7 +161,7 @@ def test_a_deleted_checkpoint_restores_nothing(world: World) -> None:
     """Its contents are deleted, and no file changes."""
     kept = world.kept()
     world.store.drop("ckp_00")
-    with pytest.raises(Unavailable, match="not kept any more"):
+    with pytest.raises(Unavailable, match="no longer stored"):
         world.checkpoints.restore(kept, "before", is_forced=False)
     assert world.files() == NEW
 
