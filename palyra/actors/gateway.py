@@ -14,7 +14,7 @@ inherits from a committed tape.  Artifacts that the inherited calls name are sha
 session; artifacts of later calls are not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -23,9 +23,9 @@ import structlog
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.run.environment import look_for_secrets
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.replay import Replayer
-from palyra.actors.run.services import look_for_secrets
 from palyra.actors.run.tool_call import inspect
 from palyra.actors.session.handle import CancelQueued, SteerInstead, Submitted
 from palyra.actors.session.recovery import abandon_run
@@ -95,16 +95,28 @@ class Gateway:
         caller.require("runs:write")
         self._check_room()
         await self._wait_complete()
-        chosen = await choose(self._services, await self._services.channels.route(caller, command))
-        return await submit(self._services, self._sessions, caller, chosen, receipt)
+        services = self._services
+        chosen = await choose(services, await services.channels.route(caller, command))
+        await look_for_secrets(services, msgspec.json.encode(chosen.text))
+        placed = await self._place(caller, chosen, receipt)
+        if isinstance(placed, SteerInstead):
+            try:
+                placed = await self._steer_instead(placed.run, caller, chosen, receipt)
+            except (IllegalState, ActorGone):  # it is ending, or its actor ended first
+                # Under the name it came with: a session whose first commit failed has no record.
+                followup = msgspec.structs.replace(chosen, queue_mode="followup")
+                placed = await self._place(caller, followup, receipt)
+        assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
+        await _settle(placed.ticket)
+        return placed.started
 
     def _check_room(self) -> None:
         if self.is_draining:
-            raise Draining("the daemon is going down: connect again in a moment")
+            raise Draining("the daemon is shutting down: connect again in a moment")
         services = self._services
         if len(services.registry.runs) >= services.max_open:
             raise Overloaded(
-                f"{services.max_open} runs are open, the most this daemon takes (runs.max_open)",
+                f"{services.max_open} runs are open, which is the limit (runs.max_open)",
                 retry_after_ms=1_000,
             )
         if services.journal.backlog > MAX_BACKLOG_ROWS:
@@ -117,6 +129,47 @@ class Gateway:
                 await trio.sleep(RECOVERING_POLL_S)
             return
         raise Unavailable("open runs are still being recovered: try again in a moment")
+
+    async def _place(
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None
+    ) -> Submitted | SteerInstead:
+        """Send the message to its session; repeat with a new actor if the session just ended."""
+        while True:
+            session = await self._sessions.reach(caller, command)
+            try:
+                kept = await self._keep_pictures(session.session_id, command)
+                await share_artifacts(self._services, session.session_id, command.branch)
+                return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
+            except ActorGone:
+                if self._services.registry.sessions.get(session.session_id) is session:
+                    raise
+
+    async def _steer_instead(
+        self, run: RunHandle, caller: Caller, command: StartRun, receipt: IdempotencyKey | None
+    ) -> Submitted:
+        """Append the message to the active run's tape.
+
+        Raises IllegalState, ActorGone: not appended.
+        """
+        session_id = run.run.accepted.session_id
+
+        def steered(seq: int) -> Started:
+            return Started(run_id=run.run_id, session_id=session_id, seq=seq, disposition="steered")
+
+        def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
+            return receipt_for(key, steered(seq), self._services.now_ms())
+
+        kept = await self._keep_pictures(session_id, command)
+        message = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
+        make = partial(keep, receipt) if receipt is not None else None
+        taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
+        return Submitted(steered(taken.seq), taken.ticket)
+
+    async def _keep_pictures(self, session_id: str, command: StartRun) -> StartRun:
+        services, now_ms = self._services, self._services.now_ms()
+        return await keep_pictures(
+            services.artifacts, services.run_blocking, session_id, command, now_ms
+        )
 
     async def fork_run(
         self,
@@ -151,19 +204,27 @@ class Gateway:
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
-        """Steer a run; return the committed seq of `steer.received`.
+        """Steer an open run, waiting or active; return the committed seq of `steer.received`.
 
-        Raises NotFound, IllegalState.
+        Raises NotFound, IllegalState, and the errors of `RunHandle.send` and `PendingCommit.wait`.
+        Cancellation: the message may still take effect.
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         run = self._services.registry.runs.get(run_id)
         if run is None or record.is_terminal:
             raise IllegalState(f"{run_id} is {record.state}: start another run")
-        make = None
+        message, make = Steer(text=text, by=caller.principal), None
         if receipt is not None:
             make = partial(_steer_receipt, receipt, self._services.now_ms)
-        return await steer(self._services, run, Steer(text=text, by=caller.principal), make)
+        taken = None
+        session = self._services.registry.sessions.get(record.session_id)
+        if session is not None and run in session.waiting:
+            taken = await session.steer(run_id, message, make, timeout_s=ANSWER_S)
+        if taken is None:
+            taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
+        await _settle(taken.ticket)
+        return taken.seq
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         """Cancel a run; return its committed terminal state.  A run that has ended keeps its state.
@@ -198,7 +259,7 @@ class Gateway:
                 await run.wait_change()
             if not self._services.journal.has_room:
                 raise Unavailable(
-                    f"the journal takes no writes: {record.run_id} ends as soon as it does"
+                    f"the journal accepts no writes: {record.run_id} will be cancelled once it does"
                 )
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
@@ -262,7 +323,7 @@ class Gateway:
                 return None
             if run_id in registry.stranded:
                 raise IllegalState(
-                    f"{run_id} cannot go on: {registry.stranded[run_id]}; "
+                    f"{run_id} cannot be resumed: {registry.stranded[run_id]}; "
                     "its tape can still be read, the next start tries again, and cancelling it "
                     "gives it up"
                 )
@@ -326,112 +387,6 @@ def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyR
 
 
 # --- submitting a message ------------------------------------------------------------------------
-
-
-async def submit(
-    services: SessionServices,
-    sessions: Sessions,
-    caller: Caller,
-    command: StartRun,
-    receipt: IdempotencyKey | None,
-) -> Started:
-    """Submit a message; return where it went, once it is committed there.
-
-    Raises the session's errors, TooSlow, and those of `PendingCommit.wait`.
-    Cancellation: the message may have been accepted; repeat it with its idempotency key.
-    """
-    await look_for_secrets(services, msgspec.json.encode(command.text))
-    placed = await _place(services, sessions, caller, command, receipt)
-    if isinstance(placed, SteerInstead):
-        try:
-            placed = await _steer(services, placed.run, caller, command, receipt)
-        except (IllegalState, ActorGone):  # it is ending, or its actor ended first
-            # Under the name it came with: a session whose first commit failed has no record.
-            followup = msgspec.structs.replace(command, queue_mode="followup")
-            placed = await _place(services, sessions, caller, followup, receipt)
-    assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
-    await _settle(placed.ticket)
-    return placed.started
-
-
-async def _place(
-    services: SessionServices,
-    sessions: Sessions,
-    caller: Caller,
-    command: StartRun,
-    receipt: IdempotencyKey | None,
-) -> Submitted | SteerInstead:
-    """Send the message to its session; repeat with a new actor if the session just ended."""
-    while True:
-        session = await sessions.reach(caller, command)
-        try:
-            kept = await keep_pictures(
-                services.artifacts,
-                services.run_blocking,
-                session.session_id,
-                command,
-                services.now_ms(),
-            )
-            await share_artifacts(services, session.session_id, command.branch)
-            return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
-        except ActorGone:
-            if services.registry.sessions.get(session.session_id) is session:
-                raise
-
-
-async def _steer(
-    services: SessionServices,
-    run: RunHandle,
-    caller: Caller,
-    command: StartRun,
-    receipt: IdempotencyKey | None,
-) -> Submitted:
-    """Append the message to the active run's tape.  Raises IllegalState, ActorGone: not appended."""
-
-    def steered(seq: int) -> Started:
-        return Started(
-            run_id=run.run_id,
-            session_id=run.run.accepted.session_id,
-            seq=seq,
-            disposition="steered",
-        )
-
-    def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
-        return receipt_for(key, steered(seq), services.now_ms())
-
-    kept = await keep_pictures(
-        services.artifacts,
-        services.run_blocking,
-        run.run.accepted.session_id,
-        command,
-        services.now_ms(),
-    )
-    message = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
-    make = partial(keep, receipt) if receipt is not None else None
-    taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
-    return Submitted(steered(taken.seq), taken.ticket)
-
-
-async def steer(
-    services: SessionServices,
-    run: RunHandle,
-    message: Steer,
-    receipt: Callable[[int], IdempotencyRecord] | None,
-) -> int:
-    """Steer an open run, waiting or active; return the committed seq of the message.
-
-    Raises the errors of `RunHandle.send` and `PendingCommit.wait`.
-    Cancellation: the message may still take effect.
-    """
-    session = services.registry.sessions.get(run.run.accepted.session_id)
-    if session is not None and run in session.waiting:
-        taken = await session.steer(run.run_id, message, receipt, timeout_s=ANSWER_S)
-        if taken is not None:
-            await _settle(taken.ticket)
-            return taken.seq
-    taken = await run.send(message, receipt=receipt, timeout_s=ANSWER_S)
-    await _settle(taken.ticket)
-    return taken.seq
 
 
 async def _settle(ticket: PendingCommit) -> None:

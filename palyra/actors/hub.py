@@ -13,7 +13,7 @@ the committed seq to streams that have no event to carry it, at most every `COMM
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -174,15 +174,6 @@ class RunFeed:
 # --- the hub --------------------------------------------------------------------------------------
 
 
-class Wire(Protocol):
-    """Encoders of the wire format; a module of `net`.
-
-    Rows and deltas are not encoded here: a reader that needs bytes encodes them, once for all.
-    """
-
-    def encode_notice(self, method: str, params: object) -> bytes: ...
-
-
 class WideSubscriber(Protocol):
     """A subscription to every run of a session, or to all runs."""
 
@@ -203,8 +194,9 @@ class NotificationSink(Protocol):
 class Hub:
     """The feeds and the connections; implements `core.ports.Notifier`."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, encode_notice: Callable[[str, object], bytes]) -> None:
+        """`encode_notice` makes a frame of method and params; rows are encoded by their readers."""
+        self._encode_notice = encode_notice
         self.reset()
 
     def reset(self) -> None:
@@ -253,7 +245,11 @@ class Hub:
                 continue
             feed.commit(seq)
             if feed.is_over:
-                self._retire(feed)
+                del self._feeds[run_id]
+                self._dirty.pop(feed, None)
+                for listener in feed.listeners:
+                    listener.notify_committed()
+                    listener.end()
             elif feed.listeners:
                 self._dirty[feed] = None
         if self._dirty:
@@ -270,13 +266,6 @@ class Hub:
         else:
             feed.note_head(head_seq)
 
-    def _retire(self, feed: RunFeed) -> None:
-        del self._feeds[feed.run_id]
-        self._dirty.pop(feed, None)
-        for listener in feed.listeners:
-            listener.notify_committed()
-            listener.end()
-
     def progress(
         self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
@@ -290,14 +279,14 @@ class Hub:
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
     ) -> None:
-        message = self._wire.encode_notice(method, params)
+        message = self._encode_notice(method, params)
         for watcher in self._watchers:
             if watcher.caller.may(scope) and watcher.caller.sees(principal):
                 watcher.notify(message)
 
     def broadcast(self, method: str, params: msgspec.Struct | dict[str, Any]) -> None:
         """Send a notice to every connection."""
-        message = self._wire.encode_notice(method, params)
+        message = self._encode_notice(method, params)
         for watcher in self._watchers:
             watcher.notify(message)
 

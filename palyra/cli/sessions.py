@@ -28,7 +28,7 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", "cursor", metavar="SESSION_ID", help="Go on after this session.")
+@click.option("--after", "cursor", metavar="SESSION_ID", help="Start after this session.")
 @shared_options
 def list_(options: Options, limit: int, cursor: str | None) -> None:
     """List sessions, newest first."""
@@ -108,11 +108,13 @@ def _print_queue(queue: Queue) -> None:
 
 @sessions.command()
 @click.argument("name", metavar="ID | KEY")
-@click.option("--mode", type=click.Choice(get_args(QueueMode)), help="Of messages that name none.")
-@click.option("--pause", is_flag=True, help="Nothing leaves the queue any more.")
-@click.option("--resume", is_flag=True, help="It goes on.")
-@click.option("--drop", multiple=True, metavar="RUN_ID", help="End a waiting run unstarted.")
-@click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Goes before the others.")
+@click.option(
+    "--mode", type=click.Choice(get_args(QueueMode)), help="Default queue mode of the session."
+)
+@click.option("--pause", is_flag=True, help="Hold queued runs back.")
+@click.option("--resume", is_flag=True, help="Start queued runs again.")
+@click.option("--drop", multiple=True, metavar="RUN_ID", help="Cancel a queued run.")
+@click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Run to start first.")
 @shared_options
 def queue(
     options: Options,
@@ -169,7 +171,7 @@ def reset(options: Options, name: str) -> None:
         return await client.reset_session(await _find_id(client, name))
 
     session = talk(options, work)
-    _print_change(options, session, f"begins anew, epoch {session.epoch}")
+    _print_change(options, session, f"is reset, epoch {session.epoch}")
 
 
 def _print_change(options: Options, session: SessionRecord, what: str) -> None:

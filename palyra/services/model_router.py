@@ -71,7 +71,7 @@ class ModelRouter:
             words = " and ".join(lacks)
             raise InvalidParams(
                 f"the model {model!r} lacks {words} (models.routes), which this run needs: name "
-                "another model, or none",
+                "another model, or omit it",
                 field="model",
             )
 

@@ -1,18 +1,30 @@
-"""Wiring of run limits, incidents and channels."""
+"""Wiring of incidents, run limits and the services that sessions and runs share."""
 
 from collections.abc import Mapping
 
+from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.run.approval import OpenApprovals
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
 from palyra.core.ports import LanguageModel, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
+from palyra.core.trust.fences import fence_key
 from palyra.errors import InvalidParams
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
-from palyra.services.compaction import CompactionSettings
+from palyra.services.compaction import CompactionSettings, SessionCompactor
+from palyra.services.gate import Gate
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.store.journal.keys import KeyRing
+from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
+from palyra.wiring.models import Modelset, build_router, default_model
+from palyra.wiring.tools import Toolset
+from palyra.wiring.usage import build_budgets
 
 
 def run_limits(config: Config) -> RunLimits:
@@ -48,16 +60,73 @@ def build_incidents(
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_channels(
-    journal: JournalHandle, hub: Notifier, agents: Agents, redactor: Redactor, host: Host
-) -> Channels:
-    """Build the service of channels and pairings."""
-    return Channels(
-        journal,
-        hub,
-        agents,
-        redactor,
+def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
+    config: Config,
+    *,
+    host: Host,
+    keys: KeyRing,
+    policy: CedarPolicy,
+    toolset: Toolset,
+    modelset: Modelset,
+    registry: ActorRegistry,
+    journal: JournalHandle,
+    hub: Hub,
+    redactor: Redactor,
+    incidents: Incidents,
+    instance_id: str,
+) -> SessionServices:
+    """Build the services of sessions and runs."""
+    toolbox, models = toolset.toolbox, modelset.models
+    grants = Grants(journal, host.now_ms)
+    approvals = OpenApprovals(hub, grants, host.now_ms)
+    budgets = build_budgets(config, hub, host)
+    agents = Agents(journal, toolbox, models, redactor, host.now_ms)
+    limits = run_limits(config)
+    fence = fence_key(keys.sign)
+    compaction = compaction_settings(config, models)
+    return SessionServices(
+        journal=journal,
+        hub=hub,
+        toolbox=toolbox,
+        artifacts=toolset.artifacts,
+        gate=Gate(toolbox, policy, approvals.count, grants.find, grants.holds),
+        models=models,
+        router=build_router(config, models, modelset, budgets),
+        agents=agents,
+        channels=Channels(
+            journal,
+            hub,
+            agents,
+            redactor,
+            now_ms=host.now_ms,
+            new_id=host.new_id,
+            new_code=host.new_code,
+        ),
+        approvals=approvals,
+        grants=grants,
+        budgets=budgets,
+        incidents=incidents,
+        histories=ConversationHistory(journal, compaction.loaded_tokens, fence),
+        compactor=SessionCompactor(
+            settings=compaction,
+            models=models,
+            budgets=budgets,
+            journal=journal,
+            run_blocking=host.run_blocking,
+            new_id=host.new_id,
+        ),
+        registry=registry,
+        redactor=redactor,
+        fence_key=fence,
+        sign=keys.sign,
+        jitter_ms=host.model_backoff_ms,
+        limits=limits,
+        run_blocking=host.run_blocking,
         now_ms=host.now_ms,
         new_id=host.new_id,
-        new_code=host.new_code,
+        instance_id=instance_id,
+        default_model=default_model(config, models),
+        queue_cap=config.runs.queue_cap,
+        max_open=config.runs.max_open,
+        debounce_ms=config.runs.debounce_ms,
     )

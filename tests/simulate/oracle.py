@@ -25,8 +25,7 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import RULES_CHANGED, Run
+from palyra.core.run.state import RULES_CHANGED, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of_any
 from palyra.core.tool.attestation import execution_digest

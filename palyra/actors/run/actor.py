@@ -17,7 +17,7 @@ notified of questions that the end aborts.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,9 +30,13 @@ from palyra.actors.kernel.child import ChildTask
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
-from palyra.actors.run.environment import CallArguments, LiveEnvironment
+from palyra.actors.run.environment import (
+    CallArguments,
+    LiveEnvironment,
+    RunServices,
+    look_for_secrets,
+)
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
-from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.actors.run.tool_call import (
     CallInspection,
     ToolExecution,
@@ -124,8 +128,11 @@ async def _prepare(
     """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
-    actor = _RunActor(handle, services, agent, history)
-    await actor.operands.reload(handle.run, services.run_blocking)
+    prefix = brief_prefix(services.agents.prefix(agent), handle.run.accepted.brief)
+    operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
+    await operands.reload(handle.run, services.run_blocking)
+    env = LiveEnvironment(services, prefix, history, operands)
+    actor = _RunActor(handle, services, operands, env)
     return actor, actor.check_model(first)
 
 
@@ -166,23 +173,14 @@ class _RunActor:
 
     handle: RunHandle
     services: RunServices
-    agent: InitVar[AgentRecord]
-    history: InitVar[History]
-    env: LiveEnvironment = field(init=False)
+    operands: CallArguments
+    env: LiveEnvironment
     nursery: trio.Nursery = field(init=False)
     watchers: trio.Nursery = field(init=False)
     ticket: PendingCommit = field(init=False)  # of the latest append
-    operands: CallArguments = field(init=False)
     aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # to notify of
     late: list[Message] = field(default_factory=list)  # behind a cancel in the same batch
     paused_left_s: float | None = None  # of the deadline, while a person is asked
-
-    def __post_init__(self, agent: AgentRecord, history: History) -> None:
-        run, services = self.handle.run, self.services
-        prefix = brief_prefix(services.agents.prefix(agent), run.accepted.brief)
-        find_end = partial(services.budgets.find_end, self.handle)
-        self.operands = CallArguments(services.gate, prefix, find_end)
-        self.env = LiveEnvironment(services, prefix, history, self.operands)
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """Return Cancel instead of `first` if the model is gone and no route replaces it."""
@@ -232,9 +230,9 @@ class _RunActor:
         """Scope of the run's wall-clock limit; it cancels the loop, the turn and the tools together."""
         return self.nursery.cancel_scope
 
-    async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
+    async def listen(self, messages: Receiver[Message]) -> Cancel | None:
         """Handle messages until the run is terminal or stopped (None), or a Cancel ends it."""
-        ending: Cancel | Expire | None = None
+        ending: Cancel | None = None
         with suppress(trio.EndOfChannel):
             while ending is None and not self.handle.run.is_terminal:
                 ending = self._handle_batch(await messages.drain())
@@ -343,7 +341,10 @@ class _RunActor:
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
         records += [self.services.incidents.report(each.alarm) for each in reports]
         for row in rows:
-            for found in records_for_event(self.handle, step, row):
+            rule = _RULES.get(row.kind)
+            if rule is None:
+                continue
+            for found in rule(self.handle, step, ev.decode_event(row.kind, row.data)):
                 records.append(found)
                 if isinstance(found, ApprovalRecord) and found.state == "aborted":
                     self.aborted.append((found, first_outcome(found, row.seq)))
@@ -492,12 +493,6 @@ async def report_failed_summary(task: SummaryTask, error: Exception) -> None:
 # --- records that commit with an event: approvals, grants, usage -----------------------------------
 # They keep the open questions of the handle, and the approvals that calls may still start on, in line
 # with the events.
-
-
-def records_for_event(handle: RunHandle, step: Transition, row: TapeRow) -> list[Record]:
-    """Return the records that one event adds to its commit."""
-    rule = _RULES.get(row.kind)
-    return [] if rule is None else rule(handle, step, ev.decode_event(row.kind, row.data))
 
 
 def _asked(handle: RunHandle, step: Transition, prompt: ev.ApprovalRequested) -> list[Record]:

@@ -1,33 +1,38 @@
-"""The live environment of a run: answers from the gate, the context assembly and the model router.
+"""The live environment of a run: the services of all runs, and the answers to its decisions.
 
-A strict replay uses the same class, with a gate that has no prompts and no grants.
+`LiveEnvironment` answers from the gate, the context assembly and the model router.  A strict replay
+uses the same class, with a gate that has no prompts and no grants.
 
 The tape has the arguments of calls redacted.  The unredacted ones of the open turn are kept here, in
 memory only, by one run actor.  They do not survive a restart: a call whose arguments held a secret
 must be proposed again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from palyra.actors.run.services import RunServices
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.run.approval import OpenApprovals
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix, assemble
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
+from palyra.core.ids import NewId
 from palyra.core.model.messages import ModelRequest, ProposedCall, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
 from palyra.core.policy.gate import CheckedCall, NeedsApproval, is_light
 from palyra.core.policy.request import PolicyDecision
-from palyra.core.ports import RunBlocking
+from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBlocking, ToolRunner
+from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
-from palyra.core.run.environment import GatedCall
+from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Summarise
 from palyra.core.run.state import Run
 from palyra.core.tape.events import (
@@ -39,8 +44,60 @@ from palyra.core.tape.events import (
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import Preflight, ToolCall
+from palyra.services.agents import Agents
+from palyra.services.budgets import Budgets
+from palyra.services.channels import Channels
+from palyra.services.compaction import SessionCompactor
 from palyra.services.gate import Gate
-from palyra.services.model_router import needs_of
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
+from palyra.services.incidents import Incidents
+from palyra.services.model_router import ModelRouter, needs_of
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    """Services of a run.  None of them belongs to one run."""
+
+    journal: JournalHandle
+    hub: Notifier
+    toolbox: ToolRunner  # inspects and executes calls
+    artifacts: Artifacts  # stores whole outputs and pictures
+    gate: Gate  # validates calls and asks the policy
+    models: Mapping[str, LanguageModel]  # by name
+    router: ModelRouter  # plans and changes the model of a run
+    agents: Agents  # their versions, and the stable part of requests
+    channels: Channels  # which agent and session a message of a channel belongs to
+    approvals: OpenApprovals  # questions that wait for an answer
+    grants: Grants  # answers that cover later calls
+    budgets: Budgets  # reservations and refusals
+    incidents: Incidents  # where findings are reported
+    compactor: SessionCompactor  # summarises long sessions
+    histories: ConversationHistory  # earlier runs of a session
+    redactor: Redactor
+    fence_key: bytes  # for the nonces of fences round tool output
+    limits: RunLimits
+    run_blocking: RunBlocking
+    now_ms: NowMs
+    new_id: NewId
+    sign: Callable[[bytes], bytes]  # digests of attestations, with the daemon's key
+    jitter_ms: Callable[[int], int]  # backoff of a model call, by its failed attempts
+    instance_id: str
+    default_model: str
+
+    def redact(self, data: bytes) -> tuple[bytes, bool]:
+        """Redact a JSON document; True if it held a secret."""
+        return self.redactor.redact_bytes(data)
+
+
+async def look_for_secrets(services: RunServices, written: bytes) -> None:
+    """Search JSON for secrets before a step writes it; in a thread unless it is short.
+
+    The redactor caches the result, so the step itself, which blocks the event loop, finds it there.
+    Cancellation: waits for the thread.
+    """
+    if len(written) >= REMEMBERED_BYTES:
+        await services.run_blocking(services.redactor.redact_bytes, written)
 
 
 class CallArguments:

@@ -30,8 +30,8 @@ from palyra.actors.hub import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import CRASH_TEXT_LIMIT, ChildTask, Exit
 from palyra.actors.kernel.supervisor import report
+from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices
 from palyra.core.incident.kinds import tool_crashed
 from palyra.core.run.calls import ended_with, ended_without
 from palyra.core.run.inputs import CallEnded, CallInspected, Execute

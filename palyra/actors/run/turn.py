@@ -13,8 +13,8 @@ import trio
 from palyra.actors.hub import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import ChildTask
+from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.core.model.messages import Delta, ModelFailure, ProposedCall
 from palyra.core.policy.gate import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel, RunBlocking

@@ -51,7 +51,6 @@ from palyra.core.run.inputs import Begin, Cancel, Resume
 from palyra.core.run.transition import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import Disposition, Forked, Started
-from palyra.core.session.fork import InheritedConversation
 from palyra.core.session.queue import (
     BESIDE,
     QueueState,
@@ -282,8 +281,11 @@ class _SessionActor:
             disposition=disposition,
             position=position,
         )
-        if message.command.branch is not None and not message.command.branch.is_given:
-            started = _forked(started, message.command.branch)
+        branch = message.command.branch
+        if branch is not None and not branch.is_given:
+            started = Forked(
+                **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
+            )
         if step.run.accepted.queue_mode == "collect":
             self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
         records: list[Record] = [step.run.to_record()]
@@ -557,13 +559,6 @@ def _received(message: SubmitMessage) -> ev.MessageReceived | None:
         attachments=command.attachments,
         by=message.caller.principal,
         results=command.results,
-    )
-
-
-def _forked(started: Started, branch: InheritedConversation) -> Forked:
-    """Return the reply for a fork."""
-    return Forked(
-        **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
     )
 
 

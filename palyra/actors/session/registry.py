@@ -19,8 +19,8 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec, Exit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices
 from palyra.actors.session.handle import RunFinished, SessionHandle
 from palyra.core.journal.records import Place
 from palyra.errors import ActorGone, Overloaded

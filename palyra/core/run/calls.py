@@ -340,7 +340,9 @@ def ended_with(
     return CallEnded(
         call_id=call_id,
         status="failed" if output.is_failure else "succeeded",
-        output=shown if artifact is None else f"{shown}\n{_whole_note(artifact)}",
+        output=shown
+        if artifact is None
+        else f"{shown}\n[all of it: artifact_read with artifact {artifact[:NAME_CHARS]}]",
         raw_sha256=sha256_hex(output.text.encode("utf-8", "surrogatepass")),
         is_truncated=is_cut or output.is_truncated,
         executor=output.executor,
@@ -349,10 +351,6 @@ def ended_with(
         trust=output.trust,
         findings=_findings(shown, output.trust),
     )
-
-
-def _whole_note(artifact: str) -> str:
-    return f"[all of it: artifact_read with artifact {artifact[:NAME_CHARS]}]"
 
 
 def ended_without(

@@ -66,7 +66,6 @@ from palyra.core.run.ending import (
     end_requested,
 )
 from palyra.core.run.environment import RunEnvironment, TapeEnvironment
-from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -91,7 +90,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import RULES_CHANGED, Question, Run
+from palyra.core.run.state import RULES_CHANGED, Question, Run, begin
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
@@ -304,7 +303,13 @@ def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
     if isinstance(incoming, TurnFailedInput):
         fail_turn(step, incoming)
         return
-    unfit = find_duplicate_ids(step, incoming.result.calls) or add_turn(step, incoming)
+    unfit = find_duplicate_ids(step, incoming.result.calls)
+    if unfit is None:
+        completed = turn_completed(incoming.turn, incoming.result)
+        try:
+            step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
+        except TooLarge as too_large:
+            unfit = too_large.message
     if unfit is None:
         _turn_finished(step)
         return
@@ -317,16 +322,6 @@ def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
         charge=incoming.result.charge,
     )
     fail_turn(step, broke)
-
-
-def add_turn(step: Step, incoming: TurnFinished) -> str | None:
-    """Record the turn; return why it is too large for the tape, if it is."""
-    completed = turn_completed(incoming.turn, incoming.result)
-    try:
-        step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
-    except TooLarge as too_large:
-        return too_large.message
-    return None
 
 
 def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:

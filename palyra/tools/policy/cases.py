@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import CheckedCall, GateContext, policy_request, validate
-from palyra.core.policy.request import Action, Answer, PolicyDecision, PolicyRequest
+from palyra.core.policy.request import Action, Answer, PolicyRequest
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CallFacts, Catalogue, Risk, ToolClass, ToolSpec, path_facets
 from palyra.errors import InvalidParams
@@ -129,11 +129,9 @@ def _run(policy: CedarPolicy, case: PolicyCase) -> Outcome:
     if isinstance(request, Refused):
         return _outcome(case, "refused", f"{request.reason}; {request.repair_hint}", ())
     decision = policy.decide(request)
-    return _outcome(case, decision.answer, _words(decision), decision.policies)
-
-
-def _words(decision: PolicyDecision) -> str:
-    return f"{decision.reason_code}: {decision.reason}"
+    return _outcome(
+        case, decision.answer, f"{decision.reason_code}: {decision.reason}", decision.policies
+    )
 
 
 def _outcome(case: PolicyCase, found: str, reason: str, policies: tuple[str, ...]) -> Outcome:

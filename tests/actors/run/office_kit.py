@@ -40,7 +40,7 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -119,7 +119,7 @@ class InlineJournal:
         return ticket
 
     def fall(self) -> None:
-        """End like the real one: whoever waits, or comes later, is told that nothing is known."""
+        """Crash like the real one: current and later waiters get an unknown outcome."""
         self.is_down = True
         queued, self.queued = self.queued, []
         for _, ticket in queued:
@@ -169,7 +169,7 @@ class InlineJournal:
 
 
 class Model:
-    """A model that plays turns handed to it, one per request, and can be told to wait."""
+    """A model that plays given turns, one per request, and can be made to wait."""
 
     name = provider = "scripted"
 
@@ -229,7 +229,7 @@ class NamePolicy:
 
 
 def no_budgets(hub: Hub) -> Budgets:
-    """Nobody is limited; only the embedded model has a price."""
+    """No budget; only the embedded model has a price."""
     return Budgets(hub, now_ms, prices=Prices())
 
 
@@ -255,7 +255,7 @@ class Kit:
             history_tokens=history_tokens, trigger_bps=0
         )
         self.make_budgets = make_budgets
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.incidents = Incidents(
             self.journal,
@@ -413,7 +413,7 @@ def now_ms() -> int:
 
 
 async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
-    """Blocking work without a thread, so that virtual time stands still."""
+    """Blocking work without a thread, so that virtual time does not advance."""
     await trio.lowlevel.checkpoint()
     return function(*arguments)
 

@@ -1,4 +1,4 @@
-"""Which intake is short enough for the loop."""
+"""The choice between validating a call on the event loop and in a thread."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ def an_admitted(arguments: object = None, **changes: object) -> CheckedCall:
 
 
 def a_decision(answer: Answer) -> PolicyDecision:
-    """What the rules said."""
+    """A decision of the policies."""
     return PolicyDecision(
         answer=answer, reason_code=f"{answer}_code", reason=f"rules say {answer}",
         policies=("default/x",), version="v1",

@@ -17,9 +17,8 @@ from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.environment import GatedCall, RunLimits
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import GoOn, Input, Yield
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, fold
 from palyra.core.run.transition import Transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction

@@ -25,8 +25,8 @@ def test_output_is_redacted_before_it_is_cut() -> None:
     )  # fmt: skip
 
 
-def test_whole_output_is_kept_elsewhere() -> None:
-    """A truncated output is stored whole and redacted, and the model gets its name."""
+def test_a_truncated_output_is_stored_as_an_artifact() -> None:
+    """The complete, redacted output is stored, and the model gets its name."""
     kept: list[str] = []
 
     def keep(text: str) -> str:

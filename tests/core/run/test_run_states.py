@@ -10,8 +10,7 @@ from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
 from palyra.core.model.summary import Ledger, Summary
 from palyra.core.run.call import CALL_TRANSITIONS
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import RUN_TRANSITIONS, Run
+from palyra.core.run.state import RUN_TRANSITIONS, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import exceeded
@@ -287,6 +286,6 @@ def test_time_of_people_and_of_no_daemon_is_not_spent() -> None:
 
 
 def test_a_clock_that_was_set_back_spends_no_negative_time() -> None:
-    """What the wall clock of the machine does cannot lengthen a run beyond its limit."""
+    """A wall clock that is set back does not extend a run's time limit."""
     assert timed((500, turn_started())).spent_ms() == 0
     assert timed((500, turn_started()), (400, ev.RunRecovered(attempt=1, from_seq=3))).down_ms == 0

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from palyra.core.journal.records import Charge, Usage, UsageRecord
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -20,6 +19,7 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
+from palyra.core.run.state import fold
 from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.usage.ledger import usage_record

@@ -46,8 +46,8 @@ from palyra.net.api.method import Backend
 from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import authenticate, digest_token
 from palyra.net.connection.connection import serve_connection
-from palyra.net.delivery import encoding
 from palyra.net.protocol import notifications
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -203,7 +203,7 @@ class FakeGateway:
 
 
 class FakeApprovals:
-    """No approvals; each is resolved as it is asked for."""
+    """No approvals; each is resolved as requested."""
 
     def __init__(self, gateway: FakeGateway) -> None:
         self._gateway = gateway
@@ -318,7 +318,7 @@ class FakeGrants:
 
 
 class Daemon:
-    """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
+    """Hub, store and services; `publish` and `commit` replace the run and journal actors."""
 
     def __init__(self, nursery: trio.Nursery, limits: ConnectionLimits, *, is_paced: bool) -> None:
         self.nursery = nursery
@@ -331,7 +331,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
         self.blocking_calls = 0  # that would have held up the loop

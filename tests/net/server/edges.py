@@ -29,7 +29,7 @@ async def echo(transport: Transport, _peer: Peer) -> None:
 
 
 class NoHttp:
-    """Stands in for the HTTP server where a test is about something else."""
+    """A substitute for the HTTP server in tests of other parts."""
 
     async def serve(self, stream: PrefixedStream) -> None:
         await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")

@@ -61,7 +61,7 @@ def welcome(caller: Caller, params: Connect, backend: Backend) -> Welcome:
 
 
 def connect_again(_call: MethodCall, _params: Connect) -> Welcome:
-    raise IllegalState("this connection is connected already")
+    raise IllegalState("this connection is already connected")
 
 
 METHODS = (Method("connect", Connect, Welcome, None, at_once(connect_again)),)
