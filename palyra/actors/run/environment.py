@@ -8,12 +8,14 @@ from palyra.actors.run.services import RunServices
 from palyra.core.context.assembly import Prefix, assemble
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
+from palyra.core.context.rendering import PromptCache
 from palyra.core.model.messages import ModelRequest, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
-from palyra.core.run.state import Run
+from palyra.core.run.inputs import Gather
+from palyra.core.run.state import Run, find_unresolved
 from palyra.core.tape.events import Compaction, ContextAssembled
 from palyra.services.model_router import needs_of
 
@@ -38,8 +40,10 @@ class LiveEnvironment:
         self.provider = services.router.provider
         self.evaluate = arguments.evaluate
         self._gate, self._router = arguments.gate, services.router
+        self._has_sources = services.sources.has_sources
         self._fence_key = services.fence_key
         self._prefix, self._history = prefix, history
+        self._cache: PromptCache | None = None
 
     def is_stale(self, call: Call) -> bool:
         """Return True if the rules have changed since the verdict on `call`."""
@@ -52,7 +56,24 @@ class LiveEnvironment:
     def assemble(self, run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
         """Build the model request from the agent's prefix, the history and the transcript."""
         key, history = self._fence_key, self._history
-        return assemble(run, self._prefix, turn, attempt, key, history=history)
+        if self._cache is None:
+            self._cache = PromptCache(run.run_id, history, key)
+        return assemble(
+            run,
+            self._prefix,
+            turn,
+            attempt,
+            key,
+            history=history,
+            limits=self._router.limits(run),
+            cache=self._cache,
+        )
+
+    def find_sources(self, run: Run) -> Gather | None:
+        """Return references without a text, and what belongs to a run that begins."""
+        messages = find_unresolved(run) if run.has_references else ()
+        is_first = not run.is_gathered and run.turn == 0 and self._has_sources(run)
+        return Gather(messages=messages, is_first=is_first) if messages or is_first else None
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
         """Check the answer against the tools and the instructions that the model was shown."""

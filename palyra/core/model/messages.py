@@ -67,6 +67,7 @@ class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="
     output: str
     trust: Trust = "workspace"  # of tapes written before labels existed
     findings: tuple[str, ...] = ()  # injection findings in the output
+    artifact: str | None = None  # name of the whole output, if `output` is an excerpt
 
 
 class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):
@@ -132,6 +133,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     must_call: bool = False  # the answer must be a call of one of the tools
     one_call: bool = False  # at most one call: a hint that a model may ignore
     pictures: Mapping[str, str] = {}  # base64 by artifact, of the available images
+    volatile: int = 0  # messages at the end that the next turn will not repeat
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

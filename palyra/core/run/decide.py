@@ -61,6 +61,7 @@ from palyra.core.run.inputs import (
     Cancel,
     Execute,
     Expire,
+    Gathered,
     GoOn,
     Input,
     Inspect,
@@ -78,8 +79,8 @@ from palyra.core.run.turns import (
     add_turn,
     budget_answered,
     budget_refused,
-    choose_model,
     fail_turn,
+    gathered,
     judge_answer,
     leave_unavailable_model,
     next_turn,
@@ -126,8 +127,9 @@ def _handle(step: Step, incoming: Input) -> None:
     match incoming:
         case Begin():
             step.add(ev.RunStarted(**msgspec.structs.asdict(incoming)))
-            choose_model(step)
             _proceed(step)
+        case Gathered():
+            gathered(step, incoming)
         case Resume():
             _resume(step, incoming)
         case TurnFinished() | TurnFailedInput():

@@ -22,6 +22,7 @@ from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.run.answer import AnswerDefect
 from palyra.core.run.call import Call
+from palyra.core.run.inputs import Gather
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Compaction, ContextAssembled
 from palyra.core.tool.arguments import Refused
@@ -101,6 +102,10 @@ class RunEnvironment(TapeEnvironment, Protocol):
         self, run: Run, turn: int, attempt: int, /
     ) -> tuple[ContextAssembled, ModelRequest]:
         """Build the model request of that turn and attempt, with the event that describes it."""
+        ...
+
+    def find_sources(self, run: Run, /) -> Gather | None:
+        """Return what has to be gathered before the next turn; None if nothing is missing."""
         ...
 
     def check_answer(self, run: Run, /) -> AnswerDefect | None:

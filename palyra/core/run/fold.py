@@ -14,6 +14,7 @@ hottest path of the daemon: one rule and one new struct for an event.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -30,10 +31,14 @@ from palyra.core.run.state import (
     RUN_TRANSITIONS,
     Question,
     Run,
+    find_unresolved,
     has_findings,
+    own_messages,
     transcript_with_results,
 )
 from palyra.core.tape import events as ev
+from palyra.core.text.references import has_references
+from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
 from palyra.errors import InvariantBroken
 
 Changes = dict[str, Any]  # fields of Run and their new values
@@ -106,7 +111,7 @@ def _is_attested(calls: Sequence[Call]) -> bool:
     return all(call.phase == "attested" for call in calls)
 
 
-def _is_between_turns(run: Run) -> bool:
+def is_between_turns(run: Run) -> bool:
     """True if the run has started, no model call is open and every call of the turn has ended."""
     return run.state == "in_progress" and not run.turn_is_open and _is_attested(run.calls)
 
@@ -134,6 +139,7 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
     return {
         "messages": run.messages + 1,
         "transcript": (*run.transcript, *event.results, *said),
+        "has_references": run.has_references or has_references(event.text),
         "is_tainted": run.is_tainted or has_findings(event.results),
     }
 
@@ -143,6 +149,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
     _require(bool(run.transcript), run, event)
     return {
         "history": event.history,
+        "token_bps": event.token_bps,
         "is_tainted": run.is_tainted or event.is_tainted,
         "started_ms": at_ms,
     }
@@ -176,7 +183,33 @@ def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Cha
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
-    return {"input_tokens": event.input_tokens}
+    budget = event.budget
+    if budget is None:
+        return {"input_tokens": event.input_tokens, "factor_bps": FACTOR}
+    return {
+        "input_tokens": event.input_tokens,
+        "factor_bps": budget.factor_bps,
+        "omitted": budget.omitted,
+        "pruned": budget.pruned,
+    }
+
+
+@_rule(ev.ContextGathered)
+def _context_gathered(run: Run, event: ev.ContextGathered, _at_ms: int) -> Changes:
+    """Keep a source of the whole run, or attach references to their user message."""
+    _require(is_between_turns(run), run, event)
+    is_tainted = run.is_tainted or any(source.findings for source in event.sources)
+    if event.message is None:
+        return {"is_gathered": True, "is_tainted": is_tainted, "sources": (*run.sources, event)}
+    found = next(islice(own_messages(run), event.message, None), None)
+    _require(found is not None and bool(event.sources), run, event)
+    resolved = _replace(cast("UserMessage", found), references=event.sources)
+    changes: Changes = {
+        "transcript": tuple(resolved if each is found else each for each in run.transcript),
+        "steers": tuple(resolved if each is found else each for each in run.steers),
+    }
+    left = find_unresolved(_replace(run, **changes))
+    return {"is_tainted": is_tainted, "has_references": bool(left), **changes}
 
 
 @_rule(ev.TurnStarted)
@@ -192,7 +225,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Changes:
     if event.turn == run.turn and event.attempt == run.attempt + 1:
         return asked
     is_next = event.turn == run.turn + 1 and event.attempt == 1
-    _require(is_next and event.continues == run.is_cut and _is_between_turns(run), run, event)
+    _require(is_next and event.continues == run.is_cut and is_between_turns(run), run, event)
     return asked | {
         "turn": event.turn,
         "left": (),
@@ -218,16 +251,30 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
     else:
         transcript = (*run.transcript, AssistantMessage(event.text, event.calls))
     cost = None if event.is_unpriced else event.cost_usd_micros
-    return _charge(run, Charge(usage=event.usage, cost_usd_micros=cost)) | {
-        "turn_is_open": False,
-        "finish_reason": event.finish_reason,
-        "recoveries": 0,
-        "transcript": transcript,
-        "calls": tuple(
-            Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
-            for call in event.calls
-        ),
-    }
+    return (
+        _charge(run, Charge(usage=event.usage, cost_usd_micros=cost))
+        | _learn(run, event)
+        | {
+            "turn_is_open": False,
+            "finish_reason": event.finish_reason,
+            "recoveries": 0,
+            "transcript": transcript,
+            "calls": tuple(
+                Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+                for call in event.calls
+            ),
+        }
+    )
+
+
+def _learn(run: Run, event: ev.TurnCompleted) -> Changes:
+    """Compare the provider's count of input tokens with the estimate."""
+    if run.input_tokens < LEARN_FROM_TOKENS:
+        return {}
+    factor_bps = learn_factor(run.factor_bps, run.input_tokens, event.usage.input_tokens)
+    if factor_bps == run.token_bps.get(run.asked_model, FACTOR):
+        return {}
+    return {"token_bps": run.token_bps | {run.asked_model: factor_bps}}
 
 
 @_rule(ev.TurnFailed)
@@ -376,6 +423,7 @@ def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Changes:
         output=shown,
         trust=event.trust,
         findings=event.findings,
+        artifact=event.artifact,
     )
     return {
         "calls": calls,
@@ -402,30 +450,34 @@ def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Changes:
 @_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Changes:
     message = UserMessage(event.text, recorded_pictures(event.attachments))
-    return {"steers": (*run.steers, message), "progress": reset_counts(run.progress)}
+    return {
+        "steers": (*run.steers, message),
+        "has_references": run.has_references or has_references(event.text),
+        "progress": reset_counts(run.progress),
+    }
 
 
 @_rule(ev.AnswerRejected)
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
+    _require(is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
     return {"guidance": (*run.guidance, event.guidance), "rejections": run.rejections + 1}
 
 
 @_rule(ev.GuardWarned)
 def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and bool(run.calls), run, event)
+    _require(is_between_turns(run) and bool(run.calls), run, event)
     return {"guidance": (*run.guidance, event.guidance), "progress": clear_findings(run.progress)}
 
 
 @_rule(ev.GuardBlocked)
 def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and bool(run.calls), run, event)
+    _require(is_between_turns(run) and bool(run.calls), run, event)
     return {}
 
 
 @_rule(ev.MessageCompleted)
 def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {}
 
 
@@ -443,7 +495,7 @@ def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Changes:
 
 @_rule(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Changes:
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {"finished_ms": at_ms, "reason": event.reason}
 
 

@@ -11,7 +11,7 @@ import msgspec
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import ApprovalScope, Charge
 from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
-from palyra.core.tape.events import BudgetExceeded, SteerReceived
+from palyra.core.tape.events import BudgetExceeded, ContextGathered, SteerReceived
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 
@@ -30,6 +30,13 @@ class Begin(_Data, frozen=True, kw_only=True):
     history: tuple[str, ...] = ()
     history_is_cut: bool = False
     is_tainted: bool = False
+    token_bps: dict[str, int] = {}
+
+
+class Gathered(_Data, frozen=True, kw_only=True):
+    """The texts that `Gather` asked for, in the order in which they were asked for."""
+
+    events: tuple[ContextGathered, ...]
 
 
 class Resume(_Data, frozen=True, kw_only=True):
@@ -140,6 +147,7 @@ class Expire(_Data, frozen=True, kw_only=True):
 
 Input = (
     Begin
+    | Gathered
     | Resume
     | TurnFinished
     | TurnFailedInput
@@ -162,6 +170,13 @@ class CallModel(_Data, frozen=True, kw_only=True):
 
     request: ModelRequest
     delay_ms: int
+
+
+class Gather(_Data, frozen=True, kw_only=True):
+    """Gather texts for the prompt of the next turn, each within a deadline."""
+
+    messages: tuple[tuple[int, str], ...] = ()  # user messages with references: number and text
+    is_first: bool = False  # also what belongs to the whole run: project files, memories
 
 
 class AskPerson(_Data, frozen=True, kw_only=True):
@@ -194,4 +209,4 @@ class Yield(_Data, frozen=True, kw_only=True):
     """Yield to the event loop; the run then gets GoOn."""
 
 
-Effect = CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield
+Effect = Gather | CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield

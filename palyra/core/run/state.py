@@ -21,7 +21,7 @@ model call; the run asks again with the next attempt.
 state after it.  What a table cannot say (turn, attempt, ids) is in the rules of `core.run.fold`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -38,6 +38,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
+from palyra.core.text.references import has_references
 
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
@@ -53,6 +54,7 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.ConversationInherited: (_ACCEPTED, None),
     ev.MessageReceived: (_ACCEPTED, None),
     ev.RunStarted: (_ACCEPTED, "in_progress"),
+    ev.ContextGathered: (_STARTED, None),
     ev.RoutePlanned: (_STARTED, None),
     ev.RouteChanged: (_STARTED, None),
     ev.ContextCompacted: (_STARTED, None),
@@ -112,6 +114,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inherited: int = 0  # leading messages from another run, or from the caller
     is_given: bool = False  # True: the caller supplied the whole conversation
     history: tuple[str, ...] = ()  # earlier runs of the session in the prompt
+    has_references: bool = False  # in a user message, not gathered yet
+    is_gathered: bool = False  # the sources of the whole run are
+    sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
+    token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
+    omitted: int = 0  # leading messages of history and conversation that prompts leave out
+    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
@@ -121,6 +129,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked_model: str = ""  # of the last model call
     asked_provider: str = ""
     input_tokens: int = 0  # estimate for the last model call
+    factor_bps: int = 10_000  # that this estimate includes
     exceeded: ev.BudgetExceeded | None = None  # the budget that stopped the last model call
     question: Question | None = None  # pending, about something other than a tool call
     lifted: frozenset[str] = frozenset()  # budgets lifted by an approval
@@ -206,10 +215,35 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
+def own_messages(run: Run) -> Iterator[UserMessage]:
+    """Yield the user messages of this run in the order in which the model gets them."""
+    for message in run.transcript[run.inherited :]:
+        if isinstance(message, UserMessage):
+            yield message
+    yield from run.steers
+
+
+def find_unresolved(run: Run) -> tuple[tuple[int, str], ...]:
+    """Return number and text of the user messages whose references are not gathered yet."""
+    return tuple(
+        (number, message.text)
+        for number, message in enumerate(own_messages(run))
+        if not message.references and has_references(message.text)
+    )
+
+
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
     """Return the conversation of the next turn: results in the model's order, guidance, steers."""
     results = (
-        ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
+        ToolMessage(
+            call.call_id,
+            call.tool,
+            call.status,
+            call.output,
+            call.trust,
+            call.findings,
+            call.artifact,
+        )
         for call in run.calls
     )
     return (

@@ -8,7 +8,7 @@ approval with the subject `budget`; the answer holds for this budget until the e
 from datetime import UTC, datetime
 from typing import Literal
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
@@ -17,10 +17,12 @@ from palyra.core.policy.gate import UNATTENDED, NeedsApproval
 from palyra.core.run.answer import answer_text
 from palyra.core.run.approvals import request_approval
 from palyra.core.run.ending import EndReason, end_answered, end_failed, end_partial
+from palyra.core.run.fold import is_between_turns
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     BudgetRefused,
     CallModel,
+    Gathered,
     TurnFailedInput,
     TurnFinished,
 )
@@ -43,15 +45,27 @@ PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments an
 
 
 def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
-    """Call the model, or end at the turn limit; attempts after the first repeat the same turn."""
+    """Call the model, or gather what its prompt lacks, or end at a limit.
+
+    Attempts after the first repeat the same turn with what was gathered for it.
+    """
     run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
     if turn > limits.max_turns:
         sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
         end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
-    assembled, request = step.env.assemble(run, turn, attempt)
+    missing = step.env.find_sources(run) if attempt == 1 else None
+    if missing is not None:
+        step.effects.append(missing)
+        return
+    if turn == 1 and attempt == 1:
+        choose_model(step)
+    assembled, request = step.env.assemble(step.run, turn, attempt)
     step.add(assembled)
+    if assembled.budget is not None and assembled.budget.is_exhausted:
+        end_failed(step, BUDGET_EXHAUSTED, describe_exhausted(assembled.budget), TOO_MUCH)
+        return
     step.add(
         ev.TurnStarted(
             turn=turn,
@@ -62,6 +76,29 @@ def next_turn(step: Step, attempt: int = 1, delay_ms: int = 0) -> None:
         )
     )
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+
+
+BUDGET_EXHAUSTED = "context_budget_exhausted"  # failure class
+TOO_MUCH = "send less at once (a shorter message, fewer references), or choose a model with a larger window"
+
+
+def describe_exhausted(budget: ev.ContextBudget) -> str:
+    """Describe why even the protected parts of the prompt do not fit."""
+    return (
+        f"instructions, message and references need {budget.needed} tokens; {budget.available} are "
+        f"available: a window of {budget.window}, less {budget.reserved} for the answer, "
+        f"{budget.tools} for tools and {budget.margin} as margin"
+    )
+
+
+def gathered(step: Step, incoming: Gathered) -> None:
+    """Record the gathered texts and start the turn; ignore them if the run has gone on."""
+    run = step.run
+    if not is_between_turns(run) or run.question is not None:
+        return
+    for left, event in zip(reversed(range(len(incoming.events))), incoming.events, strict=True):
+        step.add(replace(event, following=left))
+    next_turn(step)
 
 
 def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:

@@ -286,6 +286,7 @@ class ContextGathered(Event, frozen=True, kw_only=True, gc=False):
     message: int | None = None  # number of the user message, from 0, whose references they are
     sources: tuple[ContextSource, ...] = ()
     absent: str = ""  # why there are none
+    following: int = 0  # number of further events of the same step
 
 
 class ContextBudget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -298,6 +299,8 @@ class ContextBudget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     available: int  # for everything else; 0: not limited
     needed: int = 0  # by all segments, before any is dropped
     factor_bps: int = 10_000  # measured ratio of real to estimated tokens, included in all figures
+    omitted: int = 0  # leading messages of history and conversation that the prompt leaves out
+    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
     is_exhausted: bool = False  # the protected segments alone do not fit
 
 
@@ -312,9 +315,7 @@ class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
     prefix_hash: str
     catalogue_hash: str
     memories: tuple[str, ...] = ()
-    budget: ContextBudget | None = None  # None: the window is not known and nothing was measured
-    omitted: int = 0  # leading messages of history and conversation that the prompt leaves out
-    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
+    budget: ContextBudget | None = None  # None: no window is known, nothing measured or pruned
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, gc=False):

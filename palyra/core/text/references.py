@@ -159,7 +159,7 @@ def _line_range(lines: re.Match[str]) -> tuple[int, int]:
 
 def _trim(text: str, start: int, end: int) -> int:
     """Return the end of a bare target without the punctuation of its sentence."""
-    open_brackets = {closing: 0 for closing in _BRACKETS}
+    open_brackets = dict.fromkeys(_BRACKETS, 0)
     for closing, opening in _BRACKETS.items():
         part = text[start:end]
         open_brackets[closing] = part.count(opening) - part.count(closing)

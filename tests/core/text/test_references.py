@@ -88,7 +88,7 @@ def test_what_is_a_reference(text: str, expected: list[str]) -> None:
         "@scope/file:x",
         "x/@file:y",
         "@@ -1,3 +1,4 @@",
-        "```kotlin\n@file:JvmName(\"A\")\n```",
+        '```kotlin\n@file:JvmName("A")\n```',
         "~~~\n@diff\n~~~",
         "````\n```\n@diff\n```\n````",
         "```\n@file:a.py",
@@ -161,5 +161,5 @@ def test_any_text_without_the_quote_can_be_quoted(kind: str, target: str) -> Non
 
 def test_places_that_are_looked_at_are_bounded() -> None:
     """A text full of openings without a target is given up, so that its time stays linear."""
-    assert ["@file:a"] == names("@file: " * (MAX_TRIED - 1) + "@file:a")
-    assert [] == names("@file: " * MAX_TRIED + "@file:a")
+    assert ["@file:a"] == names("@file:. " * (MAX_TRIED - 1) + "@file:a")
+    assert [] == names("@file:. " * MAX_TRIED + "@file:a")

@@ -1,0 +1,152 @@
+"""Rendered messages of one run, remembered between its turns.
+
+Between two turns a conversation grows at its end and hardly ever changes before it, while fencing and
+measuring a message costs some ten microseconds.  `PromptCache` therefore keeps what it rendered and
+renders a message again only if it is another one.  A cache changes no result: an empty one gives the
+same prompt.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from palyra.core.context.history import History
+from palyra.core.context.pruning import find_stubs
+from palyra.core.context.sources import render_gathered, render_message
+from palyra.core.model.messages import (
+    GuidanceMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    message_tokens,
+)
+from palyra.core.tape.events import ContextGathered
+from palyra.core.trust.fences import fence, make_nonce
+from palyra.core.trust.labels import Trust, lowest
+
+
+class RenderedMessages:
+    """Messages of one run as the model sees them, with their tokens."""
+
+    def __init__(self, run_id: str, fence_key: bytes) -> None:
+        self._run_id = run_id
+        self._key = fence_key
+        self._source: list[Message] = []
+        self.shown: list[Message] = []
+        self.tokens: list[int] = []
+
+    def update(self, messages: Sequence[Message]) -> None:
+        """Show these messages: tool outputs fenced, references below their text."""
+        source, shown, tokens = self._source, self.shown, self.tokens
+        known = len(source)
+        for place, message in enumerate(messages):
+            if place < known and (source[place] is message or source[place] == message):
+                continue
+            rendered = self._render(message, place)
+            if place < known:
+                source[place], shown[place] = message, rendered
+                tokens[place] = message_tokens(rendered)
+            else:
+                source.append(message)
+                shown.append(rendered)
+                tokens.append(message_tokens(rendered))
+        del source[len(messages) :], shown[len(messages) :], tokens[len(messages) :]
+
+    def _render(self, message: Message, place: int) -> Message:
+        if isinstance(message, ToolMessage):
+            return _fence_output(message, f"{self._run_id} {place}", self._key)
+        if isinstance(message, UserMessage) and message.references:
+            return self.render_without(message, place, frozenset())
+        return message
+
+    def render_without(
+        self, message: UserMessage, place: int, left_out: frozenset[str]
+    ) -> UserMessage:
+        """Render a user message without the texts of these references."""
+        return render_message(message, f"{self._run_id} {place}", self._key, left_out)
+
+
+def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
+    output = fence(
+        message.output,
+        nonce=make_nonce(key, place, message.output),
+        trust=message.trust,
+        source=message.tool,
+    )
+    return msgspec.structs.replace(message, output=output)
+
+
+class RenderedHistory(msgspec.Struct, frozen=True):
+    """The earlier runs of the session as the model sees them."""
+
+    messages: tuple[Message, ...] = ()
+    tokens: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()  # index of the first message of each run
+    trusts: tuple[Trust, ...] = ()  # lowest label of each run
+
+
+def render_history(history: History, fence_key: bytes) -> RenderedHistory:
+    """Render the history; some milliseconds for a long one."""
+    messages: list[Message] = []
+    tokens: list[int] = []
+    starts: list[int] = []
+    for past in history.runs:
+        starts.append(len(messages))
+        rendered = RenderedMessages(past.run_id, fence_key)
+        rendered.update(past.messages)
+        messages += rendered.shown
+        tokens += rendered.tokens
+    trusts = tuple(lowest(map(trust_of, past.messages)) for past in history.runs)
+    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), trusts)
+
+
+def trust_of(message: Message) -> Trust:
+    """Return the label of a message; the model's own text needs none, as its input has labels."""
+    if isinstance(message, ToolMessage):
+        return message.trust
+    if isinstance(message, UserMessage) and message.references:
+        return lowest(source.trust for source in message.references if source.text)
+    return "trusted_local"
+
+
+class PromptCache:
+    """Rendered messages of one run: its own and those of its history."""
+
+    def __init__(self, run_id: str, history: History, fence_key: bytes) -> None:
+        self.own = RenderedMessages(run_id, fence_key)
+        self._run_id = run_id
+        self._history = history
+        self._key = fence_key
+        self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
+        self._stubs: tuple[int, dict[int, ToolMessage]] = 0, {}
+        self._gathered: dict[tuple[str, frozenset[str]], GuidanceMessage | None] = {}
+
+    @property
+    def past(self) -> RenderedHistory:
+        """The whole history; rendered at the first use."""
+        if self._past is None:
+            self._past = render_history(self._history, self._key)
+        return self._past
+
+    def prune(self, messages: Sequence[Message], through: int) -> Sequence[Message]:
+        """Return the messages with stubs among the first `through` ones."""
+        if not through:
+            return messages
+        if self._stubs[0] != through:
+            self._stubs = through, find_stubs(messages[:through])
+        pruned = list(messages)
+        for place, stub in self._stubs[1].items():
+            pruned[place] = stub
+        return pruned
+
+    def count_stubs(self, through: int) -> int:
+        """Return the number of stubs among the first `through` messages, after `prune`."""
+        return len(self._stubs[1]) if through else 0
+
+    def render(self, event: ContextGathered, left_out: frozenset[str]) -> GuidanceMessage | None:
+        """Render one gathered layer; a run has each layer once."""
+        known = event.layer, left_out
+        if known not in self._gathered:
+            place = f"{self._run_id} {event.layer}"
+            self._gathered[known] = render_gathered(event, place, self._key, left_out)
+        return self._gathered[known]
