@@ -67,6 +67,7 @@ from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
+from palyra.services.references import ContextSources
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.toolbox import Tool
@@ -151,13 +152,14 @@ class Daemon:
         budgets = build_budgets(config, self.hub, self.host)
         redactor = self.redactor
         agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
+        gate = Gate(toolbox, self.policy, approvals.count, grants.find, grants.holds)
         limits = run_limits(config)
         return SessionServices(
             journal=self.journal,
             hub=self.hub,
             toolbox=toolbox,
             artifacts=self.toolset.artifacts,
-            gate=Gate(toolbox, self.policy, approvals.count, grants.find, grants.holds),
+            gate=gate,
             models=models,
             router=build_router(config, models, self.modelset, budgets),
             agents=agents,
@@ -167,6 +169,14 @@ class Daemon:
             budgets=budgets,
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, config.runs.history_tokens),
+            sources=ContextSources(
+                journal=self.journal,
+                toolbox=toolbox,
+                gate=gate,
+                run_blocking=self.host.run_blocking,
+                now_ms=self.host.now_ms,
+                has_names=self.toolset.workspace.has_any,
+            ),
             registry=self.registry,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),

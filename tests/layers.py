@@ -90,6 +90,7 @@ ROOMS = {
         "budgets",
         "channels",
         "history",
+        "references",
         "embeddings",
         "usage",
     ),

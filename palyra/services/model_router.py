@@ -84,7 +84,9 @@ class ModelRouter:
         asked = None if accepted.brief is None else accepted.brief.sampling.max_output_tokens
         names = () if not table.routes else self._takers(run)
         return ContextLimits(
-            windows=tuple(0 if (route := table.find(name)) is None else route.window for name in names),
+            windows=tuple(
+                0 if (route := table.find(name)) is None else route.window for name in names
+            ),
             reserved=asked or self.output_tokens,
             is_reserved_exactly=asked is not None,
         )
@@ -92,7 +94,9 @@ class ModelRouter:
     def _takers(self, run: Run) -> Iterator[str]:
         """Yield the model in use and its possible replacements, by the configuration alone."""
         yield run.model
-        for name in self.table.alternatives(run.accepted.model, run.model, run.accepted.model_choice):
+        for name in self.table.alternatives(
+            run.accepted.model, run.model, run.accepted.model_choice
+        ):
             if name != run.model and self.is_there(name):
                 yield name
 

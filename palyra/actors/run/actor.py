@@ -30,6 +30,7 @@ from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
 from palyra.actors.run.arguments import CallArguments
 from palyra.actors.run.environment import LiveEnvironment
+from palyra.actors.run.gather import GatherTask, gather_sources
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.records import records_for_event
 from palyra.actors.run.services import RunServices
@@ -59,6 +60,7 @@ from palyra.core.run.inputs import (
     Effect,
     Execute,
     Expire,
+    Gather,
     GoOn,
     Input,
     Inspect,
@@ -360,6 +362,16 @@ class _RunActor:
                     validate=self.operands.validate_ahead,
                 )
                 self.nursery.start_soon(run_task, handle.tasks, turn, ask_model)
+            case Gather():
+                gathering = GatherTask(
+                    id="context",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    prefix=self.env.prefix,
+                    effect=effect,
+                )
+                self.nursery.start_soon(run_task, handle.tasks, gathering, gather_sources)
             case AskPerson():
                 prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer

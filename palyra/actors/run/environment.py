@@ -42,7 +42,7 @@ class LiveEnvironment:
         self._gate, self._router = arguments.gate, services.router
         self._has_sources = services.sources.has_sources
         self._fence_key = services.fence_key
-        self._prefix, self._history = prefix, history
+        self.prefix, self._history = prefix, history
         self._cache: PromptCache | None = None
 
     def is_stale(self, call: Call) -> bool:
@@ -60,7 +60,7 @@ class LiveEnvironment:
             self._cache = PromptCache(run.run_id, history, key)
         return assemble(
             run,
-            self._prefix,
+            self.prefix,
             turn,
             attempt,
             key,
@@ -77,7 +77,7 @@ class LiveEnvironment:
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
         """Check the answer against the tools and the instructions that the model was shown."""
-        return find_defect(run, self._prefix.catalogue.tools, self._prefix.agent.instructions)
+        return find_defect(run, self.prefix.catalogue.tools, self.prefix.agent.instructions)
 
     def plan_route(self, run: Run) -> RoutePlan | None:
         """Let the router choose the model."""
@@ -89,7 +89,7 @@ class LiveEnvironment:
 
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""
-        return plan_compaction(run, self._history, self._prefix.tokens)
+        return plan_compaction(run, self._history, self.prefix.tokens)
 
     def _measure(self, run: Run) -> ModelRequirements:
         """Derive from the next request what its model must support."""

@@ -17,6 +17,7 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
+from palyra.services.references import ContextSources
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class RunServices:
     budgets: Budgets  # reservations and refusals
     incidents: Incidents  # where findings are reported
     histories: ConversationHistory  # earlier runs of a session
+    sources: ContextSources  # texts for prompts from outside the run
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits

@@ -25,3 +25,15 @@ class ContextSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_de
     note: str = ""  # about the text: how much of it was cut, and where
     trust: Trust = "workspace"
     findings: tuple[str, ...] = ()  # of the injection scanner
+
+
+class RecallScope(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose memories are searched, and for which prompt."""
+
+    principal: str
+    session_id: str = ""
+    agent: str = ""
+    channel: str | None = None
+    run_id: str = ""  # "": a preview
+    limit: int | None = None  # items; None: as many as the memory packs
+    is_explicit: bool = False  # the user asked for it with `@memory:`

@@ -50,6 +50,7 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
+from palyra.services.references import ContextSources
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
@@ -305,6 +306,7 @@ class Kit:
             budgets=self.make_budgets(self.hub),
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, self.history_tokens),
+            sources=self.build_sources(toolbox, gate),
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
@@ -319,6 +321,16 @@ class Kit:
             queue_cap=3,
             max_open=100,
             debounce_ms=debounce_ms,
+        )
+
+    def build_sources(self, toolbox: Toolbox, gate: Gate) -> ContextSources:
+        """What prompts take from outside: nothing but other runs."""
+        return ContextSources(
+            journal=self.journal,
+            toolbox=toolbox,
+            gate=gate,
+            run_blocking=inline_blocking,
+            now_ms=now_ms,
         )
 
     def new_policy(self) -> NamePolicy:

@@ -153,8 +153,10 @@ def test_the_beginning_is_the_same_in_every_turn() -> None:
 def test_a_prompt_fits_its_window(
     outputs: list[int], runs: list[int], window: int, sources: list[ContextGathered]
 ) -> None:
-    """Whatever the sizes: within the window or exhausted, pairs whole, the same twice, and the sums
-    of the segments are the size of the prompt."""
+    """Whatever the sizes, a prompt is within the window or exhausted, and its pairs are whole.
+
+    It is the same twice, and the segments add up to its size.
+    """
     run, history = running(*outputs, sources=tuple(sources)), past(*runs)
     event, request = prompt(run, history, windows=(window,), reserved=100)
     again = prompt(run, history, windows=(window,), reserved=100)

@@ -1,5 +1,7 @@
 """Choice of the segments that do not fit, and the division of a window."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,8 +65,7 @@ def test_what_is_protected_stays_and_the_rest_fits(segments: list[Segment], room
 
 @given(SEGMENTS, st.integers(0, 8_000))
 def test_nothing_is_dropped_without_need(segments: list[Segment], room: int) -> None:
-    """All fit: nothing goes.  The last group dropped, without the cut of a conversation: all before
-    it were not enough."""
+    """The groups before the last one dropped were not enough, but for a cut conversation."""
     found = select_segments(segments, room)
     total = sum(each.tokens for each in segments)
     if total <= room:
@@ -91,14 +92,12 @@ def test_lower_priorities_go_first(segments: list[Segment], room: int) -> None:
         return layer.priority, layer.is_stable
 
     loose = [at for at in range(len(single)) if not is_kept_always(single, {at})]
-    for gone in dropped:
-        for stays in set(loose) - dropped:
-            assert rank(stays) >= rank(gone)
-            if rank(stays) == rank(gone):
-                if rank(gone)[0] == CONVERSATION:
-                    assert gone < stays, "the oldest goes first"
-                else:
-                    assert single[gone].tokens >= single[stays].tokens, "the larger goes first"
+    for gone, stays in product(dropped, set(loose) - dropped):
+        assert rank(stays) >= rank(gone)
+        if rank(stays) == rank(gone) and rank(gone)[0] == CONVERSATION:
+            assert gone < stays, "the oldest goes first"
+        elif rank(stays) == rank(gone):
+            assert single[gone].tokens >= single[stays].tokens, "the larger goes first"
 
 
 @given(SEGMENTS, st.integers(0, 8_000))

@@ -117,7 +117,7 @@ class World:
     """One run, its tape and the effects so far; `spares` take over from its model, in order."""
 
     def __init__(
-        self, *, text: str = "hello", json_mode: bool = False, spares: Any = (), **limits: Any
+        self, *, text: Any = "hello", json_mode: bool = False, spares: Any = (), **limits: Any
     ) -> None:
         self.env = msgspec.structs.replace(
             environment(**limits),

@@ -117,7 +117,9 @@ def test_a_resumed_run_gathers_what_its_tape_lacks() -> None:
     made.hear(resolved(FILE))
     made.hear(Resume())
     assert isinstance(made.effects[-1], CallModel)
-    assert "x = 1" in made.effects[-1].request.messages[0].text
+    shown = made.effects[-1].request.messages[0]
+    assert isinstance(shown, UserMessage)
+    assert "x = 1" in shown.text
     assert fold("run_1", made.tape) == made.run
 
 
