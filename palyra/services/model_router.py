@@ -29,6 +29,7 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
+NO_LIMITS = ContextLimits()  # without routes no window is known
 Look = Callable[[str], ProviderHealth]  # health of a provider
 Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
 Measure = Callable[[Run], ModelRequirements]
@@ -80,13 +81,14 @@ class ModelRouter:
 
     def limits(self, run: Run) -> ContextLimits:
         """Return the limits of the next prompt: windows of the model and of those that may take over."""
-        accepted, table = run.accepted, self.table
-        asked = None if accepted.brief is None else accepted.brief.sampling.max_output_tokens
-        names = () if not table.routes else self._takers(run)
+        table = self.table
+        if not table.routes:
+            return NO_LIMITS
+        brief = run.accepted.brief
+        asked = None if brief is None else brief.sampling.max_output_tokens
+        routes = [table.find(name) for name in self._takers(run)]
         return ContextLimits(
-            windows=tuple(
-                0 if (route := table.find(name)) is None else route.window for name in names
-            ),
+            windows=tuple(0 if route is None else route.window for route in routes),
             reserved=asked or self.output_tokens,
             is_reserved_exactly=asked is not None,
         )

@@ -31,7 +31,7 @@ from palyra.core.context.layers import (
     select_segments,
 )
 from palyra.core.context.pruning import plan_pruning
-from palyra.core.context.rendering import PromptCache, trust_of
+from palyra.core.context.rendering import PromptCache
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.images import PICTURE_TOKENS, Picture
 from palyra.core.model.messages import (
@@ -145,10 +145,11 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     rendered messages between the turns of a run and changes no result.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
-    prompt = _Prompt(run, prefix, said, cache or PromptCache(run.run_id, history, fence_key))
-    if attempt == 1 and run.turn:
-        prompt.pruned = plan_pruning(said, run.pruned, run.input_tokens)
-    prompt.render()
+    pruned = run.pruned
+    if attempt == 1 and len(said) - pruned > LEAST_GROWTH:
+        pruned = plan_pruning(said, pruned, run.input_tokens)
+    cache = cache or PromptCache(run.run_id, history, fence_key)
+    prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
         prompt.notes.append(CONTINUE)
     if limits.has_clock:
@@ -161,10 +162,10 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     event = ContextAssembled(
         turn=turn,
         segments=prompt.segments(history),
-        input_tokens=corrected(prompt.count() + prefix.tool_tokens, prompt.factor_bps),
+        input_tokens=corrected(prompt.count(), prompt.factor_bps),
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
-        memories=prompt.memories(),
+        memories=prompt.memories() if run.sources else (),
         budget=budget,
     )
     request = ModelRequest(
@@ -191,6 +192,7 @@ def clock_text(now_ms: int) -> str:
     return f"It is {datetime.fromtimestamp(now_ms / 1000, UTC):%A, %Y-%m-%d %H:%M} UTC."
 
 
+LEAST_GROWTH = 8  # messages after which pruning is considered again
 OVER_BUDGET = "over_budget"  # reason of a dropped segment
 NO_ROOM = "the prompt had no room for them"
 NO_VISION = "the model sees no pictures"
@@ -205,31 +207,54 @@ class _Prompt:
     """
 
     def __init__(
-        self, run: Run, prefix: Prefix, said: Sequence[Message], cache: PromptCache
+        self, run: Run, prefix: Prefix, said: Sequence[Message], cache: PromptCache, pruned: int
     ) -> None:
+        """Render history and conversation without the parts removed in earlier turns."""
         self.run = run
         self.prefix = prefix
         self.said = said
         self.cache = cache
-        self.notes: list[Message] = []  # of this request only, at its end
-        self.pruned = run.pruned
+        self.pruned = pruned
         self.omitted = run.omitted
         self.factor_bps = run.token_bps.get(run.model, FACTOR)
-        self.inputs = _find_inputs(run, said)
+        self.notes: list[Message] = []  # of this request only, at its end
         self.left_out: dict[str, frozenset[str]] = {}  # names of dropped sources, by layer
         self.changed: dict[int, Message] = {}  # own messages that lost something, by place
         self.dropped: list[dict[str, Any]] = []  # segments
         self.is_exhausted = False
+        cut, past, own = run.compacted, cache.past, cache.own
+        shown = cache.prune(said, pruned) if pruned else said
+        own.update(shown if cut is None else shortened(shown, cut))
+        self.past_start = self.own_start = 0
+        if cut is not None:
+            self.past_start = (*past.starts, len(past.messages))[cut.history_runs]
+            self.own_start = cut.inherited_messages
+        if self.omitted:
+            self._omit(self.omitted)
+        self.inputs = own.inputs if not run.inherited else _find_inputs(own.inputs, run.inherited)
+        self.measure()
 
-    def render(self) -> None:
-        """Render history and conversation without the parts removed in earlier turns."""
-        cut, past = self.run.compacted, self.cache.past
-        self.cache.own.update(shortened(self.cache.prune(self.said, self.pruned), cut))
-        removed_runs = 0 if cut is None else cut.history_runs
-        starts = (*past.starts, len(past.messages))
-        self.past_start = min(len(past.messages), max(starts[removed_runs], self.omitted))
-        removed = 0 if cut is None else cut.inherited_messages
-        self.own_start = max(removed, self.omitted - len(past.messages))
+    def _omit(self, end: int) -> None:
+        """Leave out the messages of history and conversation before that index."""
+        self.omitted = end
+        past_count = len(self.cache.past.messages)
+        self.past_start = max(self.past_start, min(end, past_count))
+        self.own_start = max(self.own_start, end - past_count)
+
+    def measure(self) -> None:
+        """Add up the estimated tokens of all that is shown, the tools and the notes aside."""
+        own, past = self.cache.own.tokens, self.cache.past.tokens
+        self.input_tokens = early_tokens = 0
+        for at in self.inputs:
+            tokens = self._own_tokens(at) if self.changed else own[at]
+            self.input_tokens += tokens
+            early_tokens += own[at] if at >= self.own_start else 0
+        shown = sum(own[self.own_start :] if self.own_start else own)
+        self.conversation_tokens = shown - early_tokens
+        self.past_tokens = sum(past[self.past_start :]) if past else 0
+        self.source_tokens = 0
+        if self.run.sources:
+            self.source_tokens = sum(source_tokens(source) for _, source in self._sources())
 
     # --- tokens, as estimated
 
@@ -239,37 +264,14 @@ class _Prompt:
         return self.prefix.tokens - self.prefix.tool_tokens
 
     @property
-    def past_tokens(self) -> int:
-        """Tokens of the shown history."""
-        return sum(self.cache.past.tokens[self.past_start :])
-
-    @property
-    def input_tokens(self) -> int:
-        """Tokens of the user messages with their references and pictures."""
-        return sum(self._own_tokens(at) for at in self.inputs)
-
-    @property
-    def conversation_tokens(self) -> int:
-        """Tokens of the shown conversation without the user messages."""
-        own = self.cache.own.tokens
-        return sum(own[self.own_start :]) - sum(
-            own[at] for at in self.inputs if at >= self.own_start
-        )
-
-    @property
-    def source_tokens(self) -> int:
-        """Tokens of the gathered texts of the whole run."""
-        return sum(source_tokens(source) for _, source in self._sources())
-
-    @property
     def note_tokens(self) -> int:
         """Tokens of the notes at the end."""
-        return sum(map(message_tokens, self.notes))
+        return sum(map(message_tokens, self.notes)) if self.notes else 0
 
     def count(self) -> int:
-        """Return the estimated tokens of the prompt without tools."""
+        """Return the estimated tokens of the prompt with tools."""
         talk = self.past_tokens + self.conversation_tokens + self.input_tokens
-        return self.instruction_tokens + talk + self.source_tokens + self.note_tokens
+        return self.prefix.tokens + talk + self.source_tokens + self.note_tokens
 
     def _own_tokens(self, place: int) -> int:
         changed = self.changed.get(place)
@@ -316,14 +318,14 @@ class _Prompt:
 
     def fit(self, limits: ContextLimits) -> ContextBudget | None:
         """Drop what does not fit; return the numbers, None if there are none to report."""
-        needed = self.count()
+        if not limits.windows and self.factor_bps == FACTOR and not self.pruned:
+            return None
+        needed = self.count() - self.prefix.tool_tokens
         room = divide_window(
             limits,
             corrected(self.prefix.tool_tokens, self.factor_bps),
-            corrected(self._protected_tokens(), self.factor_bps),
+            corrected(self._protected_tokens(), self.factor_bps) if limits.windows[1:] else 0,
         )
-        if not room.window and self.factor_bps == FACTOR and not self.pruned:
-            return None
         available = room.available * FACTOR // self.factor_bps
         if room.window and needed > available:
             needed = self._drop(available, needed)
@@ -343,22 +345,21 @@ class _Prompt:
     def _drop(self, available: int, needed: int) -> int:
         """Drop parts until the rest fits; return the tokens needed, of the protected if they do not."""
         parts = list(self._parts())
-        fixed = self.count() - sum(part.segment.tokens for part in parts)
+        fixed = needed - sum(part.segment.tokens for part in parts)
         segments = [Segment("instructions", fixed), *(part.segment for part in parts)]
         selection = select_segments(segments, available)
         for index in selection.dropped:
             part = parts[index - 1]
             self.dropped.append(part.describe())
             self._leave_out(part)
+        self.measure()
         self.is_exhausted = selection.is_exhausted
         return selection.tokens if selection.is_exhausted else needed
 
     def _leave_out(self, part: "_Part") -> None:
         layer = part.segment.layer
         if layer in {"history", "conversation"}:
-            self.omitted = part.end
-            self.past_start = max(self.past_start, min(part.end, len(self.cache.past.messages)))
-            self.own_start = max(self.own_start, part.end - len(self.cache.past.messages))
+            self._omit(part.end)
         elif layer == "attachments":
             message = self.changed.get(part.end, self.cache.own.shown[part.end])
             self.changed[part.end] = without_pictures(message, NO_ROOM)
@@ -440,68 +441,65 @@ class _Prompt:
 
     def segments(self, history: History) -> tuple[dict[str, Any], ...]:
         """Return every segment, kept or dropped, with the reason."""
-        cut, said = self.run.compacted, self.said
-        is_whole = self.own_start == 0 and (cut is None or not cut.output_bytes)
+        cut, own = self.run.compacted, self.cache.own
+        later = (
+            [at for at in self.inputs if at >= self.own_start] if self.own_start else self.inputs
+        )
         conversation: dict[str, Any] = {
             "layer": "conversation",
             "tokens": self.conversation_tokens,
-            "kept": is_whole,
-            "messages": len(said)
-            - self.own_start
-            - sum(at >= self.own_start for at in self.inputs),
-            "trust": lowest(map(trust_of, said)),
+            "kept": not self.own_start and (cut is None or not cut.output_bytes),
+            "messages": len(own.shown) - self.own_start - len(later),
+            "trust": lowest(own.trusts),
         }
-        stubs = self.cache.count_stubs(self.pruned)
-        if stubs:
-            conversation["stubs"] = stubs
-        notes = [{"layer": "clock", "tokens": self.note_tokens, "kept": True}] if self.notes else []
-        return (
-            {"layer": "instructions", "tokens": self.prefix.tokens, "kept": True},
-            *self._past_segment(history),
-            conversation,
-            *self._input_segments(),
-            *self._source_segments(),
-            *self.dropped,
-            *notes,
-        )
+        if self.pruned:
+            conversation["stubs"] = self.cache.count_stubs(self.pruned)
+        segments = [{"layer": "instructions", "tokens": self.prefix.tokens, "kept": True}]
+        if history.runs or history.is_cut:
+            segments.append(self._past_segment(history))
+        segments.append(conversation)
+        segments += self._input_segments()
+        if self.run.sources:
+            segments += self._source_segments()
+        segments += self.dropped
+        if self.notes:
+            segments.append({"layer": "clock", "tokens": self.note_tokens, "kept": True})
+        return tuple(segments)
 
-    def _past_segment(self, history: History) -> list[dict[str, Any]]:
-        if not history.runs and not history.is_cut:
-            return []
+    def _past_segment(self, history: History) -> dict[str, Any]:
         past = self.cache.past
-        shown = [start for start in past.starts if start >= self.past_start]
-        trusts = past.trusts[len(past.trusts) - len(shown) :]
-        segment = {
+        shown = sum(start >= self.past_start for start in past.starts)
+        return {
             "layer": "history",
             "tokens": self.past_tokens,
             "kept": not history.is_cut and self.past_start == 0,
-            "runs": len(shown),
+            "runs": shown,
             "messages": len(past.messages) - self.past_start,
-            "trust": lowest(trusts),
+            "trust": lowest(past.trusts[len(past.trusts) - shown :]),
         }
-        return [segment]
 
-    def _input_segments(self) -> Iterator[dict[str, Any]]:
-        """Yield the user's messages, their references and their pictures."""
-        references = pictures = 0
+    def _input_segments(self) -> list[dict[str, Any]]:
+        """Return the user's messages, their references and their pictures."""
+        tokens = self.input_tokens
         found: list[dict[str, Any]] = []
         for place in self.inputs:
             message = self.said[place]
             assert isinstance(message, UserMessage)  # noqa: S101 - an input is one
-            left_out = self.left_out.get(str(place), frozenset())
-            for source in message.references:
-                if source.name not in left_out:
-                    tokens = source_tokens(source)
-                    references += tokens
-                    layer = "explicit_recall" if source.kind == "memory" else "references"
-                    found.append(_describe(layer, source, tokens))
+            if message.references:
+                found += self._reference_segments(message, place)
             if message.pictures and not self._lacks_pictures(place):
-                tokens = PICTURE_TOKENS * len(message.pictures)
-                pictures += tokens
-                found.append({"layer": "attachments", "tokens": tokens, "kept": True})
-        tokens = max(0, self.input_tokens - references - pictures)
-        yield {"layer": "user_input", "tokens": tokens, "kept": True}
-        yield from found
+                pictures = PICTURE_TOKENS * len(message.pictures)
+                found.append({"layer": "attachments", "tokens": pictures, "kept": True})
+        for each in found:
+            tokens -= each["tokens"]
+        return [{"layer": "user_input", "tokens": max(0, tokens), "kept": True}, *found]
+
+    def _reference_segments(self, message: UserMessage, place: int) -> Iterator[dict[str, Any]]:
+        left_out = self.left_out.get(str(place), frozenset())
+        for source in message.references:
+            if source.name not in left_out:
+                layer = "explicit_recall" if source.kind == "memory" else "references"
+                yield _describe(layer, source, source_tokens(source))
 
     def _lacks_pictures(self, place: int) -> bool:
         changed = self.changed.get(place)
@@ -565,15 +563,10 @@ def _describe(layer: str, source: ContextSource, tokens: int) -> dict[str, Any]:
     return described
 
 
-def _find_inputs(run: Run, said: Sequence[Message]) -> tuple[int, ...]:
-    """Return the places of the user messages of this run; a fork without one has the last before."""
-    first = run.inherited
-    own = tuple(at for at in range(first, len(said)) if isinstance(said[at], UserMessage))
-    if own or not first:
-        return own
-    before = (at for at in range(first - 1, -1, -1) if isinstance(said[at], UserMessage))
-    last = next(before, None)
-    return () if last is None else (last,)
+def _find_inputs(users: Sequence[int], inherited: int) -> list[int]:
+    """Return the user messages after the inherited ones; a fork without one has the last before."""
+    own = [place for place in users if place >= inherited]
+    return own or [*users[-1:]]
 
 
 def _split(messages: Sequence[Message], start: int, end: int) -> Iterator[tuple[int, int]]:

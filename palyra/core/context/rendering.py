@@ -24,6 +24,8 @@ from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
 from palyra.core.trust.labels import Trust, lowest
 
+_OWN: Trust = "trusted_local"  # label of messages without a text from outside
+
 
 class RenderedMessages:
     """Messages of one run as the model sees them, with their tokens."""
@@ -34,30 +36,40 @@ class RenderedMessages:
         self._source: list[Message] = []
         self.shown: list[Message] = []
         self.tokens: list[int] = []
+        self.trusts: list[Trust] = []  # labels of the messages
+        self.inputs: list[int] = []  # places of the user messages; a changed message keeps its kind
 
     def update(self, messages: Sequence[Message]) -> None:
         """Show these messages: tool outputs fenced, references below their text."""
-        source, shown, tokens = self._source, self.shown, self.tokens
-        known = len(source)
+        source, known = self._source, len(self._source)
         for place, message in enumerate(messages):
-            if place < known and (source[place] is message or source[place] == message):
-                continue
-            rendered = self._render(message, place)
-            if place < known:
-                source[place], shown[place] = message, rendered
-                tokens[place] = message_tokens(rendered)
-            else:
+            if place >= known:
                 source.append(message)
-                shown.append(rendered)
-                tokens.append(message_tokens(rendered))
-        del source[len(messages) :], shown[len(messages) :], tokens[len(messages) :]
+                self._append(message, place)
+            elif source[place] is not message and source[place] != message:
+                source[place] = message
+                self.shown[place], self.trusts[place] = self._render(message, place)
+                self.tokens[place] = message_tokens(self.shown[place])
+        if known > len(messages):
+            for part in (source, self.shown, self.tokens, self.trusts):
+                del part[len(messages) :]
+            self.inputs = [place for place in self.inputs if place < len(messages)]
 
-    def _render(self, message: Message, place: int) -> Message:
+    def _append(self, message: Message, place: int) -> None:
+        rendered, trust = self._render(message, place)
+        self.shown.append(rendered)
+        self.tokens.append(message_tokens(rendered))
+        self.trusts.append(trust)
+        if isinstance(message, UserMessage):
+            self.inputs.append(place)
+
+    def _render(self, message: Message, place: int) -> tuple[Message, Trust]:
+        """Return the message as shown, and its label."""
         if isinstance(message, ToolMessage):
-            return _fence_output(message, f"{self._run_id} {place}", self._key)
+            return _fence_output(message, f"{self._run_id} {place}", self._key), message.trust
         if isinstance(message, UserMessage) and message.references:
-            return self.render_without(message, place, frozenset())
-        return message
+            return self.render_without(message, place, frozenset()), trust_of(message)
+        return message, _OWN
 
     def render_without(
         self, message: UserMessage, place: int, left_out: frozenset[str]
@@ -90,14 +102,15 @@ def render_history(history: History, fence_key: bytes) -> RenderedHistory:
     messages: list[Message] = []
     tokens: list[int] = []
     starts: list[int] = []
+    trusts: list[Trust] = []
     for past in history.runs:
         starts.append(len(messages))
         rendered = RenderedMessages(past.run_id, fence_key)
         rendered.update(past.messages)
+        trusts.append(lowest(rendered.trusts))
         messages += rendered.shown
         tokens += rendered.tokens
-    trusts = tuple(lowest(map(trust_of, past.messages)) for past in history.runs)
-    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), trusts)
+    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), tuple(trusts))
 
 
 def trust_of(message: Message) -> Trust:

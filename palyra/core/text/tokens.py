@@ -59,6 +59,7 @@ FACTOR = 10_000  # basis points: the estimate as it is
 LEAST_FACTOR, MOST_FACTOR = 5_000, 20_000
 LEARN_FROM_TOKENS = 1_000  # a smaller prompt says more about its frame than about its text
 LEARN_PART = 4  # a measurement moves the factor by this part of the difference
+LEARN_LEAST_BPS = 200  # a smaller difference is noise
 
 
 def corrected(tokens: int, factor_bps: int) -> int:
@@ -75,4 +76,6 @@ def learn_factor(factor_bps: int, expected_tokens: int, reported_tokens: int) ->
         return factor_bps
     measured = factor_bps * reported_tokens // expected_tokens
     measured = min(MOST_FACTOR, max(LEAST_FACTOR, measured))
+    if abs(measured - factor_bps) < LEARN_LEAST_BPS:
+        return factor_bps
     return factor_bps + (measured - factor_bps) // LEARN_PART

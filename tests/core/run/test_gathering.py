@@ -237,7 +237,9 @@ def test_the_factor_is_bounded() -> None:
     for _ in range(100):
         low = learn_factor(low, 10_000, 1)
         high = learn_factor(high, 10_000, 10**9)
-    assert 5_000 <= low < 5_010
-    assert 19_990 < high <= 20_000
+    assert 5_000 <= low < 5_200
+    assert 19_800 < high <= 20_000
+    assert FACTOR == learn_factor(FACTOR, 10_000, 10_199)
+    assert 10_050 == learn_factor(FACTOR, 10_000, 10_200)
     assert FACTOR == learn_factor(FACTOR, 10_000, 0)
     assert FACTOR == learn_factor(FACTOR, 999, 5_000)
