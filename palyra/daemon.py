@@ -68,6 +68,7 @@ from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.toolbox import Tool
@@ -177,6 +178,7 @@ class Daemon:
                 now_ms=self.host.now_ms,
                 has_names=self.toolset.workspace.has_any,
             ),
+            factors=TokenFactors(),
             registry=self.registry,
             redactor=redactor,
             fence_key=fence_key(self.keys.sign),

@@ -81,6 +81,7 @@ ROOMS = {
         "usage_sums",
         "run_loader",
         "agents",
+        "token_factors",
         "artifacts",
         "gate",
         "grants",

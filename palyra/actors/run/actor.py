@@ -108,6 +108,7 @@ async def run_actor(
         )
     finally:
         services.budgets.leave(handle)
+        services.factors.learn(handle.run)
 
 
 async def _prepare(

@@ -18,6 +18,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
 from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class RunServices:
     incidents: Incidents  # where findings are reported
     histories: ConversationHistory  # earlier runs of a session
     sources: ContextSources  # texts for prompts from outside the run
+    factors: TokenFactors  # corrections of the token estimate
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits

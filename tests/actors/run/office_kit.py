@@ -51,6 +51,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
 from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
@@ -307,6 +308,7 @@ class Kit:
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, self.history_tokens),
             sources=self.build_sources(toolbox, gate),
+            factors=TokenFactors(),
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
