@@ -92,6 +92,7 @@ ROOMS = {
         "channels",
         "history",
         "references",
+        "contexts",
         "embeddings",
         "usage",
     ),

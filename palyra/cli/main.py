@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and watch what comes of it."),
     "runs": ("runs", "List, show, fork, cancel and wait for runs."),
+    "context": ("context", "Show what a turn's prompt was made of."),
     "approvals": ("approvals", "Answer what waits for a person."),
     "tape": ("tape", "Read, verify, replay and export what happened."),
     "artifacts": ("artifacts", "Print outputs that were too long for the tape."),

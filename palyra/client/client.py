@@ -1,6 +1,7 @@
 """The client: one typed method per method of protocol v1, grouped by noun."""
 
 from palyra.client.approvals import ApprovalMethods
+from palyra.client.contexts import ContextMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.operations import OperationMethods
@@ -15,6 +16,7 @@ from palyra.client.usage import UsageMethods
 class Client(
     RunMethods,
     TapeMethods,
+    ContextMethods,
     ApprovalMethods,
     SessionMethods,
     FileMethods,

@@ -55,9 +55,7 @@ async def gather_sources(task: GatherTask) -> None:
 
     async with trio.open_nursery() as nursery:
         if task.effect.is_first:
-            folders = find_folders([each for text in texts for each in parse_references(text)])
-            files = partial(_project_files, services.sources, asker, folders)
-            nursery.start_soon(add, -2, files)
+            nursery.start_soon(add, -2, partial(_project_files, services.sources, asker, texts))
             question = "\n".join(remove_references(text).strip() for text in texts)
             nursery.start_soon(add, -1, partial(_memories, services.sources, asker, question))
         for number, text in task.effect.messages:
@@ -75,12 +73,20 @@ async def gather_sources(task: GatherTask) -> None:
 
 
 async def _project_files(
-    sources: ContextSources, asker: Asker, folders: Sequence[str]
+    sources: ContextSources, asker: Asker, texts: Sequence[str]
 ) -> list[ContextGathered]:
+    return [await find_files(sources, asker, texts)]
+
+
+async def find_files(
+    sources: ContextSources, asker: Asker, texts: Sequence[str]
+) -> ContextGathered:
+    """Find the project files for these messages.  Cancellation: nothing happened."""
+    folders = find_folders([each for text in texts for each in parse_references(text)])
     with trio.move_on_after(SOURCE_S):
         found = await sources.find_project_files(asker, folders)
-        return [ContextGathered(layer="project_files", sources=found)]
-    return [ContextGathered(layer="project_files", absent=LATE)]
+        return ContextGathered(layer="project_files", sources=found)
+    return ContextGathered(layer="project_files", absent=LATE)
 
 
 async def _memories(sources: ContextSources, asker: Asker, question: str) -> list[ContextGathered]:
