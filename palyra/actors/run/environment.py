@@ -57,7 +57,7 @@ class LiveEnvironment:
         """Build the model request from the agent's prefix, the history and the transcript."""
         key, history = self._fence_key, self._history
         if self._cache is None:
-            self._cache = PromptCache(run.run_id, history, key)
+            self._cache = PromptCache(run, history, key)
         return assemble(
             run,
             self.prefix,

@@ -148,7 +148,7 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     pruned = run.pruned
     if attempt == 1 and len(said) - pruned > LEAST_GROWTH:
         pruned = plan_pruning(said, pruned, run.input_tokens)
-    cache = cache or PromptCache(run.run_id, history, fence_key)
+    cache = cache or PromptCache(run, history, fence_key)
     prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
         prompt.notes.append(CONTINUE)

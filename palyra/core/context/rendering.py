@@ -20,10 +20,12 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
+from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
 from palyra.core.trust.labels import Trust, lowest
 
+_Rendered = GuidanceMessage | None
 _OWN: Trust = "trusted_local"  # label of messages without a text from outside
 
 
@@ -125,14 +127,16 @@ def trust_of(message: Message) -> Trust:
 class PromptCache:
     """Rendered messages of one run: its own and those of its history."""
 
-    def __init__(self, run_id: str, history: History, fence_key: bytes) -> None:
-        self.own = RenderedMessages(run_id, fence_key)
-        self._run_id = run_id
+    def __init__(self, run: Run, history: History, fence_key: bytes) -> None:
+        self.own = RenderedMessages(run.run_id, fence_key)
+        # The nonces of these fences are the same for all runs of a session: so is the prefix.
+        self._place = run.accepted.session_id
         self._history = history
         self._key = fence_key
         self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
-        self._stubs: tuple[int, dict[int, ToolMessage]] = 0, {}
-        self._gathered: dict[tuple[str, frozenset[str]], GuidanceMessage | None] = {}
+        self._pruned: Sequence[Message] = ()
+        self._stubs: dict[int, ToolMessage] = {}
+        self._gathered: dict[str, tuple[ContextGathered, frozenset[str], _Rendered]] = {}
 
     @property
     def past(self) -> RenderedHistory:
@@ -145,21 +149,27 @@ class PromptCache:
         """Return the messages with stubs among the first `through` ones."""
         if not through:
             return messages
-        if self._stubs[0] != through:
-            self._stubs = through, find_stubs(messages[:through])
+        if self._pruned != messages[:through]:
+            self._pruned = messages[:through]
+            self._stubs = find_stubs(self._pruned)
         pruned = list(messages)
-        for place, stub in self._stubs[1].items():
+        for place, stub in self._stubs.items():
             pruned[place] = stub
         return pruned
 
     def count_stubs(self, through: int) -> int:
         """Return the number of stubs among the first `through` messages, after `prune`."""
-        return len(self._stubs[1]) if through else 0
+        return len(self._stubs) if through else 0
 
     def render(self, event: ContextGathered, left_out: frozenset[str]) -> GuidanceMessage | None:
-        """Render one gathered layer; a run has each layer once."""
-        known = event.layer, left_out
-        if known not in self._gathered:
-            place = f"{self._run_id} {event.layer}"
-            self._gathered[known] = render_gathered(event, place, self._key, left_out)
-        return self._gathered[known]
+        """Render one gathered layer; a run has each layer once.
+
+        The texts are compared, not only the layer: a step that finds a secret decides twice, first
+        with the text as gathered and then with the redacted one.
+        """
+        known = self._gathered.get(event.layer)
+        if known is None or known[0] != event or known[1] != left_out:
+            place = f"{self._place} {event.layer}"
+            rendered = render_gathered(event, place, self._key, left_out)
+            known = self._gathered[event.layer] = event, left_out, rendered
+        return known[2]

@@ -130,7 +130,7 @@ def test_what_does_not_change_comes_first_and_the_time_last() -> None:
 def test_the_beginning_is_the_same_in_every_turn() -> None:
     """Each turn begins with all messages of the turn before, the clock aside."""
     run, history = running(sources=ALL), past(20, 30)
-    cache = PromptCache(run.run_id, history, KEY)
+    cache = PromptCache(run, history, KEY)
     before: tuple[Message, ...] = ()
     for turn in range(6):
         later = running(*range(turn), sources=ALL, last_ms=turn * 60_000)
@@ -192,7 +192,7 @@ def test_a_prompt_fits_its_window(
 def test_a_cache_changes_nothing(outputs: list[int], runs: list[int], window: int) -> None:
     """Turn by turn with one cache and what the turn before decided: the same bytes as without."""
     history = past(*runs)
-    cache = PromptCache("run_1", history, KEY)
+    cache = PromptCache(running(), history, KEY)
     omitted = pruned = 0
     for turn in range(len(outputs) + 1):
         run = running(
@@ -206,6 +206,22 @@ def test_a_cache_changes_nothing(outputs: list[int], runs: list[int], window: in
         assert one[0].budget.omitted >= omitted
         assert one[0].budget.pruned >= pruned
         omitted, pruned = one[0].budget.omitted, one[0].budget.pruned
+
+
+def test_a_cache_compares_texts() -> None:
+    """A step that finds a secret assembles twice: the second prompt has the redacted texts only."""
+    cache = PromptCache(running(), NO_HISTORY, KEY)
+    refs = (ContextSource(name="@file:a", kind="file", text="SECRET"),)
+    shown = []
+    for word in ("SECRET", "hidden"):
+        sources = (gathered("recalled", word), gathered("summary", word))
+        own = (msgspec.structs.replace(refs[0], text=word),)
+        output = ToolMessage("c", "read_file", "succeeded", f"{word} " * 3_000)
+        call = ProposedCall(call_id="c", tool="read_file", arguments={})
+        said = [UserMessage("x", (), own), AssistantMessage("", (call,)), output]
+        run = running(sources=sources, transcript=(*said, AssistantMessage(word)), pruned=3)
+        shown.append(repr(assemble(run, PREFIX, 2, 1, KEY, cache=cache)))
+    assert ["SECRET" in shown[0], "SECRET" in shown[1]] == [True, False]
 
 
 def test_the_oldest_exchange_goes_first_and_a_question_comes_first() -> None:
