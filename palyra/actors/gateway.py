@@ -24,6 +24,7 @@ import trio
 
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run.environment import look_for_secrets
+from palyra.actors.run.gather import find_files, resolve_all
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.replay import Replayer
 from palyra.actors.run.tool_call import inspect
@@ -32,6 +33,7 @@ from palyra.actors.session.recovery import abandon_run
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
+from palyra.core.context.views import ContextExplained, ReferencePreview, preview_references
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, IdempotencyRecord, RunRecord
@@ -52,6 +54,7 @@ from palyra.core.session.commands import (
     Steered,
 )
 from palyra.core.session.fork import ForkPoint, InheritedConversation, find_point, make_branch
+from palyra.core.text.references import remove_references
 from palyra.core.tool.spec import ToolFailure
 from palyra.errors import (
     ActorGone,
@@ -63,6 +66,7 @@ from palyra.errors import (
     TooSlow,
     Unavailable,
 )
+from palyra.services.contexts import find_context
 from palyra.services.images import keep_pictures
 from palyra.services.model_router import needs_of
 
@@ -344,6 +348,32 @@ class Gateway:
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return record
+
+    async def explain_context(
+        self, caller: Caller, run_id: str, turn: int | None = None
+    ) -> ContextExplained:
+        """Explain the prompt of a turn.  Raises NotFound."""
+        caller.require("runs:read")
+        await self._get_record(caller, run_id)
+        return await self._services.journal.read(lambda store: find_context(store, run_id, turn))
+
+    async def preview_references(
+        self, caller: Caller, text: str, agent: str | None = None, session_id: str | None = None
+    ) -> ReferencePreview:
+        """Resolve the references of a message that is not sent.  Raises InvalidParams, NotFound.
+
+        Cancellation: the sources are abandoned.
+        """
+        caller.require("runs:write")
+        services = self._services
+        prefix = services.agents.prefix(await services.agents.get_present(agent))
+        session = None
+        if session_id is not None:
+            session = await self._sessions.get(caller, session_id)
+        asker = services.sources.for_caller(caller, prefix, session)
+        references = await resolve_all(services.sources, asker, text)
+        files = await find_files(services.sources, asker, [text])
+        return preview_references(remove_references(text), references, files.sources)
 
     async def explain_policy(
         self,

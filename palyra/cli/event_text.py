@@ -96,6 +96,16 @@ def _not_summarised(event: ev.CompactionSkipped) -> EventLine:
     return EventLine("·", f"session not summarised: {event.reason}")
 
 
+def _gathered(event: ev.ContextGathered) -> EventLine:
+    """Name the texts that were gathered, and those that could not be."""
+    found = [source.name for source in event.sources if not source.error]
+    lost = [f"{source.name} ({source.error})" for source in event.sources if source.error]
+    shown = ", ".join(found) or event.absent or "nothing"
+    missing = f"; not available: {', '.join(lost)}" if lost else ""
+    label = event.layer.replace("_", " ")
+    return EventLine("·", f"{label}: {shown}{missing}", "yellow" if missing else None)
+
+
 def _assembled(event: ev.ContextAssembled) -> EventLine:
     tokens = pluralize(event.input_tokens, "token")
     return EventLine("·", f"context of {tokens}, {pluralize(len(event.segments), 'segment')}")
@@ -222,6 +232,7 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.ConversationInherited: _inherited,
     ev.MessageReceived: _received,
     ev.RunStarted: _started,
+    ev.ContextGathered: _gathered,
     ev.ContextAssembled: _assembled,
     ev.RoutePlanned: _planned,
     ev.RouteChanged: _rerouted,

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and follow the run."),
     "runs": ("runs", "List, show, fork, cancel and wait for runs."),
+    "context": ("context", "Show what a turn's prompt was made of."),
     "approvals": ("approvals", "List and answer approvals."),
     "tape": ("tape", "Read, verify, replay and export tapes."),
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),

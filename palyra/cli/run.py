@@ -20,6 +20,7 @@ import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, safe, say
@@ -157,8 +158,19 @@ class RunPrinter:
 @click.option("--sender", help="Sender of the message, if the channel requires paired senders.")
 @click.option("--deny", is_flag=True, help="Deny calls that need approval instead of asking.")
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
+@click.option(
+    "--preview", is_flag=True, help="Print what the references would cost, and send nothing."
+)
 @shared_options
-def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str | None) -> None:
+def run(
+    options: Options,
+    text: str,
+    *,
+    deny: bool,
+    detach: bool,
+    preview: bool,
+    **wanted: str | None,
+) -> None:
     """Send TEXT (- reads standard input) and follow the run.
 
     Tool calls that need approval are asked about here; without a terminal the run waits for
@@ -167,6 +179,12 @@ def run(options: Options, text: str, *, deny: bool, detach: bool, **wanted: str 
     cancel`).
     """
     words = _read_input() if text == "-" else text
+    if preview:
+        agent = wanted["agent"]
+        print_preview(
+            options, talk(options, lambda client: client.preview_references(words, agent=agent))
+        )
+        return
     start: RunOptions = {"approval_mode": "deny"} if deny else {}
     start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
     if detach:

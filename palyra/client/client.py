@@ -9,6 +9,7 @@ import trio
 
 from palyra.client.approvals import ApprovalMethods
 from palyra.client.connection import Handshake
+from palyra.client.contexts import ContextMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.operations import OperationMethods
@@ -27,6 +28,7 @@ PATIENCE_S = 120.0
 class Client(
     RunMethods,
     TapeMethods,
+    ContextMethods,
     ApprovalMethods,
     SessionMethods,
     FileMethods,

@@ -40,6 +40,7 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
+from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
@@ -263,6 +264,18 @@ class EmbeddingService(Protocol):
 
         Raises also Rejected when a budget refuses the call.
         """
+
+
+class PromptRecall(Protocol):
+    """The memory as prompts use it."""
+
+    async def recall(self, question: str, scope: RecallScope) -> Sequence[ContextSource]:
+        """Return the memories for a question, the best first, in the order of the prompt.
+
+        `name` is the id of the item and `kind` its kind; a `preference` becomes part of the stable
+        prefix.  Raises Unavailable.  Cancellation: nothing happened.
+        """
+        ...
 
 
 class ToolRunner(Protocol):

@@ -129,12 +129,23 @@ def anthropic_body(request: ModelRequest, model: str, names: Names, max_tokens: 
             for tool in request.tools
         ]
         body["tools"][-1].update(_CACHED)
-        body["messages"][-1]["content"][-1].update(_CACHED)  # the next turn repeats this prefix
+        _mark_repeated(body["messages"], request)
     if request.must_call or request.one_call:
         body["tool_choice"] = {"type": "any" if request.must_call else "auto"}
     if request.one_call:
         body["tool_choice"]["disable_parallel_tool_use"] = True
     return body
+
+
+def _mark_repeated(messages: list[Body], request: ModelRequest) -> None:
+    """Mark the last block that the next turn repeats; it hits the cache up to there."""
+    place = len(messages) - 1
+    blocks = request.volatile  # each volatile message is one block
+    while place >= 0 and blocks >= len(messages[place]["content"]):
+        blocks -= len(messages[place]["content"])
+        place -= 1
+    if place >= 0:
+        messages[place]["content"][-1 - blocks].update(_CACHED)
 
 
 class AnthropicReader:

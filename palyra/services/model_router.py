@@ -7,11 +7,12 @@ A run is routed twice.  `plan` ranks the models when the run begins.  `change` n
 when the model in use has failed, is refused by the circuit breaker of its provider, or was removed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from palyra.core.access import Caller
+from palyra.core.context.layers import ContextLimits
 from palyra.core.model.route_plan import Capability, Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import (
     MAX_ROUTES,
@@ -28,6 +29,7 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
+NO_LIMITS = ContextLimits()  # without routes no window is known
 Look = Callable[[str], ProviderHealth]  # health of a provider
 Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
 Measure = Callable[[Run], ModelRequirements]
@@ -76,6 +78,29 @@ class ModelRouter:
             )
 
     # --- in a run
+
+    def limits(self, run: Run) -> ContextLimits:
+        """Return the limits of the next prompt: windows of the model and of those that may take over."""
+        table = self.table
+        if not table.routes:
+            return NO_LIMITS
+        brief = run.accepted.brief
+        asked = None if brief is None else brief.sampling.max_output_tokens
+        routes = [table.find(name) for name in self._takers(run)]
+        return ContextLimits(
+            windows=tuple(0 if route is None else route.window for route in routes),
+            reserved=asked or self.output_tokens,
+            is_reserved_exactly=asked is not None,
+        )
+
+    def _takers(self, run: Run) -> Iterator[str]:
+        """Yield the model in use and its possible replacements, by the configuration alone."""
+        yield run.model
+        for name in self.table.alternatives(
+            run.accepted.model, run.model, run.accepted.model_choice
+        ):
+            if name != run.model and self.is_there(name):
+                yield name
 
     def provider(self, model: str) -> str:
         """Return the name of the model's provider."""

@@ -19,6 +19,8 @@ from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
@@ -81,6 +83,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
     approvals = OpenApprovals(hub, grants, host.now_ms)
     budgets = build_budgets(config, hub, host)
     agents = Agents(journal, toolbox, models, redactor, host.now_ms)
+    gate = Gate(toolbox, policy, approvals.count, grants.find, grants.holds)
     limits = run_limits(config)
     fence = fence_key(keys.sign)
     compaction = compaction_settings(config, models)
@@ -89,7 +92,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         hub=hub,
         toolbox=toolbox,
         artifacts=toolset.artifacts,
-        gate=Gate(toolbox, policy, approvals.count, grants.find, grants.holds),
+        gate=gate,
         models=models,
         router=build_router(config, models, modelset, budgets),
         agents=agents,
@@ -115,6 +118,15 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             run_blocking=host.run_blocking,
             new_id=host.new_id,
         ),
+        sources=ContextSources(
+            journal=journal,
+            toolbox=toolbox,
+            gate=gate,
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+            has_names=toolset.workspace.has_any,
+        ),
+        factors=TokenFactors(),
         registry=registry,
         redactor=redactor,
         fence_key=fence,

@@ -56,8 +56,9 @@ async def test_a_picture_reaches_the_model_and_not_the_tape(
         assert message.attachments[1]["artifact"].encode() in tape
         assert DATA.encode() not in tape
         (context,) = kit.events(run_id, "context.assembled")
-        conversation = context.segments[-1]["tokens"]
-        assert PICTURE_TOKENS + estimate_tokens("hello") == conversation
+        sizes = {each["layer"]: each["tokens"] for each in context.segments}
+        assert estimate_tokens("hello") == sizes["user_input"]
+        assert PICTURE_TOKENS == sizes["attachments"]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from palyra.actors.run.environment import (
     RunServices,
     look_for_secrets,
 )
+from palyra.actors.run.gather import GatherTask, gather_sources
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
 from palyra.actors.run.tool_call import (
     CallInspection,
@@ -70,6 +71,7 @@ from palyra.core.run.inputs import (
     Effect,
     Execute,
     Expire,
+    Gather,
     GoOn,
     Input,
     Inspect,
@@ -120,6 +122,7 @@ async def run_actor(
         )
     finally:
         services.budgets.leave(handle)
+        services.factors.learn(handle.run)
 
 
 async def _prepare(
@@ -371,6 +374,16 @@ class _RunActor:
                     validate=self.operands.validate_ahead,
                 )
                 self.nursery.start_soon(run_task, handle.tasks, turn, ask_model)
+            case Gather():
+                gathering = GatherTask(
+                    id="context",
+                    started_ms=now_ms,
+                    run=handle,
+                    services=services,
+                    prefix=self.env.prefix,
+                    effect=effect,
+                )
+                self.nursery.start_soon(run_task, handle.tasks, gathering, gather_sources)
             case AskPerson():
                 prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer

@@ -22,6 +22,7 @@ from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix, assemble
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
+from palyra.core.context.rendering import PromptCache
 from palyra.core.ids import NewId
 from palyra.core.model.messages import ModelRequest, ProposedCall, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
@@ -33,8 +34,8 @@ from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall, RunLimits
-from palyra.core.run.inputs import Summarise
-from palyra.core.run.state import Run
+from palyra.core.run.inputs import Gather, Summarise
+from palyra.core.run.state import Run, find_unresolved
 from palyra.core.tape.events import (
     Compaction,
     CompactionApplied,
@@ -53,6 +54,8 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter, needs_of
+from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class RunServices:
     incidents: Incidents  # where findings are reported
     compactor: SessionCompactor  # summarises long sessions
     histories: ConversationHistory  # earlier runs of a session
+    sources: ContextSources  # texts for prompts from outside the run
+    factors: TokenFactors  # corrections of the token estimate
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits
@@ -248,8 +253,10 @@ class LiveEnvironment:
         self.provider = services.router.provider
         self.evaluate = arguments.evaluate
         self._gate, self._router = arguments.gate, services.router
+        self._has_sources = services.sources.has_sources
         self._fence_key = services.fence_key
-        self._prefix, self._history = prefix, history
+        self.prefix, self._history = prefix, history
+        self._cache: PromptCache | None = None
         self._compactor = services.compactor
 
     def is_stale(self, call: Call) -> bool:
@@ -263,11 +270,28 @@ class LiveEnvironment:
     def assemble(self, run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
         """Build the model request from the agent's prefix, the history and the transcript."""
         key, history = self._fence_key, self._history
-        return assemble(run, self._prefix, turn, attempt, key, history=history)
+        if self._cache is None:
+            self._cache = PromptCache(run, history, key)
+        return assemble(
+            run,
+            self.prefix,
+            turn,
+            attempt,
+            key,
+            history=history,
+            limits=self._router.limits(run),
+            cache=self._cache,
+        )
+
+    def find_sources(self, run: Run) -> Gather | None:
+        """Return references without a text, and what belongs to a run that begins."""
+        messages = find_unresolved(run) if run.has_references else ()
+        is_first = not run.is_gathered and run.turn == 0 and self._has_sources(run)
+        return Gather(messages=messages, is_first=is_first) if messages or is_first else None
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
         """Check the answer against the tools and the instructions that the model was shown."""
-        return find_defect(run, self._prefix.catalogue.tools, self._prefix.agent.instructions)
+        return find_defect(run, self.prefix.catalogue.tools, self.prefix.agent.instructions)
 
     def plan_route(self, run: Run) -> RoutePlan | None:
         """Let the router choose the model."""
@@ -295,7 +319,7 @@ class LiveEnvironment:
 
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""
-        return plan_compaction(run, self._shown(run), self._prefix.tokens)
+        return plan_compaction(run, self._shown(run), self.prefix.tokens)
 
     def _measure(self, run: Run) -> ModelRequirements:
         """Derive from the next request what its model must support."""

@@ -624,5 +624,5 @@ def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume 
     if handle.ending is not None:
         return handle.ending
     if handle.run.state == "accepted":
-        return Begin(instance_id=services.instance_id)
+        return Begin(instance_id=services.instance_id, token_bps=services.factors.bps)
     return Resume(is_put_off=handle.lifecycle == "suspended")

@@ -1,39 +1,58 @@
-"""Context assembly: instructions, the session's history, then the whole conversation of the run.
+"""Context assembly: the model request of one turn, from the run's state alone.
 
-Assembly is deterministic: the same run and agent give the same request, byte for byte.  The stable
-prefix (instructions and tools) does not change between turns, so the provider's prompt cache hits.
-Tool results are fenced (`core.trust.fences`), in this run's conversation and in an inherited one.
-Earlier runs of the session come first (`core.context.history`), within a token budget of their own.
-References, memory and a common budget of all layers are not implemented yet.
+A prompt is, in this order: instructions and tools; preferences, project files and the summary; the
+session's earlier runs (`core.context.history`); recalled memories; the conversation of the run, with
+the references of each message below its text; the time.  Whatever changes between turns comes after
+what does not, so a provider's prompt cache holds everything but the end.
+
+Assembly is deterministic: the same run, agent and window give the same request, byte for byte.  Texts
+from outside are on the run's tape (`context.gathered`), the time is that of the last event, and every
+tool output and gathered text is fenced (`core.trust.fences`).
+
+What does not fit the window is dropped as `core.context.layers` says.  A cut of the conversation is
+kept in later turns, so they begin with the same messages.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import msgspec
 
-from palyra.core.context.compaction import remaining, shortened
+from palyra.core.context.compaction import shortened
 from palyra.core.context.history import NO_HISTORY, History, uncovered
-from palyra.core.context.session_window import render
+from palyra.core.context.layers import (
+    LAYERS,
+    ContextLimits,
+    Segment,
+    divide_window,
+    select_segments,
+)
+from palyra.core.context.pruning import plan_pruning
+from palyra.core.context.rendering import PromptCache
 from palyra.core.journal.records import AgentRecord
+from palyra.core.model.images import PICTURE_TOKENS, Picture
 from palyra.core.model.messages import (
     DEFAULT_SAMPLING,
+    AssistantMessage,
     GuidanceMessage,
     Message,
     ModelRequest,
-    ToolMessage,
+    UserMessage,
     message_tokens,
+    source_tokens,
 )
 from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
-from palyra.core.model.summary import Summary
+from palyra.core.model.sources import ContextSource
 from palyra.core.model.tool_results import pair_results
 from palyra.core.run.state import Run, transcript_with_results
-from palyra.core.tape.events import ContextAssembled
-from palyra.core.text.tokens import estimate_tokens
+from palyra.core.tape.events import ContextAssembled, ContextBudget, ContextGathered
+from palyra.core.text.tokens import FACTOR, corrected, estimate_tokens
 from palyra.core.tool.spec import Catalogue, build_catalogue
-from palyra.core.trust.fences import FENCE_NOTE, fence, make_nonce
-from palyra.core.trust.labels import Trust, lowest
+from palyra.core.trust.fences import FENCE_NOTE
+from palyra.core.trust.labels import lowest
 
 CONTINUE = GuidanceMessage(
     "Your last turn was cut off at the output limit. Go on exactly where it stopped: repeat "
@@ -50,6 +69,7 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[dict[str, Any], ...]
     hash: str
     tokens: int
+    tool_tokens: int  # of these, for the tools
 
 
 def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
@@ -75,6 +95,7 @@ def _measured(
         tools=tools,
         hash=hashlib.sha256(text).hexdigest(),
         tokens=estimate_tokens(text.decode()),
+        tool_tokens=estimate_tokens(msgspec.json.encode(tools).decode()) if tools else 0,
     )
 
 
@@ -101,7 +122,10 @@ def brief_prefix(prefix: Prefix, brief: RequestOptions | None) -> Prefix:
     return _measured(prefix.agent, catalogue, instructions, tools)
 
 
-def assemble(
+NO_LIMITS = ContextLimits()
+
+
+def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     run: Run,
     prefix: Prefix,
     turn: int,
@@ -109,40 +133,42 @@ def assemble(
     fence_key: bytes,
     *,
     history: History = NO_HISTORY,
+    limits: ContextLimits = NO_LIMITS,
+    cache: PromptCache | None = None,
 ) -> tuple[ContextAssembled, ModelRequest]:
     """Return the request of one turn and the event that explains it.
 
     A retry sees the same conversation as the first attempt: messages that arrive between them wait
     for the next turn.  A turn that continues a text that was cut off gets a note about it; the note
     is part of this request only, so later turns see the text as one.  Parts removed by
-    `core.context.compaction` stay removed.
+    `core.context.compaction` stay removed, and so do parts dropped for lack of room.  `cache` keeps
+    rendered messages between the turns of a run and changes no result.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
-    cut = run.compacted
-    if run.summary is not None:
-        history = history.summarised(run.summary)
-    skipped = max(0 if cut is None else cut.inherited_messages, uncovered(run, said))
-    messages = _fenced(shortened(said, cut), run.run_id, fence_key)[skipped:]
+    pruned = run.pruned
+    if attempt == 1 and len(said) - pruned > LEAST_GROWTH:
+        pruned = plan_pruning(said, pruned, run.input_tokens)
+    cache = cache or PromptCache(run, history, fence_key)
+    cache.use_summary(run.summary)
+    prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
-        messages = (*messages, CONTINUE)
-    is_whole = cut is None or not (skipped or cut.output_bytes)
-    conversation = _conversation_layer(said[skipped:], messages, is_whole=is_whole)
-    summary, summary_layer = _summary(history.summary, fence_key)
-    past, past_layer = _past(remaining(history, cut), fence_key)
+        prompt.notes.append(CONTINUE)
+    if limits.has_clock:
+        prompt.notes.append(GuidanceMessage(clock_text(run.last_ms)))
+    budget = prompt.fit(limits)
+    messages: Sequence[Message] = prompt.messages()
+    if not limits.shows_pictures:
+        messages = [without_pictures(message, NO_VISION) for message in messages]
+    brief = run.accepted.brief
     event = ContextAssembled(
         turn=turn,
-        segments=(
-            {"layer": "instructions", "tokens": prefix.tokens, "kept": True},
-            *summary_layer,
-            *past_layer,
-            conversation,
-        ),
-        input_tokens=prefix.tokens
-        + sum(layer["tokens"] for layer in (conversation, *past_layer, *summary_layer)),
+        segments=prompt.segments(history),
+        input_tokens=corrected(prompt.count(), prompt.factor_bps),
         prefix_hash=prefix.hash,
         catalogue_hash=prefix.catalogue.hash,
+        memories=prompt.memories() if run.sources else (),
+        budget=budget,
     )
-    brief = run.accepted.brief
     request = ModelRequest(
         run_id=run.run_id,
         turn=turn,
@@ -150,86 +176,435 @@ def assemble(
         model=run.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
-        messages=pair_results((*summary, *past, *messages)),
+        messages=pair_results(messages),
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
         sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
         must_call=brief is not None and bool(brief.must_call),
         one_call=brief is not None and brief.one_call,
+        volatile=len(prompt.notes),
     )
     return event, request
 
 
-def _conversation_layer(
-    said: Sequence[Message], messages: Sequence[Message], *, is_whole: bool
-) -> dict[str, Any]:
-    """Return the conversation's layer: trust of `said`, size of the `messages` sent."""
-    return {
-        "layer": "conversation",
-        "tokens": sum(map(message_tokens, messages)),
-        "kept": is_whole,
-        "messages": len(messages),
-        "trust": lowest(_trust(message) for message in said),
+def clock_text(now_ms: int) -> str:
+    """Return the time of the step, to the minute."""
+    return f"It is {datetime.fromtimestamp(now_ms / 1000, UTC):%A, %Y-%m-%d %H:%M} UTC."
+
+
+LEAST_GROWTH = 8  # messages after which pruning is considered again
+OVER_BUDGET = "over_budget"  # reason of a dropped segment
+NO_ROOM = "the prompt had no room for them"
+NO_VISION = "the model sees no pictures"
+
+
+class _Prompt:
+    """The prompt of one turn while it is assembled.
+
+    History and conversation have one index, so that `omitted`, the number of leading messages left
+    out, means the same in every turn: both only grow at their end.  The user messages of the run
+    (`inputs`) are shown even if they lie before it.
+    """
+
+    def __init__(
+        self, run: Run, prefix: Prefix, said: Sequence[Message], cache: PromptCache, pruned: int
+    ) -> None:
+        """Render history and conversation without the parts removed in earlier turns."""
+        self.run = run
+        self.prefix = prefix
+        self.said = said
+        self.cache = cache
+        self.pruned = pruned
+        self.omitted = run.omitted
+        self.factor_bps = run.token_bps.get(run.model, FACTOR)
+        self.notes: list[Message] = []  # of this request only, at its end
+        self.left_out: dict[str, frozenset[str]] = {}  # names of dropped sources, by layer
+        self.changed: dict[int, Message] = {}  # own messages that lost something, by place
+        self.dropped: list[dict[str, Any]] = []  # segments
+        self.is_exhausted = False
+        cut, past, own = run.compacted, cache.past, cache.own
+        shown = cache.prune(said, pruned) if pruned else said
+        own.update(shown if cut is None else shortened(shown, cut))
+        self.past_start, self.own_start = 0, uncovered(run, said)
+        if cut is not None:
+            self.past_start = (*past.starts, len(past.messages))[cut.history_runs]
+            self.own_start = max(self.own_start, cut.inherited_messages)
+        if self.omitted:
+            self._omit(self.omitted)
+        self.inputs = own.inputs if not run.inherited else _find_inputs(own.inputs, run.inherited)
+        self.measure()
+
+    def _omit(self, end: int) -> None:
+        """Leave out the messages of history and conversation before that index."""
+        self.omitted = end
+        past_count = len(self.cache.past.messages)
+        self.past_start = max(self.past_start, min(end, past_count))
+        self.own_start = max(self.own_start, end - past_count)
+
+    def measure(self) -> None:
+        """Add up the estimated tokens of all that is shown, the tools and the notes aside."""
+        own, past = self.cache.own.tokens, self.cache.past.tokens
+        self.input_tokens = early_tokens = 0
+        for at in self.inputs:
+            tokens = self._own_tokens(at) if self.changed else own[at]
+            self.input_tokens += tokens
+            early_tokens += own[at] if at >= self.own_start else 0
+        shown = sum(own[self.own_start :] if self.own_start else own)
+        self.conversation_tokens = shown - early_tokens
+        self.past_tokens = sum(past[self.past_start :]) if past else 0
+        self.source_tokens = 0
+        if self.run.sources:
+            self.source_tokens = sum(source_tokens(source) for _, source in self._sources())
+
+    # --- tokens, as estimated
+
+    @property
+    def instruction_tokens(self) -> int:
+        """Tokens of the instructions without the tools."""
+        return self.prefix.tokens - self.prefix.tool_tokens
+
+    @property
+    def note_tokens(self) -> int:
+        """Tokens of the notes at the end."""
+        return sum(map(message_tokens, self.notes)) if self.notes else 0
+
+    def count(self) -> int:
+        """Return the estimated tokens of the prompt with tools."""
+        talk = self.past_tokens + self.conversation_tokens + self.input_tokens
+        around = self.prefix.tokens + self.cache.summary_tokens + self.note_tokens
+        return around + talk + self.source_tokens
+
+    def _own_tokens(self, place: int) -> int:
+        changed = self.changed.get(place)
+        return self.cache.own.tokens[place] if changed is None else message_tokens(changed)
+
+    def _sources(self) -> Iterator[tuple[ContextGathered, ContextSource]]:
+        for event in self.run.sources:
+            left_out = self.left_out.get(event.layer, frozenset())
+            for source in event.sources:
+                if source.text and source.name not in left_out:
+                    yield event, source
+
+    # --- the messages
+
+    def messages(self) -> list[Message]:
+        """Return the messages of the prompt in order."""
+        shown: Sequence[Message] = self.cache.own.shown
+        if self.changed:
+            shown = list(starmap(self.changed.get, enumerate(shown)))
+        past = self.cache.past.messages[self.past_start :]
+        early = [shown[at] for at in self.inputs if at < self.own_start]
+        first = max(self.own_start, self.inputs[0] if self.inputs else 0)
+        summary = self.cache.summary
+        if not self.run.sources:
+            return [*summary, *past, *early, *shown[self.own_start :], *self.notes]
+        return [
+            *self._gathered(is_prefix=True),
+            *summary,
+            *past,
+            *shown[self.own_start : first],
+            *self._gathered(is_prefix=False),
+            *early,
+            *shown[first:],
+            *self.notes,
+        ]
+
+    def _gathered(self, *, is_prefix: bool) -> Iterator[Message]:
+        for event in self.run.sources:
+            if LAYERS[event.layer].is_stable == is_prefix:
+                left_out = self.left_out.get(event.layer, frozenset())
+                rendered = self.cache.render(event, left_out)
+                if rendered is not None:
+                    yield rendered
+
+    # --- the budget
+
+    def fit(self, limits: ContextLimits) -> ContextBudget | None:
+        """Drop what does not fit; return the numbers, None if there are none to report."""
+        if not limits.windows and self.factor_bps == FACTOR and not self.pruned:
+            return None
+        needed = self.count() - self.prefix.tool_tokens
+        room = divide_window(
+            limits,
+            corrected(self.prefix.tool_tokens, self.factor_bps),
+            corrected(self._protected_tokens(), self.factor_bps) if limits.windows[1:] else 0,
+        )
+        available = room.available * FACTOR // self.factor_bps
+        if room.window and needed > available:
+            needed = self._drop(available, needed)
+        return ContextBudget(
+            window=room.window,
+            reserved=room.reserved,
+            tools=room.tools,
+            margin=room.margin,
+            available=room.available,
+            needed=corrected(needed, self.factor_bps),
+            factor_bps=self.factor_bps,
+            omitted=self.omitted,
+            pruned=self.pruned,
+            is_exhausted=self.is_exhausted,
+        )
+
+    def _drop(self, available: int, needed: int) -> int:
+        """Drop parts until the rest fits; return the tokens needed, of the protected if they do not."""
+        parts = list(self._parts())
+        fixed = needed - sum(part.segment.tokens for part in parts)
+        segments = [Segment("instructions", fixed), *(part.segment for part in parts)]
+        selection = select_segments(segments, available)
+        for index in selection.dropped:
+            part = parts[index - 1]
+            self.dropped.append(part.describe())
+            self._leave_out(part)
+        self.measure()
+        self.is_exhausted = selection.is_exhausted
+        return selection.tokens if selection.is_exhausted else needed
+
+    def _leave_out(self, part: "_Part") -> None:
+        layer = part.segment.layer
+        if layer in {"history", "conversation"}:
+            self._omit(part.end)
+        elif layer == "attachments":
+            message = self.changed.get(part.end, self.cache.own.shown[part.end])
+            self.changed[part.end] = without_pictures(message, NO_ROOM)
+        elif layer == "explicit_recall":
+            self.left_out[str(part.end)] = self._with(str(part.end), part.name)
+            self.changed[part.end] = self._without_recall(part.end)
+        else:
+            self.left_out[layer] = self._with(layer, part.name)
+
+    def _without_recall(self, place: int) -> Message:
+        """Render an input again without the recalled texts that were dropped."""
+        message, changed = self.said[place], self.changed.get(place)
+        assert isinstance(message, UserMessage)  # noqa: S101 - an input is one
+        rendered = self.cache.own.render_without(message, place, self.left_out[str(place)])
+        return rendered if changed is None else without_pictures(rendered, NO_ROOM)
+
+    def _with(self, layer: str, name: str) -> frozenset[str]:
+        return self.left_out.get(layer, frozenset()) | {name}
+
+    def _parts(self) -> Iterator["_Part"]:
+        """Yield everything that may be dropped."""
+        for event, source in self._sources():
+            yield _Part(Segment(event.layer, source_tokens(source)), source.name)
+        for place in self.inputs:
+            message = self.said[place]
+            assert isinstance(message, UserMessage)  # noqa: S101 - an input is one
+            if message.pictures:
+                tokens = PICTURE_TOKENS * len(message.pictures)
+                yield _Part(Segment("attachments", tokens), end=place)
+            for source in message.references:
+                if source.kind == "memory" and source.text:
+                    segment = Segment("explicit_recall", source_tokens(source))
+                    yield _Part(segment, source.name, place)
+        yield from self._exchanges()
+
+    def _exchanges(self) -> Iterator["_Part"]:
+        """Yield the conversation in the units in which it is dropped, oldest first.
+
+        Before the run's own message a unit is an exchange, from one user message to the next, so
+        the rest begins with a user message, as providers want it.  After it a unit is an answer of
+        the model with the results of its calls.  The model waits for the newest unit.
+        """
+        past, own = self.cache.past, self.cache.own
+        for start, end in _split(past.messages, self.past_start, len(past.messages)):
+            yield _Part(
+                Segment("history", sum(past.tokens[start:end])), end=end, messages=end - start
+            )
+        first = self.inputs[0] if self.inputs else len(self.said)
+        spans = [
+            *_split(self.said, self.own_start, max(first, self.own_start)),
+            *_split_answers(self.said, max(first, self.own_start)),
+        ]
+        for start, end in spans:
+            tokens = sum(own.tokens[start:end])
+            segment = Segment("conversation", tokens, is_protected=end == len(self.said))
+            place = len(past.messages) + end
+            yield _Part(segment, end=place, messages=end - start)
+
+    def _protected_tokens(self) -> int:
+        """Return the tokens of everything that is never dropped."""
+        droppable = sum(
+            PICTURE_TOKENS * len(message.pictures)
+            + sum(source_tokens(each) for each in message.references if each.kind == "memory")
+            for place in self.inputs
+            if isinstance(message := self.said[place], UserMessage)
+        )
+        last = next(iter(_split_answers(self.said, self._last_answer())), (0, 0))
+        newest = sum(self.cache.own.tokens[last[0] : last[1]])
+        return self.instruction_tokens + self.note_tokens + self.input_tokens - droppable + newest
+
+    def _last_answer(self) -> int:
+        """Return the place of the newest answer of the model, if it comes after all user messages."""
+        place = len(self.said) - 1
+        while place >= 0 and not isinstance(self.said[place], AssistantMessage | UserMessage):
+            place -= 1
+        return max(place, 0)
+
+    # --- the explanation
+
+    def segments(self, history: History) -> tuple[dict[str, Any], ...]:
+        """Return every segment, kept or dropped, with the reason."""
+        cut, own = self.run.compacted, self.cache.own
+        later = (
+            [at for at in self.inputs if at >= self.own_start] if self.own_start else self.inputs
+        )
+        conversation: dict[str, Any] = {
+            "layer": "conversation",
+            "tokens": self.conversation_tokens,
+            "kept": not self.own_start and (cut is None or not cut.output_bytes),
+            "messages": len(own.shown) - self.own_start - len(later),
+            "trust": lowest(own.trusts),
+        }
+        if self.pruned:
+            conversation["stubs"] = self.cache.count_stubs(self.pruned)
+        segments = [{"layer": "instructions", "tokens": self.prefix.tokens, "kept": True}]
+        if history.runs or history.is_cut:
+            segments.append(self._past_segment(history))
+        segments.append(conversation)
+        segments += self._input_segments()
+        if self.run.sources:
+            segments += self._source_segments()
+        segments += self.dropped
+        if self.notes:
+            segments.append({"layer": "clock", "tokens": self.note_tokens, "kept": True})
+        return tuple(segments)
+
+    def _past_segment(self, history: History) -> dict[str, Any]:
+        past = self.cache.past
+        shown = sum(start >= self.past_start for start in past.starts)
+        return {
+            "layer": "history",
+            "tokens": self.past_tokens,
+            "kept": not history.is_cut and self.past_start == 0,
+            "runs": shown,
+            "messages": len(past.messages) - self.past_start,
+            "trust": lowest(past.trusts[len(past.trusts) - shown :]),
+        }
+
+    def _input_segments(self) -> list[dict[str, Any]]:
+        """Return the user's messages, their references and their pictures."""
+        tokens = self.input_tokens
+        found: list[dict[str, Any]] = []
+        for place in self.inputs:
+            message = self.said[place]
+            assert isinstance(message, UserMessage)  # noqa: S101 - an input is one
+            if message.references:
+                found += self._reference_segments(message, place)
+            if message.pictures and not self._lacks_pictures(place):
+                pictures = PICTURE_TOKENS * len(message.pictures)
+                found.append({"layer": "attachments", "tokens": pictures, "kept": True})
+        for each in found:
+            tokens -= each["tokens"]
+        return [{"layer": "user_input", "tokens": max(0, tokens), "kept": True}, *found]
+
+    def _reference_segments(self, message: UserMessage, place: int) -> Iterator[dict[str, Any]]:
+        left_out = self.left_out.get(str(place), frozenset())
+        for source in message.references:
+            if source.name not in left_out:
+                layer = "explicit_recall" if source.kind == "memory" else "references"
+                yield _describe(layer, source, source_tokens(source))
+
+    def _lacks_pictures(self, place: int) -> bool:
+        changed = self.changed.get(place)
+        return isinstance(changed, UserMessage) and not changed.pictures
+
+    def _source_segments(self) -> Iterator[dict[str, Any]]:
+        for event, source in self._sources():
+            yield _describe(event.layer, source, source_tokens(source))
+        for event in self.run.sources:
+            if event.absent:
+                yield {"layer": event.layer, "tokens": 0, "kept": False, "why": event.absent}
+            for source in event.sources:
+                if source.error:
+                    yield _describe(event.layer, source, 0)
+
+    def memories(self) -> tuple[str, ...]:
+        """Return the ids of the recalled memories that are shown."""
+        return tuple(source.name for event, source in self._sources() if event.layer in RECALLED)
+
+
+RECALLED = frozenset({"recalled", "preferences"})
+
+
+class _Part(NamedTuple):
+    """Something that may be dropped, and how to find it."""
+
+    segment: Segment
+    name: str = ""
+    end: int = 0  # of the conversation: index after it; else the place of the message
+    messages: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return the part as a dropped segment."""
+        described: dict[str, Any] = {
+            "layer": self.segment.layer,
+            "tokens": self.segment.tokens,
+            "kept": False,
+            "why": OVER_BUDGET,
+        }
+        if self.name:
+            described["name"] = self.name
+        if self.messages:
+            described["messages"] = self.messages
+        return described
+
+
+def _describe(layer: str, source: ContextSource, tokens: int) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "layer": layer,
+        "tokens": tokens,
+        "kept": not source.error,
+        "name": source.name,
+        "trust": source.trust,
     }
+    if source.error:
+        described["why"] = source.error
+    if source.note:
+        described["note"] = source.note
+    if source.findings:
+        described["findings"] = source.findings
+    return described
 
 
-def _summary(
-    summary: Summary | None, fence_key: bytes
-) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
-    """Return the summary as a message, and the layer that describes it."""
-    if summary is None:
-        return (), ()
-    message = GuidanceMessage(render(summary, fence_key))
-    layer = {
-        "layer": "summary",
-        "tokens": message_tokens(message),
-        "kept": True,
-        "messages": sum(each.last - each.first + 1 for each in summary.covers),
-        "trust": lowest(entry.trust for entry in summary.ledger.entries),
-    }
-    return (message,), (layer,)
+def _find_inputs(users: Sequence[int], inherited: int) -> list[int]:
+    """Return the user messages after the inherited ones; a fork without one has the last before."""
+    own = [place for place in users if place >= inherited]
+    return own or [*users[-1:]]
 
 
-def _past(
-    history: History, fence_key: bytes
-) -> tuple[tuple[Message, ...], tuple[dict[str, Any], ...]]:
-    """Return the messages of the history and the layer that describes them."""
-    if not history.runs and not history.is_cut:
-        return (), ()
-    shown = [_fenced(run.messages, run.run_id, fence_key) for run in history.runs]
-    messages = tuple(message for each in shown for message in each)
-    layer = {
-        "layer": "history",
-        "tokens": sum(map(message_tokens, messages)),
-        "kept": not history.is_cut,
-        "runs": len(history.runs),
-        "messages": len(messages),
-        "trust": lowest(_trust(message) for run in history.runs for message in run.messages),
-    }
-    return messages, (layer,)
+def _split(messages: Sequence[Message], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans from one user message to the next."""
+    at = start
+    for place in range(start + 1, end):
+        if isinstance(messages[place], UserMessage):
+            yield at, place
+            at = place
+    if at < end:
+        yield at, end
 
 
-def _fenced(messages: Sequence[Message], run_id: str, key: bytes) -> tuple[Message, ...]:
-    """Return the conversation with all tool results fenced."""
-    return tuple(
-        _fence_output(message, f"{run_id} {index}", key)
-        if isinstance(message, ToolMessage)
-        else message
-        for index, message in enumerate(messages)
-    )
+def _split_answers(messages: Sequence[Message], start: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the model's answers with their results, without user messages."""
+    at: int | None = None
+    for place in range(start, len(messages)):
+        is_input = isinstance(messages[place], UserMessage)
+        if at is not None and (is_input or isinstance(messages[place], AssistantMessage)):
+            yield at, place
+            at = None
+        if not is_input and at is None:
+            at = place
+    if at is not None:
+        yield at, len(messages)
 
 
-def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
-    output = fence(
-        message.output,
-        nonce=make_nonce(key, place, message.output),
-        trust=message.trust,
-        source=message.tool,
-    )
-    return msgspec.structs.replace(message, output=output)
+def without_pictures(message: Message, why: str) -> Message:
+    """Return a user message with one line in place of its pictures."""
+    if not isinstance(message, UserMessage) or not message.pictures:
+        return message
+    named = ", ".join(_describe_picture(picture) for picture in message.pictures)
+    return UserMessage(f"{message.text}\n\n[not shown: {named}; {why}]".lstrip())
 
 
-def _trust(message: Message) -> Trust:
-    """Label of a message; the model's own text needs none, as the labels of its input count."""
-    return message.trust if isinstance(message, ToolMessage) else "trusted_local"
+def _describe_picture(picture: Picture) -> str:
+    return f"a picture ({picture.media_type}, {picture.size_bytes} bytes)"

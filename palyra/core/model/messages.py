@@ -7,6 +7,7 @@ import msgspec
 
 from palyra.core.journal.records import Charge, Usage
 from palyra.core.model.images import PICTURE_TOKENS, Picture
+from palyra.core.model.sources import ContextSource
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import Trust
 from palyra.errors import PalyraError
@@ -28,6 +29,9 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = FailureClass.__args__  # type: ignor
 RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "unavailable"})
 
 
+SOURCE_LINE_TOKENS = 60  # of the tags and the nonces round a gathered text
+
+
 class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tool call as the model wrote it; `arguments` may be malformed or not an object."""
 
@@ -39,10 +43,11 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class UserMessage(
     msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role", omit_defaults=True
 ):
-    """Text and attachments of a user."""
+    """Text and attachments of a user; in a request, `text` includes the references."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
+    references: tuple[ContextSource, ...] = ()  # resolved, in the order of the text
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", tag_field="role"):
@@ -62,6 +67,7 @@ class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="
     output: str
     trust: Trust = "workspace"  # of tapes written before labels existed
     findings: tuple[str, ...] = ()  # injection findings in the output
+    artifact: str | None = None  # name of the whole output, if `output` is an excerpt
 
 
 class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):
@@ -80,10 +86,16 @@ def message_tokens(message: Message) -> int:
             return answer_tokens(text, calls)
         case ToolMessage():
             return estimate_tokens(message.output)
-        case UserMessage(text, pictures):
-            return estimate_tokens(text) + PICTURE_TOKENS * len(pictures)
+        case UserMessage(text, pictures, references):
+            tokens = estimate_tokens(text) + PICTURE_TOKENS * len(pictures)
+            return tokens + sum(map(source_tokens, references)) if references else tokens
         case _:
             return estimate_tokens(message.text)
+
+
+def source_tokens(source: ContextSource) -> int:
+    """Estimate the tokens of a gathered text, with the line that describes it."""
+    return SOURCE_LINE_TOKENS + estimate_tokens(source.text or source.error)
 
 
 def answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:
@@ -121,6 +133,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     must_call: bool = False  # the answer must be a call of one of the tools
     one_call: bool = False  # at most one call: a hint that a model may ignore
     pictures: Mapping[str, str] = {}  # base64 by artifact, of the available images
+    volatile: int = 0  # messages at the end that the next turn will not repeat
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from palyra.core.run.answer import AnswerDefect, answer_text
 from palyra.core.run.call import Call
 from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall, RunEnvironment, RunLimits
+from palyra.core.run.inputs import Gather
 from palyra.core.run.state import RULES_CHANGED, Run
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
@@ -25,6 +26,9 @@ NO_LIMIT = 2**31
 _MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
+
+# Events of a step that start a turn, the first of them; without one the step has ended before.
+_PROMPT = (ev.RoutePlanned, ev.RouteChanged, ev.ContextAssembled)
 
 # Causes of partial ends whose text passed the answer check.
 _WITHOUT_FLAW = frozenset({"too_large", "outcome_unknown"})
@@ -139,6 +143,12 @@ class RecordedEnvironment:
             messages=(),
         )
         return msgspec.structs.replace(event, turn=turn), request
+
+    def find_sources(self, run: Run) -> Gather | None:
+        """Return an empty request if the tape gathers first: its step adds no prompt."""
+        events, place = self.record.events, run.next_seq
+        found = events[place] if place < len(events) else None
+        return None if isinstance(found, _PROMPT) else Gather()
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
         """Return the recorded defect of the text of the current turn."""

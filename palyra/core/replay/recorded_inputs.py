@@ -22,6 +22,7 @@ from palyra.core.run.inputs import (
     CallInspected,
     Cancel,
     Expire,
+    Gathered,
     GoOn,
     Input,
     Resume,
@@ -160,6 +161,12 @@ def _read_begin(_record: RecordedTape, _run: Run, event: ev.RunStarted) -> Begin
     return Begin(**msgspec.structs.asdict(event))
 
 
+def _read_gathered(record: RecordedTape, _run: Run, event: ev.ContextGathered) -> Gathered:
+    """Read the events of one step; those of the next one may follow directly."""
+    found = record.opening(ev.ContextGathered, record.position)
+    return Gathered(events=tuple(found[: 1 + event.following]))
+
+
 def _read_turn(_record: RecordedTape, run: Run, event: ev.TurnCompleted) -> TurnFinished:
     result = ModelTurn(
         text=event.text,
@@ -270,6 +277,7 @@ def _read_ending(last: ev.Event) -> Input | None:
 _CLOSING = (ev.ApprovalResolved, ev.ToolDecided, ev.ToolCompleted)
 _INPUTS: dict[type[ev.Event], Callable[[RecordedTape, Run, Any], Input]] = {
     ev.RunStarted: _read_begin,
+    ev.ContextGathered: _read_gathered,
     ev.TurnCompleted: _read_turn,
     ev.TurnFailed: _read_failure,
     ev.BudgetExceeded: _read_refusal,

@@ -97,4 +97,5 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output: str = ""
     trust: Trust = "trusted_local"  # of `output`; before the tool's output, text of the daemon
     findings: tuple[str, ...] = ()
+    artifact: str | None = None  # name of the whole output, if `output` is an excerpt
     output_sha256: str = ""

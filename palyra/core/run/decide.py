@@ -33,7 +33,7 @@ from functools import partial
 from typing import Literal, assert_never, cast
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from palyra.core.incident.kinds import recovery_exhausted
 from palyra.core.model.messages import RETRYABLE, ModelTurn
@@ -77,6 +77,7 @@ from palyra.core.run.inputs import (
     Cancel,
     Execute,
     Expire,
+    Gathered,
     GoOn,
     Input,
     Inspect,
@@ -90,7 +91,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import RULES_CHANGED, Question, Run, begin
+from palyra.core.run.state import RULES_CHANGED, Question, Run, begin, is_between_turns
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
@@ -148,7 +149,6 @@ def _handle(step: Step, incoming: Input) -> None:
     match incoming:
         case Begin():
             step.add(ev.RunStarted(**msgspec.structs.asdict(incoming)))
-            choose_model(step)
             _proceed(step)
         case Resume():
             _resume(step, incoming)
@@ -160,10 +160,20 @@ def _handle(step: Step, incoming: Input) -> None:
             _handle_call_input(step, incoming)
         case Steer():
             step.add(incoming.event)
-        case Summarised():
-            _summarised(step, incoming)
+        case Gathered() | Summarised():
+            _handle_prompt_input(step, incoming)
         case Cancel() | Expire():
             end_requested(step, incoming)
+        case _:
+            assert_never(incoming)
+
+
+def _handle_prompt_input(step: Step, incoming: Gathered | Summarised) -> None:
+    match incoming:
+        case Gathered():
+            gathered(step, incoming)
+        case Summarised():
+            _summarised(step, incoming)
         case _:
             assert_never(incoming)
 
@@ -262,9 +272,10 @@ def _summarised(step: Step, incoming: Summarised) -> None:
 def next_turn(
     step: Step, attempt: int = 1, delay_ms: int = 0, *, may_summarise: bool = True
 ) -> None:
-    """Call the model, or end at the turn limit; attempts after the first repeat the same turn.
+    """Call the model, or gather what its prompt lacks, or end at a limit.
 
-    A conversation that has grown too long is summarised first.
+    Attempts after the first repeat the same turn with what was gathered for it.  A conversation
+    that has grown too long is summarised first.
     """
     run, limits = step.run, step.env.limits
     turn = run.turn + 1 if attempt == 1 else run.turn
@@ -272,17 +283,27 @@ def next_turn(
         sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
         end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
         return
-    assembled, request = step.env.assemble(run, turn, attempt)
+    if attempt == 1 and may_summarise:
+        missing = step.env.find_sources(run)
+        if missing is not None:
+            step.effects.append(missing)
+            return
+        if turn == 1:
+            choose_model(step)
+    assembled, request = step.env.assemble(step.run, turn, attempt)
     is_task = run.accepted.origin == COMPACTION
     if (
         attempt == 1
         and may_summarise
-        and (is_task or step.env.summary_is_due(run, assembled.input_tokens))
+        and (is_task or step.env.summary_is_due(step.run, assembled.input_tokens))
     ):
         trigger: CompactionTrigger = "manual" if is_task else "auto"
         step.effects.append(Summarise(trigger=trigger, input_tokens=assembled.input_tokens))
         return
     step.add(assembled)
+    if assembled.budget is not None and assembled.budget.is_exhausted:
+        end_failed(step, BUDGET_EXHAUSTED, describe_exhausted(assembled.budget), TOO_MUCH)
+        return
     step.add(
         ev.TurnStarted(
             turn=turn,
@@ -293,6 +314,29 @@ def next_turn(
         )
     )
     step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+
+
+BUDGET_EXHAUSTED = "context_budget_exhausted"  # failure class
+TOO_MUCH = "send less at once (a shorter message, fewer references), or choose a model with a larger window"
+
+
+def describe_exhausted(budget: ev.ContextBudget) -> str:
+    """Describe why even the protected parts of the prompt do not fit."""
+    return (
+        f"instructions, message and references need {budget.needed} tokens; {budget.available} are "
+        f"available: a window of {budget.window}, less {budget.reserved} for the answer, "
+        f"{budget.tools} for tools and {budget.margin} as margin"
+    )
+
+
+def gathered(step: Step, incoming: Gathered) -> None:
+    """Record the gathered texts and start the turn; ignore them if the run has gone on."""
+    run = step.run
+    if not is_between_turns(run) or run.question is not None:
+        return
+    for left, event in zip(reversed(range(len(incoming.events))), incoming.events, strict=True):
+        step.add(replace(event, following=left))
+    next_turn(step)
 
 
 def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:

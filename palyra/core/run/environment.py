@@ -22,6 +22,7 @@ from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.run.answer import AnswerDefect
 from palyra.core.run.call import Call
+from palyra.core.run.inputs import Gather
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Compaction, ContextAssembled
 from palyra.core.tool.arguments import Refused
@@ -105,6 +106,10 @@ class RunEnvironment(TapeEnvironment, Protocol):
 
     def summary_is_due(self, run: Run, input_tokens: int, /) -> bool:
         """Return True if the conversation should be summarised before that prompt is sent."""
+        ...
+
+    def find_sources(self, run: Run, /) -> Gather | None:
+        """Return what has to be gathered before the next turn; None if nothing is missing."""
         ...
 
     def check_answer(self, run: Run, /) -> AnswerDefect | None:

@@ -16,6 +16,7 @@ from palyra.core.tape.events import (
     CompactionApplied,
     CompactionSkipped,
     CompactionTrigger,
+    ContextGathered,
     SteerReceived,
 )
 from palyra.core.tool.spec import OutcomeStatus
@@ -36,6 +37,13 @@ class Begin(_Data, frozen=True, kw_only=True):
     history: tuple[str, ...] = ()
     history_is_cut: bool = False
     is_tainted: bool = False
+    token_bps: dict[str, int] = {}
+
+
+class Gathered(_Data, frozen=True, kw_only=True):
+    """The texts that `Gather` asked for, in the order in which they were asked for."""
+
+    events: tuple[ContextGathered, ...]
 
 
 class Resume(_Data, frozen=True, kw_only=True):
@@ -152,6 +160,7 @@ class Expire(_Data, frozen=True, kw_only=True):
 
 Input = (
     Begin
+    | Gathered
     | Resume
     | TurnFinished
     | TurnFailedInput
@@ -184,6 +193,13 @@ class Summarise(_Data, frozen=True, kw_only=True):
     input_tokens: int  # of the prompt without the new summary
 
 
+class Gather(_Data, frozen=True, kw_only=True):
+    """Gather texts for the prompt of the next turn, each within a deadline."""
+
+    messages: tuple[tuple[int, str], ...] = ()  # user messages with references: number and text
+    is_first: bool = False  # also what belongs to the whole run: project files, memories
+
+
 class AskPerson(_Data, frozen=True, kw_only=True):
     """Publish the approval request once it is committed."""
 
@@ -214,4 +230,4 @@ class Yield(_Data, frozen=True, kw_only=True):
     """Yield to the event loop; the run then gets GoOn."""
 
 
-Effect = CallModel | Summarise | AskPerson | Inspect | Execute | ReportIncident | Yield
+Effect = Gather | CallModel | Summarise | AskPerson | Inspect | Execute | ReportIncident | Yield

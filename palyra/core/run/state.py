@@ -30,7 +30,8 @@ the state.  So an illegal event raises InvariantBroken before anything has chang
 hottest path of the daemon: one rule and one new struct for an event.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -50,6 +51,8 @@ from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call
 from palyra.core.run.loop_guard import LoopGuard, clear_findings, observe, reset_counts
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
+from palyra.core.text.references import has_references
+from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
 from palyra.errors import InvariantBroken
 
 DENIED_BY_PERSON = "denied_by_person"
@@ -66,6 +69,7 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.ConversationInherited: (_ACCEPTED, None),
     ev.MessageReceived: (_ACCEPTED, None),
     ev.RunStarted: (_ACCEPTED, "in_progress"),
+    ev.ContextGathered: (_STARTED, None),
     ev.RoutePlanned: (_STARTED, None),
     ev.RouteChanged: (_STARTED, None),
     ev.ContextCompacted: (_STARTED, None),
@@ -129,6 +133,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inherited: int = 0  # leading messages from another run, or from the caller
     is_given: bool = False  # True: the caller supplied the whole conversation
     history: tuple[str, ...] = ()  # earlier runs of the session in the prompt
+    has_references: bool = False  # in a user message, not gathered yet
+    is_gathered: bool = False  # the sources of the whole run are
+    sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
+    token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
+    omitted: int = 0  # leading messages of history and conversation that prompts leave out
+    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
@@ -138,6 +148,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked_model: str = ""  # of the last model call
     asked_provider: str = ""
     input_tokens: int = 0  # estimate for the last model call
+    factor_bps: int = 10_000  # that this estimate includes
     exceeded: ev.BudgetExceeded | None = None  # the budget that stopped the last model call
     question: Question | None = None  # pending, about something other than a tool call
     lifted: frozenset[str] = frozenset()  # budgets lifted by an approval
@@ -247,10 +258,35 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
+def own_messages(run: Run) -> Iterator[UserMessage]:
+    """Yield the user messages of this run in the order in which the model gets them."""
+    for message in run.transcript[run.inherited :]:
+        if isinstance(message, UserMessage):
+            yield message
+    yield from run.steers
+
+
+def find_unresolved(run: Run) -> tuple[tuple[int, str], ...]:
+    """Return number and text of the user messages whose references are not gathered yet."""
+    return tuple(
+        (number, message.text)
+        for number, message in enumerate(own_messages(run))
+        if not message.references and has_references(message.text)
+    )
+
+
 def transcript_with_results(run: Run) -> tuple[Message, ...]:
     """Return the conversation of the next turn: results in the model's order, guidance, steers."""
     results = (
-        ToolMessage(call.call_id, call.tool, call.status, call.output, call.trust, call.findings)
+        ToolMessage(
+            call.call_id,
+            call.tool,
+            call.status,
+            call.output,
+            call.trust,
+            call.findings,
+            call.artifact,
+        )
         for call in run.calls
     )
     return (
@@ -338,7 +374,7 @@ def _is_attested(calls: Sequence[Call]) -> bool:
     return all(call.phase == "attested" for call in calls)
 
 
-def _is_between_turns(run: Run) -> bool:
+def is_between_turns(run: Run) -> bool:
     """True if the run has started, no model call is open and every call of the turn has ended."""
     return run.state == "in_progress" and not run.turn_is_open and _is_attested(run.calls)
 
@@ -366,6 +402,7 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
     return {
         "messages": run.messages + 1,
         "transcript": (*run.transcript, *event.results, *said),
+        "has_references": run.has_references or has_references(event.text),
         "is_tainted": run.is_tainted or has_findings(event.results),
     }
 
@@ -375,6 +412,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
     _require(bool(run.transcript), run, event)
     return {
         "history": event.history,
+        "token_bps": event.token_bps,
         "is_tainted": run.is_tainted or event.is_tainted,
         "started_ms": at_ms,
     }
@@ -408,24 +446,51 @@ def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Cha
 @_rule(ev.CompactionApplied)
 def _compaction_applied(run: Run, event: ev.CompactionApplied, _at_ms: int) -> Changes:
     summary = event.summary
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {
         "summary": summary,
         "compacted": None,
+        "omitted": 0,  # counted from the first message that is left
         "weighed_tokens": event.input_tokens - summary.before_tokens + summary.after_tokens,
     }
 
 
 @_rule(ev.CompactionSkipped)
 def _compaction_skipped(run: Run, event: ev.CompactionSkipped, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {"weighed_tokens": event.input_tokens}
 
 
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
-    return {"input_tokens": event.input_tokens}
+    budget = event.budget
+    if budget is None:
+        return {"input_tokens": event.input_tokens, "factor_bps": FACTOR}
+    return {
+        "input_tokens": event.input_tokens,
+        "factor_bps": budget.factor_bps,
+        "omitted": budget.omitted,
+        "pruned": budget.pruned,
+    }
+
+
+@_rule(ev.ContextGathered)
+def _context_gathered(run: Run, event: ev.ContextGathered, _at_ms: int) -> Changes:
+    """Keep a source of the whole run, or attach references to their user message."""
+    _require(is_between_turns(run), run, event)
+    is_tainted = run.is_tainted or any(source.findings for source in event.sources)
+    if event.message is None:
+        return {"is_gathered": True, "is_tainted": is_tainted, "sources": (*run.sources, event)}
+    found = next(islice(own_messages(run), event.message, None), None)
+    _require(found is not None and bool(event.sources), run, event)
+    resolved = _replace(cast("UserMessage", found), references=event.sources)
+    changes: Changes = {
+        "transcript": tuple(resolved if each is found else each for each in run.transcript),
+        "steers": tuple(resolved if each is found else each for each in run.steers),
+    }
+    left = find_unresolved(_replace(run, **changes))
+    return {"is_tainted": is_tainted, "has_references": bool(left), **changes}
 
 
 @_rule(ev.TurnStarted)
@@ -441,7 +506,7 @@ def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Changes:
     if event.turn == run.turn and event.attempt == run.attempt + 1:
         return asked
     is_next = event.turn == run.turn + 1 and event.attempt == 1
-    _require(is_next and event.continues == run.is_cut and _is_between_turns(run), run, event)
+    _require(is_next and event.continues == run.is_cut and is_between_turns(run), run, event)
     return asked | {
         "turn": event.turn,
         "left": (),
@@ -467,16 +532,30 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
     else:
         transcript = (*run.transcript, AssistantMessage(event.text, event.calls))
     cost = None if event.is_unpriced else event.cost_usd_micros
-    return _charge(run, Charge(usage=event.usage, cost_usd_micros=cost)) | {
-        "turn_is_open": False,
-        "finish_reason": event.finish_reason,
-        "recoveries": 0,
-        "transcript": transcript,
-        "calls": tuple(
-            Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
-            for call in event.calls
-        ),
-    }
+    return (
+        _charge(run, Charge(usage=event.usage, cost_usd_micros=cost))
+        | _learn(run, event)
+        | {
+            "turn_is_open": False,
+            "finish_reason": event.finish_reason,
+            "recoveries": 0,
+            "transcript": transcript,
+            "calls": tuple(
+                Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+                for call in event.calls
+            ),
+        }
+    )
+
+
+def _learn(run: Run, event: ev.TurnCompleted) -> Changes:
+    """Compare the provider's count of input tokens with the estimate."""
+    if run.input_tokens < LEARN_FROM_TOKENS:
+        return {}
+    factor_bps = learn_factor(run.factor_bps, run.input_tokens, event.usage.input_tokens)
+    if factor_bps == run.token_bps.get(run.asked_model, FACTOR):
+        return {}
+    return {"token_bps": run.token_bps | {run.asked_model: factor_bps}}
 
 
 @_rule(ev.TurnFailed)
@@ -625,6 +704,7 @@ def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Changes:
         output=shown,
         trust=event.trust,
         findings=event.findings,
+        artifact=event.artifact,
     )
     return {
         "calls": calls,
@@ -651,30 +731,34 @@ def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Changes:
 @_rule(ev.SteerReceived)
 def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Changes:
     message = UserMessage(event.text, recorded_pictures(event.attachments))
-    return {"steers": (*run.steers, message), "progress": reset_counts(run.progress)}
+    return {
+        "steers": (*run.steers, message),
+        "has_references": run.has_references or has_references(event.text),
+        "progress": reset_counts(run.progress),
+    }
 
 
 @_rule(ev.AnswerRejected)
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
+    _require(is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
     return {"guidance": (*run.guidance, event.guidance), "rejections": run.rejections + 1}
 
 
 @_rule(ev.GuardWarned)
 def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and bool(run.calls), run, event)
+    _require(is_between_turns(run) and bool(run.calls), run, event)
     return {"guidance": (*run.guidance, event.guidance), "progress": clear_findings(run.progress)}
 
 
 @_rule(ev.GuardBlocked)
 def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run) and bool(run.calls), run, event)
+    _require(is_between_turns(run) and bool(run.calls), run, event)
     return {}
 
 
 @_rule(ev.MessageCompleted)
 def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Changes:
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {}
 
 
@@ -692,7 +776,7 @@ def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Changes:
 
 @_rule(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Changes:
-    _require(_is_between_turns(run), run, event)
+    _require(is_between_turns(run), run, event)
     return {"finished_ms": at_ms, "reason": event.reason}
 
 

@@ -35,6 +35,7 @@ from palyra.core.model.messages import (
 )
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice, RouteChange, RoutePlan
+from palyra.core.model.sources import ContextSource, SourceLayer
 from palyra.core.model.summary import Summary
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
@@ -255,6 +256,8 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     history: tuple[str, ...] = ()  # earlier runs of the session in the prompt, in order
     history_is_cut: bool = False  # an older one did not fit
     is_tainted: bool = False  # by one of these runs
+    # Measured ratio of real to estimated tokens by model, in basis points; absent: 10 000.
+    token_bps: dict[str, int] = {}
 
 
 class RoutePlanned(RoutePlan, Event, frozen=True, kw_only=True, gc=False):
@@ -299,6 +302,32 @@ class CompactionSkipped(Event, frozen=True, kw_only=True, gc=False):
     input_tokens: int
 
 
+class ContextGathered(Event, frozen=True, kw_only=True, gc=False):
+    """Texts gathered for the prompt from outside the run; later prompts use them unchanged."""
+
+    KIND = "context.gathered"
+    layer: SourceLayer
+    message: int | None = None  # number of the user message, from 0, whose references they are
+    sources: tuple[ContextSource, ...] = ()
+    absent: str = ""  # why there are none
+    following: int = 0  # number of further events of the same step
+
+
+class ContextBudget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The numbers behind the prompt of a turn, in tokens."""
+
+    window: int  # of the model, or of the smallest one that may take over; 0: not known
+    reserved: int  # for the answer
+    tools: int  # descriptions of the tools
+    margin: int  # for the error of the estimate
+    available: int  # for everything else; 0: not limited
+    needed: int = 0  # by all segments, before any is dropped
+    factor_bps: int = 10_000  # measured ratio of real to estimated tokens, included in all figures
+    omitted: int = 0  # leading messages of history and conversation that the prompt leaves out
+    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
+    is_exhausted: bool = False  # the protected segments alone do not fit
+
+
 class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
     """Description of the prompt of a turn."""
 
@@ -310,6 +339,7 @@ class ContextAssembled(Event, frozen=True, kw_only=True, gc=False):
     prefix_hash: str
     catalogue_hash: str
     memories: tuple[str, ...] = ()
+    budget: ContextBudget | None = None  # None: no window is known, nothing measured or pruned
 
 
 class TurnStarted(Event, frozen=True, kw_only=True, gc=False):

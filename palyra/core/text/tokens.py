@@ -2,7 +2,8 @@
 
 The weights are rules of thumb for current byte-pair vocabularies (English prose has about 4.5
 characters per token, code and JSON about 3, Chinese about one).  The estimate is for planning
-before a request; the usage that the provider reports corrects it later.
+before a request.  The usage that the provider reports corrects it: `learn_factor` keeps a running
+ratio of reported to expected tokens for each model, and `corrected` applies it.
 """
 
 # Thousandths of a token per character.
@@ -50,3 +51,31 @@ def _weight(text: str) -> int:
 
 def _count(data: bytes, wanted: bytes) -> int:
     return len(data) - len(data.translate(None, wanted))
+
+
+# --- correction by the provider's count ----------------------------------------------------------
+
+FACTOR = 10_000  # basis points: the estimate as it is
+LEAST_FACTOR, MOST_FACTOR = 5_000, 20_000
+LEARN_FROM_TOKENS = 1_000  # a smaller prompt says more about its frame than about its text
+LEARN_PART = 4  # a measurement moves the factor by this part of the difference
+LEARN_LEAST_BPS = 200  # a smaller difference is noise
+
+
+def corrected(tokens: int, factor_bps: int) -> int:
+    """Return the estimate with the measured factor, rounded up."""
+    return tokens if factor_bps == FACTOR else -(-tokens * factor_bps // FACTOR)
+
+
+def learn_factor(factor_bps: int, expected_tokens: int, reported_tokens: int) -> int:
+    """Return the factor after a model call.
+
+    `expected_tokens` includes the old factor; `reported_tokens` is the provider's count.
+    """
+    if expected_tokens < LEARN_FROM_TOKENS or reported_tokens <= 0:
+        return factor_bps
+    measured = factor_bps * reported_tokens // expected_tokens
+    measured = min(MOST_FACTOR, max(LEAST_FACTOR, measured))
+    if abs(measured - factor_bps) < LEARN_LEAST_BPS:
+        return factor_bps
+    return factor_bps + (measured - factor_bps) // LEARN_PART

@@ -16,7 +16,7 @@ All functions block; they are called from a thread.
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -97,6 +97,18 @@ class Workspace:
                     raise
                 fd = None
             yield fd
+
+    def has_any(self, names: Iterable[str]) -> bool:
+        """True if one of these names lies at the top of the workspace.
+
+        For the event loop: one stat each below the open root, answered from the kernel's cache, about
+        a microsecond.
+        """
+        for name in names:
+            with suppress(OSError):
+                os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+                return True
+        return False
 
     def look(self, path: str) -> os.stat_result | None:
         """Return the status of a path without opening it or following links; None if unavailable."""

@@ -50,6 +50,8 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
+from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
@@ -317,6 +319,8 @@ class Kit:
             ),
             incidents=self.incidents,
             histories=ConversationHistory(self.journal, self.compaction.loaded_tokens, b"fence"),
+            sources=self.build_sources(toolbox, gate),
+            factors=TokenFactors(),
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",
@@ -331,6 +335,16 @@ class Kit:
             queue_cap=3,
             max_open=100,
             debounce_ms=debounce_ms,
+        )
+
+    def build_sources(self, toolbox: Toolbox, gate: Gate) -> ContextSources:
+        """What prompts take from outside: nothing but other runs."""
+        return ContextSources(
+            journal=self.journal,
+            toolbox=toolbox,
+            gate=gate,
+            run_blocking=inline_blocking,
+            now_ms=now_ms,
         )
 
     def new_policy(self) -> NamePolicy:

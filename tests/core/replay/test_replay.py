@@ -38,6 +38,7 @@ INPUTS: dict[str, set[str]] = {
     "message.received": {"*"},
     "conversation.inherited": {"*"},
     "run.started": {"*"},
+    "context.gathered": {"*"},
     "turn.completed": {"*"},
     "turn.failed": {"*"},
     "budget.exceeded": {"*"},

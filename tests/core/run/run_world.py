@@ -17,7 +17,7 @@ from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.environment import GatedCall, RunLimits
-from palyra.core.run.inputs import GoOn, Input, Yield
+from palyra.core.run.inputs import Gather, GoOn, Input, Yield
 from palyra.core.run.state import Run, fold
 from palyra.core.run.transition import Transition
 from palyra.core.tape import events as ev
@@ -80,6 +80,7 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     summary_is_due: Callable[[Run, int], bool] = lambda _run, _tokens: False
     is_stale: Callable[[Call], bool] = lambda _call: False
     has_lapsed: Callable[[Call], bool] = lambda _call: False
+    find_sources: Callable[[Run], Gather | None] = lambda _run: None
     check_answer: Callable[[Run], AnswerDefect | None] = find_defect
 
 
@@ -115,7 +116,9 @@ def change_route(run: Run, leaving: Leaving, spares: Sequence[str]) -> RouteChan
 class World:
     """One run, its tape and the effects so far; `spares` take over from its model, in order."""
 
-    def __init__(self, *, json_mode: bool = False, spares: Any = (), **limits: Any) -> None:
+    def __init__(
+        self, *, text: Any = "hello", json_mode: bool = False, spares: Any = (), **limits: Any
+    ) -> None:
         self.env = msgspec.structs.replace(
             environment(**limits),
             change_route=lambda run, leaving, may_retry: change_route(
@@ -132,7 +135,7 @@ class World:
             model="scripted",
             json_mode=json_mode,
         )
-        self.keep(accept("run_1", accepted, ev.MessageReceived(text="hello"), self.env))
+        self.keep(accept("run_1", accepted, ev.MessageReceived(text=text), self.env))
 
     def keep(self, step: Transition) -> Transition:
         """Remember what a step did."""

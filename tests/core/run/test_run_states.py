@@ -101,6 +101,10 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     ),
     "message.received": (lambda _: MESSAGE, {"accepted, nothing said", "accepted"}),
     "run.started": (lambda _: STARTED, {"accepted"}),
+    "context.gathered": (
+        lambda _: ev.ContextGathered(layer="project_files", absent="none"),
+        BETWEEN | {"started"},
+    ),
     "context.assembled": (
         lambda run: ev.ContextAssembled(
             turn=run.turn + 1, segments=(), input_tokens=1, prefix_hash="", catalogue_hash=""

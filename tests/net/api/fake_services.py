@@ -13,6 +13,12 @@ from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.context.views import (
+    ContextExplained,
+    ReferencePreview,
+    explain_context,
+    preview_references,
+)
 from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey
@@ -26,6 +32,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import Message
+from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport
@@ -39,6 +46,7 @@ from palyra.core.session.commands import (
     StartRun,
     Steered,
 )
+from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
 from palyra.net.api.idempotency import IdempotencyStore
@@ -187,6 +195,23 @@ class FakeGateway:
         with trio.move_on_after(timeout_s) as scope:
             await self.wake.wait()
         return view, scope.cancelled_caught
+
+    async def explain_context(
+        self, _caller: Caller, run_id: str, turn: int | None
+    ) -> ContextExplained:
+        event = ContextAssembled(
+            turn=turn or 1,
+            segments=({"layer": "instructions", "tokens": 3, "kept": True},),
+            input_tokens=3,
+            prefix_hash="p",
+            catalogue_hash="c",
+        )
+        return explain_context(run_id, event, None)
+
+    async def preview_references(
+        self, _caller: Caller, text: str, _agent: str | None, _session_id: str | None
+    ) -> ReferencePreview:
+        return preview_references(text, [ContextSource(name="@file:a", text="x")], [])
 
     async def explain_policy(
         self,

@@ -37,6 +37,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "tape.unsubscribe": {"subscription": "sub_0"},
     "tape.verify": {"run_id": RUN},
     "tape.export": {"run_id": RUN},
+    "context.explain": {"run_id": RUN, "turn": 2},
+    "reference.preview": {"text": "see @file:a", "agent": "default"},
     "approval.list": {"pending_only": True},
     "approval.get": {"approval_id": "apr_1"},
     "approval.resolve": {"approval_id": "apr_1", "decision": "deny", "digest": "d"},

@@ -1,0 +1,193 @@
+"""Rendered messages of one run, remembered between its turns.
+
+Between two turns a conversation grows at its end and hardly ever changes before it, while fencing and
+measuring a message costs some ten microseconds.  `PromptCache` therefore keeps what it rendered and
+renders a message again only if it is another one.  A cache changes no result: an empty one gives the
+same prompt.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from palyra.core.context.history import History
+from palyra.core.context.pruning import find_stubs
+from palyra.core.context.session_window import render
+from palyra.core.context.sources import render_gathered, render_message
+from palyra.core.model.messages import (
+    GuidanceMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    message_tokens,
+)
+from palyra.core.model.summary import Summary
+from palyra.core.run.state import Run
+from palyra.core.tape.events import ContextGathered
+from palyra.core.trust.fences import fence, make_nonce
+from palyra.core.trust.labels import Trust, lowest
+
+_Rendered = GuidanceMessage | None
+_OWN: Trust = "trusted_local"  # label of messages without a text from outside
+
+
+class RenderedMessages:
+    """Messages of one run as the model sees them, with their tokens."""
+
+    def __init__(self, run_id: str, fence_key: bytes) -> None:
+        self._run_id = run_id
+        self._key = fence_key
+        self._source: list[Message] = []
+        self.shown: list[Message] = []
+        self.tokens: list[int] = []
+        self.trusts: list[Trust] = []  # labels of the messages
+        self.inputs: list[int] = []  # places of the user messages; a changed message keeps its kind
+
+    def update(self, messages: Sequence[Message]) -> None:
+        """Show these messages: tool outputs fenced, references below their text."""
+        source, known = self._source, len(self._source)
+        for place, message in enumerate(messages):
+            if place >= known:
+                source.append(message)
+                self._append(message, place)
+            elif source[place] is not message and source[place] != message:
+                source[place] = message
+                self.shown[place], self.trusts[place] = self._render(message, place)
+                self.tokens[place] = message_tokens(self.shown[place])
+        if known > len(messages):
+            for part in (source, self.shown, self.tokens, self.trusts):
+                del part[len(messages) :]
+            self.inputs = [place for place in self.inputs if place < len(messages)]
+
+    def _append(self, message: Message, place: int) -> None:
+        rendered, trust = self._render(message, place)
+        self.shown.append(rendered)
+        self.tokens.append(message_tokens(rendered))
+        self.trusts.append(trust)
+        if isinstance(message, UserMessage):
+            self.inputs.append(place)
+
+    def _render(self, message: Message, place: int) -> tuple[Message, Trust]:
+        """Return the message as shown, and its label."""
+        if isinstance(message, ToolMessage):
+            return _fence_output(message, f"{self._run_id} {place}", self._key), message.trust
+        if isinstance(message, UserMessage) and message.references:
+            return self.render_without(message, place, frozenset()), trust_of(message)
+        return message, _OWN
+
+    def render_without(
+        self, message: UserMessage, place: int, left_out: frozenset[str]
+    ) -> UserMessage:
+        """Render a user message without the texts of these references."""
+        return render_message(message, f"{self._run_id} {place}", self._key, left_out)
+
+
+def _fence_output(message: ToolMessage, place: str, key: bytes) -> ToolMessage:
+    output = fence(
+        message.output,
+        nonce=make_nonce(key, place, message.output),
+        trust=message.trust,
+        source=message.tool,
+    )
+    return msgspec.structs.replace(message, output=output)
+
+
+class RenderedHistory(msgspec.Struct, frozen=True):
+    """The earlier runs of the session as the model sees them."""
+
+    messages: tuple[Message, ...] = ()
+    tokens: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()  # index of the first message of each run
+    trusts: tuple[Trust, ...] = ()  # lowest label of each run
+
+
+def render_history(history: History, fence_key: bytes) -> RenderedHistory:
+    """Render the history; some milliseconds for a long one."""
+    messages: list[Message] = []
+    tokens: list[int] = []
+    starts: list[int] = []
+    trusts: list[Trust] = []
+    for past in history.runs:
+        starts.append(len(messages))
+        rendered = RenderedMessages(past.run_id, fence_key)
+        rendered.update(past.messages)
+        trusts.append(lowest(rendered.trusts))
+        messages += rendered.shown
+        tokens += rendered.tokens
+    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), tuple(trusts))
+
+
+def trust_of(message: Message) -> Trust:
+    """Return the label of a message; the model's own text needs none, as its input has labels."""
+    if isinstance(message, ToolMessage):
+        return message.trust
+    if isinstance(message, UserMessage) and message.references:
+        return lowest(source.trust for source in message.references if source.text)
+    return "trusted_local"
+
+
+class PromptCache:
+    """Rendered messages of one run: its own and those of its history."""
+
+    def __init__(self, run: Run, history: History, fence_key: bytes) -> None:
+        self.own = RenderedMessages(run.run_id, fence_key)
+        # The nonces of these fences are the same for all runs of a session: so is the prefix.
+        self._place = run.accepted.session_id
+        self._history = history
+        self._summary: Summary | None = None
+        self.summary: tuple[Message, ...] = ()  # the session's summary, which is never dropped
+        self.summary_tokens = 0
+        self._key = fence_key
+        self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
+        self._pruned: Sequence[Message] = ()
+        self._stubs: dict[int, ToolMessage] = {}
+        self._gathered: dict[str, tuple[ContextGathered, frozenset[str], _Rendered]] = {}
+
+    def use_summary(self, own: Summary | None) -> None:
+        """Show the run's own summary, or else that of its history, for what it covers."""
+        found = own or self._history.summary
+        if found is None or found is self._summary:
+            return
+        self._summary = found
+        if own is not None:
+            self._past = None
+        self.summary = (GuidanceMessage(render(found, self._key)),)
+        self.summary_tokens = sum(map(message_tokens, self.summary))
+
+    @property
+    def past(self) -> RenderedHistory:
+        """The whole history; rendered at the first use."""
+        if self._past is None:
+            history, summary = self._history, self._summary
+            shown = history if summary is None else history.summarised(summary)
+            self._past = render_history(shown, self._key)
+        return self._past
+
+    def prune(self, messages: Sequence[Message], through: int) -> Sequence[Message]:
+        """Return the messages with stubs among the first `through` ones."""
+        if not through:
+            return messages
+        if self._pruned != messages[:through]:
+            self._pruned = messages[:through]
+            self._stubs = find_stubs(self._pruned)
+        pruned = list(messages)
+        for place, stub in self._stubs.items():
+            pruned[place] = stub
+        return pruned
+
+    def count_stubs(self, through: int) -> int:
+        """Return the number of stubs among the first `through` messages, after `prune`."""
+        return len(self._stubs) if through else 0
+
+    def render(self, event: ContextGathered, left_out: frozenset[str]) -> GuidanceMessage | None:
+        """Render one gathered layer; a run has each layer once.
+
+        The texts are compared, not only the layer: a step that finds a secret decides twice, first
+        with the text as gathered and then with the redacted one.
+        """
+        known = self._gathered.get(event.layer)
+        if known is None or known[0] != event or known[1] != left_out:
+            place = f"{self._place} {event.layer}"
+            rendered = render_gathered(event, place, self._key, left_out)
+            known = self._gathered[event.layer] = event, left_out, rendered
+        return known[2]

@@ -1,0 +1,392 @@
+"""Context sources: resolve references, find project files, recall memories.
+
+Owns: nothing.  Talks to: the toolbox, the journal, the memory (ports).
+Never: reads a file or a page by itself.  A reference to a file, a folder or a page is a call of the
+tool that reads it: the same rules, the same confinement, the same egress.  It needs no approval where
+the person who typed it may give approvals; for all others a rule that asks is a refusal.
+Each source fails alone: its error is part of the result.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol
+
+import msgspec
+
+from palyra.core.access import SCOPES, Caller
+from palyra.core.context.assembly import Prefix
+from palyra.core.context.history import PastRun, past_run
+from palyra.core.context.references import (
+    FOLDER_FILES,
+    MAX_CHARS,
+    MEMORY_ITEMS,
+    PROJECT_CHARS,
+    PROJECT_FILES,
+    RECALLED_CHARS,
+    cut_all,
+    cut_text,
+    nearest_first,
+    render_talk,
+)
+from palyra.core.context.rendering import trust_of
+from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.records import SessionRecord
+from palyra.core.model.messages import ProposedCall
+from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.policy.gate import Allow, NeedsApproval
+from palyra.core.ports import Journal, JournalStore, NowMs, PromptRecall, RunBlocking, ToolRunner
+from palyra.core.run.state import Run, has_findings
+from palyra.core.text.references import Reference, ReferenceKind
+from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
+from palyra.core.trust.injection_scan import find_injections
+from palyra.core.trust.labels import lowest
+from palyra.errors import InvariantBroken, PalyraError
+from palyra.services.gate import Gate
+from palyra.services.history import ENDED
+from palyra.services.run_loader import read_run
+
+INHERITED_FINDING = "tainted_run"  # of a text from a run that read injected instructions
+NEEDS_APPROVAL = "the rules want an approval, which a reference cannot request: {reason}"
+MAX_SESSION_RUNS = 20
+
+Judge = Callable[[str, Mapping[str, Any]], str]  # tool and arguments to a refusal, or ""
+Resolver = Callable[["Asker", Reference, ContextSource], Awaitable[ContextSource]]
+
+
+class ReadDiff(Protocol):
+    """Reader of the changes in the workspace, by git in the sandbox."""
+
+    async def __call__(self, path: str, *, is_staged: bool) -> ToolOutput:
+        """Return the difference of a path, of the whole workspace for "".
+
+        Raises ToolFailure.  Cancellation: git is killed.
+        """
+        ...
+
+
+class Asker(msgspec.Struct, frozen=True, kw_only=True):
+    """On whose behalf sources are gathered, and what the rules allow them."""
+
+    scope: RecallScope
+    refusal: Judge
+
+
+class ContextSources:
+    """Reader of everything that a prompt takes from outside its run."""
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        *,
+        journal: Journal,
+        toolbox: ToolRunner,
+        gate: Gate,
+        run_blocking: RunBlocking,
+        now_ms: NowMs,
+        has_names: Callable[[Sequence[str]], bool] = lambda _names: False,
+        read_diff: ReadDiff | None = None,
+        recall: PromptRecall | None = None,
+    ) -> None:
+        """`has_names` tells without waiting if the workspace's top has one of these names."""
+        self._journal = journal
+        self._toolbox = toolbox
+        self._gate = gate
+        self._run_blocking = run_blocking
+        self._now_ms = now_ms
+        self._has_names = has_names
+        self._read_diff = read_diff
+        self._recall = recall
+        self._resolvers: dict[ReferenceKind, Resolver] = {
+            "file": self._file,
+            "folder": self._folder,
+            "diff": self._diff,
+            "staged": self._diff,
+            "url": self._url,
+            "memory": self._memory,
+            "run": self._run,
+            "session": self._session,
+        }
+
+    # --- who asks
+
+    def for_run(self, run: Run, prefix: Prefix) -> Asker:
+        """Return the run as an asker."""
+        accepted = run.accepted
+        whole = self._whole(prefix)
+        is_typed = accepted.origin == "interactive" and accepted.channel is None
+        may_approve = is_typed and "approvals:write" in _scopes(accepted.role)
+
+        def refusal(tool: str, arguments: Mapping[str, Any]) -> str:
+            proposed = ProposedCall(call_id="reference", tool=tool, arguments=dict(arguments))
+            validated = self._gate.validate(proposed, whole)
+            gated = self._gate.evaluate(run, proposed, validated, whole)
+            match gated.verdict:
+                case Allow():
+                    return ""
+                case NeedsApproval(reason=reason):
+                    return "" if may_approve else NEEDS_APPROVAL.format(reason=reason)
+                case verdict:
+                    return verdict.reason
+
+        scope = RecallScope(
+            principal=accepted.principal,
+            session_id=accepted.session_id,
+            agent=accepted.agent,
+            channel=accepted.channel,
+            run_id=run.run_id,
+        )
+        return Asker(scope=scope, refusal=refusal)
+
+    def for_caller(
+        self, caller: Caller, prefix: Prefix, session: SessionRecord | None = None
+    ) -> Asker:
+        """Return a client as an asker, as a run that it would start."""
+        whole = self._whole(prefix)
+        may_approve = caller.may("approvals:write")
+
+        def refusal(tool: str, arguments: Mapping[str, Any]) -> str:
+            proposed = ProposedCall(call_id="reference", tool=tool, arguments=dict(arguments))
+            explained, _ = self._gate.explain(
+                caller, proposed, whole, session=session, now_ms=self._now_ms()
+            )
+            if explained.answer == "allow" or (explained.answer == "ask" and may_approve):
+                return ""
+            if explained.answer == "ask":
+                return NEEDS_APPROVAL.format(reason=explained.reason)
+            return explained.reason
+
+        scope = RecallScope(
+            principal=caller.principal,
+            session_id="" if session is None else session.session_id,
+            agent=prefix.agent.name,
+            channel=None if session is None else session.channel,
+        )
+        return Asker(scope=scope, refusal=refusal)
+
+    def _whole(self, prefix: Prefix) -> Prefix:
+        """Return the prefix with every tool: references are not limited to those of the agent."""
+        return msgspec.structs.replace(prefix, catalogue=self._toolbox.catalogue())
+
+    # --- what there is
+
+    def has_sources(self, run: Run) -> bool:
+        """True if a run that begins has more to gather than its references.  Never waits."""
+        return self._recall is not None or run.has_references or self._has_names(PROJECT_FILES)
+
+    @property
+    def has_recall(self) -> bool:
+        """True if there is a memory."""
+        return self._recall is not None
+
+    # --- project files
+
+    async def find_project_files(
+        self, asker: Asker, folders: Sequence[str]
+    ) -> tuple[ContextSource, ...]:
+        """Return the project files nearest to these folders; of each name one for a folder.
+
+        Cancellation: nothing happened.
+        """
+        looked: dict[str, ContextSource | None] = {}
+        for name, folder in product(PROJECT_FILES, folders or ("",)):
+            for place in nearest_first(folder):
+                path = f"{place}/{name}" if place else name
+                if path not in looked:
+                    looked[path] = await self._find_project_file(asker, path)
+                if looked[path] is not None:
+                    break
+        return tuple(source for source in looked.values() if source is not None)
+
+    async def _find_project_file(self, asker: Asker, path: str) -> ContextSource | None:
+        """Return the file, or None if it is missing or cannot be read."""
+        try:
+            output = await self._call(asker, "read_file", {"path": path})
+        except PalyraError:
+            return None
+        source = ContextSource(name=path, kind="project_file", text=output.text)
+        return await self._scan(cut_text(source, PROJECT_CHARS))
+
+    # --- memories
+
+    async def recall(self, asker: Asker, question: str) -> tuple[ContextSource, ...]:
+        """Return memories for a message; preferences have the kind `preference`.
+
+        Raises the errors of the memory.  Cancellation: nothing happened.
+        """
+        if self._recall is None:
+            return ()
+        return tuple(cut_all(await self._recall.recall(question, asker.scope), RECALLED_CHARS))
+
+    # --- references
+
+    async def resolve(self, asker: Asker, reference: Reference) -> ContextSource:
+        """Return the text of a reference, or its error.  Cancellation: nothing happened."""
+        blank = ContextSource(name=reference.name, kind=reference.kind)
+        try:
+            source = await self._resolvers[reference.kind](asker, reference, blank)
+        except PalyraError as error:
+            return msgspec.structs.replace(blank, error=error.message)
+        return await self._scan(cut_text(source, MAX_CHARS[reference.kind]))
+
+    async def _call(self, asker: Asker, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Call a reading tool.  Raises ToolFailure if the rules refuse the call or it fails."""
+        spec = self._toolbox.catalogue().tools.get(tool)
+        if spec is None:
+            raise ToolFailure(f"{tool} is not available")
+        refusal = asker.refusal(tool, arguments)
+        if refusal:
+            raise ToolFailure(refusal)
+        call = ToolCall(
+            call_id="reference",
+            run_id=asker.scope.run_id,
+            session_id=asker.scope.session_id,
+            principal=asker.scope.principal,
+            tool=tool,
+            tool_version=spec.version,
+            arguments=arguments,
+        )
+        output = await self._toolbox.execute(call, lambda _piece: None)
+        if output.is_failure:
+            raise ToolFailure(output.text.partition("\n")[0])
+        return output
+
+    async def _scan(self, source: ContextSource) -> ContextSource:
+        """Add the findings of the injection scanner."""
+        if not source.text or source.trust == "trusted_local":
+            return source
+        found = await self._run_blocking(find_injections, source.text)
+        findings = (*source.findings, *map(str, found))
+        return msgspec.structs.replace(source, findings=findings)
+
+    async def _file(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        first, last = reference.first_line, reference.last_line
+        arguments: dict[str, Any] = {"path": reference.target}
+        if first is not None and last is not None:
+            if not 0 < first <= last:
+                raise ToolFailure(f"lines {first} to {last} are no range")
+            arguments |= {"offset": first, "limit": min(last - first + 1, MAX_LINES)}
+        output = await self._call(asker, "read_file", arguments)
+        return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
+
+    async def _folder(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        arguments = {"pattern": "**", "path": reference.target}
+        listed = (await self._call(asker, "glob", arguments)).text.splitlines()
+        paths = [line for line in listed if not line.startswith("[")]
+        if not paths:
+            raise ToolFailure("the folder has no files")
+        pieces: list[str] = []
+        for path in paths[:FOLDER_FILES]:
+            try:
+                text = (await self._call(asker, "read_file", {"path": path})).text
+            except PalyraError as error:
+                text = f"[not shown: {error.message}]"
+            pieces.append(f"--- {path}\n{text}")
+        note = f"{min(len(paths), FOLDER_FILES)} of {len(paths)} files, sorted by path"
+        return msgspec.structs.replace(blank, text="\n".join(pieces), note=note)
+
+    async def _url(self, asker: Asker, reference: Reference, blank: ContextSource) -> ContextSource:
+        output = await self._call(asker, "http_fetch", {"url": reference.target})
+        return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
+
+    async def _diff(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        if self._read_diff is None:
+            raise ToolFailure("there is no sandbox that git could run in")
+        refusal = asker.refusal("list_dir", {"path": reference.target})
+        if refusal:
+            raise ToolFailure(refusal)
+        output = await self._read_diff(reference.target, is_staged=reference.kind == "staged")
+        if not output.text:
+            raise ToolFailure("there are no changes")
+        return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
+
+    async def _memory(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        if self._recall is None:
+            raise ToolFailure("this daemon has no memory")
+        scope = msgspec.structs.replace(asker.scope, limit=MEMORY_ITEMS, is_explicit=True)
+        found = (await self._recall.recall(reference.target, scope))[:MEMORY_ITEMS]
+        if not found:
+            raise ToolFailure("no memory answers this")
+        return msgspec.structs.replace(
+            blank,
+            text="\n".join(f"- {each.text}" for each in found),
+            note=", ".join(each.name for each in found),
+            trust=lowest(each.trust for each in found),
+            findings=tuple(finding for each in found for finding in each.findings),
+        )
+
+    async def _run(self, asker: Asker, reference: Reference, blank: ContextSource) -> ContextSource:
+        name, principal = reference.target, asker.scope.principal
+        past = await self._journal.read(lambda store: _find_run(store, name, principal))
+        return _talk(blank, [past])
+
+    async def _session(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        key, principal = reference.target, asker.scope.principal
+        return _talk(
+            blank, await self._journal.read(lambda store: _find_session(store, key, principal))
+        )
+
+
+MAX_LINES = 2_000  # of one call of `read_file`
+
+
+def _scopes(role: str) -> frozenset[str]:
+    """Return the scopes of a recorded role; the operator's include all."""
+    known: Mapping[str, frozenset[str]] = {str(name): scopes for name, scopes in SCOPES.items()}
+    scopes = known.get(role, frozenset())
+    return scopes | {"approvals:write"} if "*" in scopes else scopes
+
+
+def _find_run(store: JournalStore, run_id: str, principal: str) -> PastRun:
+    """Return an ended run of the principal.  Raises ToolFailure in the same words for all others."""
+    record = store.find_run(run_id)
+    if record is None or record.principal != principal:
+        raise ToolFailure("there is no such run of yours")
+    if not record.is_terminal:
+        raise ToolFailure("the run has not ended yet")
+    return _load(store, run_id)
+
+
+def _find_session(store: JournalStore, key: str, principal: str) -> list[PastRun]:
+    """Return the newest ended runs of a session of the principal, oldest first."""
+    session = store.find_session_by_key(principal, key) or store.find_session(key)
+    if session is None or session.principal != principal:
+        raise ToolFailure("there is no such session of yours")
+    wanted = RunFilter(session_id=session.session_id, states=ENDED, limit=MAX_SESSION_RUNS)
+    loaded = (_load(store, record.run_id) for record in reversed(store.list_runs(wanted)))
+    found = [past for past in loaded if past.epoch == session.epoch]  # since the last reset
+    if not found:
+        raise ToolFailure("no run of the session has ended yet")
+    return found
+
+
+def _load(store: JournalStore, run_id: str) -> PastRun:
+    try:
+        found = read_run(store, run_id)
+    except InvariantBroken:
+        found = None
+    if found is None:
+        raise ToolFailure(f"the tape of {run_id} cannot be read")
+    return past_run(found.run)
+
+
+def _talk(blank: ContextSource, runs: Sequence[PastRun]) -> ContextSource:
+    """Return the newest part of the conversation; what it quotes keeps the lowest label."""
+    messages = [message for past in runs for message in past.messages]
+    text, limit = render_talk(messages), MAX_CHARS["session"]
+    is_tainted = any(past.is_tainted for past in runs) or has_findings(messages)
+    return msgspec.structs.replace(
+        blank,
+        text=text[-limit:],
+        note=f"the last {limit} of {len(text)} characters" if len(text) > limit else "",
+        trust=lowest(["workspace", *map(trust_of, messages)]),
+        findings=(INHERITED_FINDING,) if is_tainted else (),
+    )
