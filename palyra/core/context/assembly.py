@@ -432,7 +432,8 @@ class _Prompt:
         )
         last = next(iter(_split_answers(self.said, self._last_answer())), (0, 0))
         newest = sum(self.cache.own.tokens[last[0] : last[1]])
-        return self.instruction_tokens + self.note_tokens + self.input_tokens - droppable + newest
+        around = self.instruction_tokens + self.cache.summary_tokens + self.note_tokens
+        return around + self.input_tokens - droppable + newest
 
     def _last_answer(self) -> int:
         """Return the place of the newest answer of the model, if it comes after all user messages."""
@@ -459,6 +460,8 @@ class _Prompt:
         if self.pruned:
             conversation["stubs"] = self.cache.count_stubs(self.pruned)
         segments = [{"layer": "instructions", "tokens": self.prefix.tokens, "kept": True}]
+        if self.cache.summary:
+            segments.append(self.cache.describe_summary())
         if history.runs or history.is_cut:
             segments.append(self._past_segment(history))
         segments.append(conversation)

@@ -7,6 +7,7 @@ same prompt.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -153,6 +154,18 @@ class PromptCache:
             self._past = None
         self.summary = (GuidanceMessage(render(found, self._key)),)
         self.summary_tokens = sum(map(message_tokens, self.summary))
+
+    def describe_summary(self) -> dict[str, Any]:
+        """Return the segment of the summary."""
+        summary = self._summary
+        covers, entries = ((), ()) if summary is None else (summary.covers, summary.ledger.entries)
+        return {
+            "layer": "summary",
+            "tokens": self.summary_tokens,
+            "kept": True,
+            "messages": sum(each.last - each.first + 1 for each in covers),
+            "trust": lowest(entry.trust for entry in entries),
+        }
 
     @property
     def past(self) -> RenderedHistory:
