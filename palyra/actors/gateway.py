@@ -33,6 +33,7 @@ from palyra.actors.session.recovery import abandon_run
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
+from palyra.core.context.session_window import render
 from palyra.core.context.views import ContextExplained, ReferencePreview, preview_references
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
@@ -45,15 +46,18 @@ from palyra.core.policy.request import Explanation
 from palyra.core.ports import Artifacts, JournalStore, NowMs
 from palyra.core.replay.report import ReplayReport
 from palyra.core.run.inputs import Cancel, Steer
+from palyra.core.run.state import COMPACTION, begin
 from palyra.core.session.commands import (
     Cancelled,
     Forked,
     RunView,
+    SessionCompacted,
     Started,
     StartRun,
     Steered,
 )
 from palyra.core.session.fork import ForkPoint, InheritedConversation, find_point, make_branch
+from palyra.core.session.queue import make_acceptance
 from palyra.core.text.references import remove_references
 from palyra.core.tool.spec import ToolFailure
 from palyra.errors import (
@@ -113,6 +117,43 @@ class Gateway:
         assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
         await _settle(placed.ticket)
         return placed.started
+
+    async def compact_session(
+        self, caller: Caller, session_id: str, receipt: IdempotencyKey | None = None
+    ) -> SessionCompacted:
+        """Summarise the session by a run of its own, which takes its place in the queue.
+
+        Raises the errors of `start_run`.
+        Cancellation: the run may have been accepted; repeat with the idempotency key.
+        """
+        command = StartRun(
+            text="/compact", session_id=session_id, origin=COMPACTION, queue_mode="followup"
+        )
+        started = await self.start_run(caller, command, receipt)
+        return SessionCompacted(session_id=session_id, run_id=started.run_id)
+
+    async def preview_compaction(self, caller: Caller, session_id: str) -> SessionCompacted:
+        """Return the deterministic summary that a compaction would make now.
+
+        Raises NotFound.  Cancellation: nothing happened.
+        """
+        session = await self._sessions.get(caller, session_id)
+        services = self._services
+        command = StartRun(text="", session_id=session_id, origin=COMPACTION)
+        accepted = make_acceptance(command, caller, session, services.default_model)
+        run = begin("run_preview", accepted, services.now_ms())
+        history = await services.histories.find(run)
+        planned = await services.compactor.preview(run, history)
+        if isinstance(planned, str):
+            return SessionCompacted(session_id=session_id, reason=planned)
+        text, _ = services.redact(render(planned, services.fence_key).encode())
+        return SessionCompacted(
+            session_id=session_id,
+            before_tokens=planned.before_tokens,
+            after_tokens=planned.after_tokens,
+            messages=sum(each.last - each.first + 1 for each in planned.covers),
+            text=text.decode(),
+        )
 
     def _check_room(self) -> None:
         if self.is_draining:

@@ -15,7 +15,7 @@ from palyra.core.text.visible import pluralize
 
 if TYPE_CHECKING:
     from palyra.client import Client, QueueChange
-    from palyra.core.session.commands import Queue
+    from palyra.core.session.commands import Queue, SessionCompacted
 
 
 PAGE_ROWS = 500
@@ -74,6 +74,36 @@ def show(options: Options, name: str) -> None:
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
     _print_queue(queue)
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.option("--preview", is_flag=True, help="Show the summary without changing anything.")
+@shared_options
+def compact(options: Options, name: str, *, preview: bool) -> None:
+    """Replace older messages in later prompts by a summary; the tape keeps them."""
+
+    async def work(client: Client) -> SessionCompacted:
+        session_id = await _find_id(client, name)
+        planned = await client.compact_session(session_id, preview=True)
+        if preview or planned.reason:
+            return planned
+        started = await client.compact_session(session_id)
+        if started.run_id is not None:
+            await client.wait_run(started.run_id)
+        return started
+
+    compacted = talk(options, work)
+    if options.as_json:
+        print_json(compacted)
+    elif compacted.run_id is not None:
+        say(f"{compacted.run_id} has ended: `palyra tape show {compacted.run_id}` has the summary")
+    elif compacted.reason:
+        say(f"nothing to do: {compacted.reason}")
+    else:
+        messages = pluralize(compacted.messages, "message")
+        say(f"{messages}: {compacted.before_tokens} tokens become {compacted.after_tokens}")
+        say(compacted.text, dim=True)
 
 
 async def _find_id(client: Client, name: str) -> str:

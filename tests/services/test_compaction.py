@@ -209,3 +209,42 @@ async def test_a_crash_of_the_compaction_ends_nothing(
         runs = await fill(kit)
         skipped = [e for run in runs for e in kit.events(run, "compaction.skipped")]
         assert "ZeroDivisionError" in skipped[0].reason
+
+
+async def test_a_session_is_summarised_on_request(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The preview changes nothing; the compaction is a run that adds nothing but its summary."""
+    async with running(store) as kit:
+        await fill(kit, 5)
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+        preview = await kit.gateway.preview_compaction(OPERATOR, session.session_id)
+        assert "- Never push to main." in preview.text
+        assert preview.after_tokens < preview.before_tokens
+        requests = len(kit.model.requests)
+        compacted = await kit.gateway.compact_session(OPERATOR, session.session_id)
+        assert compacted.run_id is not None
+        assert await kit.end(compacted.run_id) == "done"
+        assert requests == len(kit.model.requests)
+        [applied] = kit.events(compacted.run_id, "compaction.applied")
+        assert ("manual", preview.after_tokens) == (applied.trigger, applied.summary.after_tokens)
+        kit.model.turns = [say("ok")]
+        await talk(kit, "what now?")
+        assert "- Never push to main." in summaries(kit)[0]
+        assert "/compact" not in str(kit.model.requests[-1].messages)
+
+
+async def test_a_short_session_has_nothing_to_summarise(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The preview and the run say why."""
+    async with running(store) as kit:
+        await fill(kit, 1)
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+        preview = await kit.gateway.preview_compaction(OPERATOR, session.session_id)
+        assert "among the latest" in preview.reason
+        compacted = await kit.gateway.compact_session(OPERATOR, session.session_id)
+        assert compacted.run_id is not None
+        await kit.end(compacted.run_id)
+        [done] = kit.events(compacted.run_id, "run.done")
+        assert ("partial", "nothing_compacted") == (done.reason, done.cause)

@@ -17,7 +17,7 @@ import msgspec
 
 from palyra.core.model.messages import GuidanceMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
-from palyra.core.run.state import Run, has_findings, transcript_with_results
+from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.session.queue import BESIDE
 from palyra.core.tool.spec import HANDED_OVER
 
@@ -78,7 +78,7 @@ def past_run(run: Run) -> PastRun:
 
     Results of calls handed over to the client are left out: the client may send them later.
     """
-    said = transcript_with_results(run)
+    said = () if run.accepted.origin == COMPACTION else transcript_with_results(run)
     messages = tuple(message for message in said if not is_left_out(message))
     first = 0 if run.summary is None else run.summary.covered_of(run.run_id) or 0
     return PastRun(

@@ -33,7 +33,7 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.summary import Covered, Entry, EntryKind, Ledger, Summary
-from palyra.core.run.state import Run, has_findings, transcript_with_results
+from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.fences import fence, make_nonce, neutralise
@@ -102,7 +102,7 @@ def placed_conversation(history: History, run: Run) -> list[Placed]:
     """
     if run.summary is not None:
         history = history.summarised(run.summary)
-    said = transcript_with_results(run)
+    said = () if run.accepted.origin == COMPACTION else transcript_with_results(run)
     covered = 0 if run.summary is None else run.summary.covered_of(run.run_id) or 0
     own = [message for message in said[uncovered(run, said) :] if not is_left_out(message)]
     return [

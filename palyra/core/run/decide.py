@@ -91,7 +91,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import RULES_CHANGED, Question, Run, begin, is_between_turns
+from palyra.core.run.state import COMPACTION, RULES_CHANGED, Question, Run, begin, is_between_turns
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
@@ -101,7 +101,6 @@ from palyra.core.tool.spec import HANDED_OVER, PARALLEL
 from palyra.errors import TooLarge
 
 MAX_GATED = 4  # calls evaluated in one step: about a millisecond
-COMPACTION = "compaction"  # origin of a run that only summarises its session
 MAX_PARALLEL = 4
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 MAX_REJECTIONS = 1  # texts of one run that are rejected as answers

@@ -55,6 +55,7 @@ from palyra.core.text.references import has_references
 from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
 from palyra.errors import InvariantBroken
 
+COMPACTION = "compaction"  # origin of a run that only summarises its session
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed

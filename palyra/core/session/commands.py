@@ -84,6 +84,18 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     active: str | None = None  # the foreground run
 
 
+class SessionCompacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A compaction that was started, or the preview of one."""
+
+    session_id: str
+    run_id: str | None = None  # of the compaction; None: a preview, or nothing to do
+    before_tokens: int = 0
+    after_tokens: int = 0
+    messages: int = 0  # that the summary would stand for
+    text: str = ""  # of the summary
+    reason: str = ""  # why there is nothing to summarise
+
+
 class Steered(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a steering message on the tape."""
 
