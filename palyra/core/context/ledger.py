@@ -4,7 +4,7 @@ A summary in prose loses details silently.  So a compaction keeps typed entries,
 piece of a message with the place it came from:
 
     pin         a message that a person pinned
-    request     the last message of the user, whole
+    request     the last message of the user, whole, unless it stays in the prompt
     ask         a request or question that may still be open
     call        a tool call without a result
     step        an open step of the last plan
@@ -182,8 +182,9 @@ class _Builder:
                 pass
 
     def correct(self, message: Message) -> None:
-        """Remove what a message that stays in the prompt corrects."""
+        """Remove what a message that stays in the prompt corrects; it may be the last request."""
         if isinstance(message, UserMessage):
+            self._request = None
             for statement in statements.read_user(message.text):
                 self._remove_replaced(statement, "user")
 

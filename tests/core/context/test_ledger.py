@@ -65,6 +65,7 @@ def test_a_correction_in_the_window_counts() -> None:
     window = place(UserMessage("Correction: the port is 9443."), first=1)
     ledger = extend(EMPTY, place(UserMessage("The port is 8443.")), window=window)
     assert [] == texts(ledger, "fact")
+    assert [] == texts(ledger, "request")
 
 
 def test_files_say_how_they_were_used() -> None:
