@@ -13,6 +13,7 @@ from palyra.core.tool.arguments import Refused, check_arguments
 from palyra.net.api.methods.table import METHODS
 from palyra.net.protocol import close_codes
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.tools.demo_tools import ECHO
 from palyra.tools.files.read import read_file_spec
 from palyra.tools.files.search import search_text_spec
 from palyra.tools.files.write import write_file_spec
@@ -61,13 +62,13 @@ def list_tests(file: Path) -> frozenset[str]:
 
 def find_wrong_calls(page: Path) -> list[str]:
     """Example calls of the page that their tool would refuse."""
-    specs = (read_file_spec(""), search_text_spec(""), write_file_spec(""), shell_spec("", 600))
-    known = {spec.name: spec for spec in specs}
+    files = (read_file_spec(""), search_text_spec(""), write_file_spec(""))
+    known = {spec.name: spec for spec in (*files, shell_spec("", 600), ECHO)}
     found = CALL.findall(page.read_text(encoding="utf-8"))
     return [
         f"{tool} {text}"
         for tool, text in found
-        if isinstance(check_arguments(known[tool], json.loads(text)), Refused)
+        if tool not in known or isinstance(check_arguments(known[tool], json.loads(text)), Refused)
     ]
 
 
@@ -128,11 +129,13 @@ def test_example_calls_fit_their_tools(page: Path) -> None:
 
 
 def test_wrong_example_calls_are_noticed(tmp_path: Path) -> None:
-    """A page that shows a call with a field that its tool lacks is found."""
+    """A page that shows a call with a field that its tool lacks, or of an unknown tool, is found."""
     page = tmp_path / "page.md"
-    right, wrong = 'search_text {"query": "TODO"}', 'search_text {"pattern": "TODO"}'
-    page.write_text(f"$ palyra run '/call {right}'\n$ palyra run '/call {wrong}'", encoding="utf-8")
-    assert [wrong] == find_wrong_calls(page)
+    right = 'search_text {"query": "TODO"}'
+    wrong = ['search_text {"pattern": "TODO"}', 'search {"query": "TODO"}']
+    lines = [f"$ palyra run '/call {call}'\n" for call in (right, *wrong)]
+    page.write_text("".join(lines), encoding="utf-8")
+    assert wrong == find_wrong_calls(page)
 
 
 def test_protocol_page_names_everything_there_is() -> None:

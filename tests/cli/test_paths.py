@@ -104,7 +104,7 @@ def test_a_named_directory_outranks_the_address_of_a_variable(
     monkeypatch.setenv("PALYRA_TOKEN", "any")
     words = [str(tmp_path) if word == "{}" else word for word in arguments]
     ended = CliRunner().invoke(cli, words)
-    assert (69, True) == (ended.exit_code, f"announced itself in {tmp_path}" in ended.output)
+    assert (69, True) == (ended.exit_code, f"no daemon is running in {tmp_path}" in ended.output)
     for others in ([*words, "--url", "ws://127.0.0.1:8"], ["status"]):
         assert "is not reachable" in CliRunner().invoke(cli, others).output
 
