@@ -177,6 +177,7 @@ class Daemon:
                 run_blocking=self.host.run_blocking,
                 now_ms=self.host.now_ms,
                 has_names=self.toolset.workspace.has_any,
+                read_diff=self.toolset.read_diff,
             ),
             factors=TokenFactors(),
             registry=self.registry,
