@@ -11,7 +11,13 @@ from collections.abc import Sequence
 import msgspec
 
 from palyra.core.context.history import History
-from palyra.core.context.pruning import find_stubs
+from palyra.core.context.pruning import (
+    CallKeys,
+    count_saving,
+    find_stubs,
+    is_worth_it,
+    next_place,
+)
 from palyra.core.context.sources import render_gathered, render_message
 from palyra.core.model.messages import (
     GuidanceMessage,
@@ -20,6 +26,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
+from palyra.core.model.tool_results import is_paired
 from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
@@ -97,6 +104,7 @@ class RenderedHistory(msgspec.Struct, frozen=True):
     tokens: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()  # index of the first message of each run
     trusts: tuple[Trust, ...] = ()  # lowest label of each run
+    is_paired: bool = True  # every call has its result directly after it
 
 
 def render_history(history: History, fence_key: bytes) -> RenderedHistory:
@@ -112,7 +120,13 @@ def render_history(history: History, fence_key: bytes) -> RenderedHistory:
         trusts.append(lowest(rendered.trusts))
         messages += rendered.shown
         tokens += rendered.tokens
-    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), tuple(trusts))
+    return RenderedHistory(
+        messages=tuple(messages),
+        tokens=tuple(tokens),
+        starts=tuple(starts),
+        trusts=tuple(trusts),
+        is_paired=is_paired(messages),
+    )
 
 
 def trust_of(message: Message) -> Trust:
@@ -134,8 +148,10 @@ class PromptCache:
         self._history = history
         self._key = fence_key
         self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
+        self._keys = CallKeys()
         self._pruned: Sequence[Message] = ()
         self._stubs: dict[int, ToolMessage] = {}
+        self._saving: tuple[int, int, int] = 0, 0, 0  # places before and after, tokens
         self._gathered: dict[str, tuple[ContextGathered, frozenset[str], _Rendered]] = {}
 
     @property
@@ -145,13 +161,37 @@ class PromptCache:
             self._past = render_history(self._history, self._key)
         return self._past
 
+    @property
+    def is_prepared(self) -> bool:
+        """True if the history is rendered, or there is none."""
+        return self._past is not None
+
+    def prepare(self, messages: Sequence[Message] = ()) -> None:
+        """Render the history and these messages of the run; for a thread, before the first prompt."""
+        if self._past is None:
+            self._past = render_history(self._history, self._key)
+        self.own.update(messages)
+
+    def plan_pruning(self, messages: Sequence[Message], before: int, prompt_tokens: int) -> int:
+        """Return the same as `pruning.plan_pruning`, with less work from turn to turn."""
+        place = next_place(messages, before)
+        if place == before:
+            return before
+        self.prune(messages, before)
+        keys = self._keys.of(messages[:place])
+        if self._saving[:2] != (before, place):
+            new = find_stubs(messages[:place], keys)
+            saved = count_saving(messages, self._stubs if before else {}, new)
+            self._saving = before, place, saved
+        return place if is_worth_it(self._saving[2], prompt_tokens) else before
+
     def prune(self, messages: Sequence[Message], through: int) -> Sequence[Message]:
         """Return the messages with stubs among the first `through` ones."""
         if not through:
             return messages
         if self._pruned != messages[:through]:
             self._pruned = messages[:through]
-            self._stubs = find_stubs(self._pruned)
+            self._stubs = find_stubs(self._pruned, self._keys.of(self._pruned))
         pruned = list(messages)
         for place, stub in self._stubs.items():
             pruned[place] = stub
