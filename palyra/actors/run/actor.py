@@ -119,6 +119,7 @@ async def _prepare(
     history, first = await _find_history(handle, services, obstacle or first)
     actor = _RunActor(handle, services, agent, history)
     await actor.operands.reload(handle.run, services.run_blocking)
+    await actor.env.prepare(handle.run, services.run_blocking)
     return actor, actor.check_model(first)
 
 

@@ -12,6 +12,7 @@ from palyra.core.context.rendering import PromptCache
 from palyra.core.model.messages import ModelRequest, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
+from palyra.core.ports import RunBlocking
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.inputs import Gather
@@ -56,8 +57,7 @@ class LiveEnvironment:
     def assemble(self, run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
         """Build the model request from the agent's prefix, the history and the transcript."""
         key, history = self._fence_key, self._history
-        if self._cache is None:
-            self._cache = PromptCache(run, history, key)
+        cache = self._cache = self._cache or PromptCache(run, history, key)
         return assemble(
             run,
             self.prefix,
@@ -66,8 +66,17 @@ class LiveEnvironment:
             key,
             history=history,
             limits=self._router.limits(run),
-            cache=self._cache,
+            cache=cache,
         )
+
+    async def prepare(self, run: Run, run_blocking: RunBlocking) -> None:
+        """Render a long conversation in a thread, before the first prompt needs it on the loop.
+
+        Cancellation: waits for the thread.
+        """
+        cache = self._cache = PromptCache(run, self._history, self._fence_key)
+        if cache.is_long(run):
+            await run_blocking(cache.prepare, run)
 
     def find_sources(self, run: Run) -> Gather | None:
         """Return references without a text, and what belongs to a run that begins."""

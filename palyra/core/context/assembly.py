@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from palyra.core.context.compaction import shortened
 from palyra.core.context.history import NO_HISTORY, History
 from palyra.core.context.layers import (
     LAYERS,
@@ -222,8 +221,7 @@ class _Prompt:
         self.dropped: list[dict[str, Any]] = []  # segments
         self.is_exhausted = False
         cut, past, own = run.compacted, cache.past, cache.own
-        shown = cache.prune(said, pruned) if pruned else said
-        own.update(shown if cut is None else shortened(shown, cut))
+        cache.show(run, said, pruned)
         self.past_start = self.own_start = 0
         if cut is not None:
             self.past_start = (*past.starts, len(past.messages))[cut.history_runs]

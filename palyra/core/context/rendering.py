@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from palyra.core.context.compaction import shortened
 from palyra.core.context.history import History
 from palyra.core.context.pruning import (
     CallKeys,
@@ -27,11 +28,12 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.tool_results import is_paired
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
 from palyra.core.trust.labels import Trust, lowest
 
+LONG_TOKENS, LONG_MESSAGES = 8_000, 64  # rendered within a millisecond
 _Rendered = GuidanceMessage | None
 _OWN: Trust = "trusted_local"  # label of messages without a text from outside
 
@@ -161,16 +163,24 @@ class PromptCache:
             self._past = render_history(self._history, self._key)
         return self._past
 
-    @property
-    def is_prepared(self) -> bool:
-        """True if the history is rendered, or there is none."""
-        return self._past is not None
+    def is_long(self, run: Run) -> bool:
+        """True if the first prompt of this run should be prepared in a thread."""
+        past_tokens = sum(past.tokens for past in self._history.runs)
+        return past_tokens > LONG_TOKENS or len(run.transcript) > LONG_MESSAGES
 
-    def prepare(self, messages: Sequence[Message] = ()) -> None:
-        """Render the history and these messages of the run; for a thread, before the first prompt."""
+    def prepare(self, run: Run) -> None:
+        """Render history and conversation, so that the first prompt finds them rendered.
+
+        For a thread: some ten milliseconds for a thousand messages.
+        """
         if self._past is None:
             self._past = render_history(self._history, self._key)
-        self.own.update(messages)
+        self.show(run, transcript_with_results(run), run.pruned)
+
+    def show(self, run: Run, said: Sequence[Message], pruned: int) -> None:
+        """Render the conversation of a run with its stubs and its compaction."""
+        shown = self.prune(said, pruned) if pruned else said
+        self.own.update(shown if run.compacted is None else shortened(shown, run.compacted))
 
     def plan_pruning(self, messages: Sequence[Message], before: int, prompt_tokens: int) -> int:
         """Return the same as `pruning.plan_pruning`, with less work from turn to turn."""
