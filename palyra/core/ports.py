@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -274,6 +274,24 @@ class PromptRecall(Protocol):
 
         `name` is the id of the item and `kind` its kind; a `preference` becomes part of the stable
         prefix.  Raises Unavailable.  Cancellation: nothing happened.
+        """
+        ...
+
+
+class DiffSection(NamedTuple):
+    """The changes of one file."""
+
+    path: str  # relative to the workspace
+    text: str
+
+
+class ReadDiff(Protocol):
+    """Reader of the changes in the workspace."""
+
+    async def __call__(self, path: str, *, is_staged: bool) -> Sequence[DiffSection]:
+        """Return the changes of a file or folder, of everything for "", without private files.
+
+        Raises ToolFailure.  Cancellation: nothing happened.
         """
         ...
 

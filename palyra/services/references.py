@@ -9,7 +9,7 @@ Each source fails alone: its error is part of the result.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -34,7 +34,15 @@ from palyra.core.journal.records import SessionRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.gate import Allow, NeedsApproval
-from palyra.core.ports import Journal, JournalStore, NowMs, PromptRecall, RunBlocking, ToolRunner
+from palyra.core.ports import (
+    Journal,
+    JournalStore,
+    NowMs,
+    PromptRecall,
+    ReadDiff,
+    RunBlocking,
+    ToolRunner,
+)
 from palyra.core.run.state import Run, has_findings
 from palyra.core.text.references import Reference, ReferenceKind
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
@@ -51,17 +59,6 @@ MAX_SESSION_RUNS = 20
 
 Judge = Callable[[str, Mapping[str, Any]], str]  # tool and arguments to a refusal, or ""
 Resolver = Callable[["Asker", Reference, ContextSource], Awaitable[ContextSource]]
-
-
-class ReadDiff(Protocol):
-    """Reader of the changes in the workspace, by git in the sandbox."""
-
-    async def __call__(self, path: str, *, is_staged: bool) -> ToolOutput:
-        """Return the difference of a path, of the whole workspace for "".
-
-        Raises ToolFailure.  Cancellation: git is killed.
-        """
-        ...
 
 
 class Asker(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,10 +296,17 @@ class ContextSources:
         refusal = asker.refusal("list_dir", {"path": reference.target})
         if refusal:
             raise ToolFailure(refusal)
-        output = await self._read_diff(reference.target, is_staged=reference.kind == "staged")
-        if not output.text:
+        sections = await self._read_diff(reference.target, is_staged=reference.kind == "staged")
+        shown, room = list[str](), MAX_CHARS["diff"]
+        for section in sections:
+            if room > 0 and not asker.refusal("read_file", {"path": section.path}):
+                shown.append(section.text)
+                room -= len(section.text)
+        if not shown:
             raise ToolFailure("there are no changes")
-        return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
+        is_part = len(shown) < len(sections)
+        note = f"changes of {len(shown)} of {len(sections)} files" if is_part else ""
+        return msgspec.structs.replace(blank, text="".join(shown), note=note)
 
     async def _memory(
         self, asker: Asker, reference: Reference, blank: ContextSource

@@ -125,6 +125,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             run_blocking=host.run_blocking,
             now_ms=host.now_ms,
             has_names=toolset.workspace.has_any,
+            read_diff=toolset.read_diff,
         ),
         factors=TokenFactors(),
         registry=registry,

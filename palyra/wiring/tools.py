@@ -13,7 +13,7 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config, refuse_secrets
-from palyra.core.ports import Artifacts, IncidentReporter
+from palyra.core.ports import Artifacts, IncidentReporter, ReadDiff
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams
 from palyra.secrets.service import SecretService
@@ -27,13 +27,14 @@ from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspace_watch import WorkspaceWatch
 from palyra.tools.files.write import write_tools
 from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.programs.git_diff import GitDiff
 from palyra.tools.skills.installed import Skills
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.fetch import web_tools
 from palyra.wiring.host import Host
 from palyra.wiring.journal import file_stores
 from palyra.wiring.mcp import build_mcpset
-from palyra.wiring.sandbox import build_processset
+from palyra.wiring.sandbox import build_processset, read_limits
 from palyra.wiring.skills import build_skillset
 from palyra.wiring.web import build_webset
 
@@ -61,6 +62,7 @@ class Toolset:
     checkpoints: Checkpoints
     skills: Skills
     secrets: SecretService
+    read_diff: ReadDiff | None = None  # None: no program can be started
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # problems that need an operator
     absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not installed
@@ -123,6 +125,9 @@ def build_toolset(
         checkpoints=checkpoints,
         skills=skillset.skills,
         secrets=webset.secrets,
+        read_diff=None
+        if sandbox is None
+        else GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox)),
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
         absent=programs.absent,

@@ -15,6 +15,7 @@ from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.context.references import FOLDER_FILES, MAX_REFERENCES, TOTAL_CHARS
 from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.ports import DiffSection
 from palyra.core.run.state import Run
 from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.errors import Unavailable
@@ -317,6 +318,26 @@ def test_nothing_to_gather_is_known_at_once(world: Sources) -> None:
     assert not world.sources.has_sources(run_of())
     (world.root / "AGENTS.md").write_text("x")
     assert world.sources.has_sources(run_of())
+
+
+async def test_changes_by_the_rules_of_their_files(tmp_path: Path) -> None:
+    """Sections of files that the rules close are left out; no change is an error line."""
+    asked: list[tuple[str, bool]] = []
+
+    async def read_diff(path: str, *, is_staged: bool) -> Sequence[DiffSection]:
+        await trio.lowlevel.checkpoint()
+        asked.append((path, is_staged))
+        return [DiffSection("a.py", "+a\n"), DiffSection(".env", "+SECRET\n")][: len(path) or 9]
+
+    world = Sources(tmp_path, read_diff=read_diff)
+    found = await world.one("@diff")
+    assert ("+a\n", "changes of 1 of 2 files", "workspace") == (
+        found.text, found.note, found.trust,
+    )  # fmt: skip
+    await world.one("@staged:s")
+    assert [("", False), ("s", True)] == asked
+    assert (await world.one("@diff:../x")).error
+    assert 2 == len(asked)
 
 
 class Memory:

@@ -135,6 +135,7 @@ async def _prepare(
     operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
     await operands.reload(handle.run, services.run_blocking)
     env = LiveEnvironment(services, prefix, history, operands)
+    await env.prepare(handle.run, services.run_blocking)
     actor = _RunActor(handle, services, operands, env)
     return actor, actor.check_model(first)
 

@@ -270,8 +270,7 @@ class LiveEnvironment:
     def assemble(self, run: Run, turn: int, attempt: int) -> tuple[ContextAssembled, ModelRequest]:
         """Build the model request from the agent's prefix, the history and the transcript."""
         key, history = self._fence_key, self._history
-        if self._cache is None:
-            self._cache = PromptCache(run, history, key)
+        cache = self._cache = self._cache or PromptCache(run, history, key)
         return assemble(
             run,
             self.prefix,
@@ -280,8 +279,17 @@ class LiveEnvironment:
             key,
             history=history,
             limits=self._router.limits(run),
-            cache=self._cache,
+            cache=cache,
         )
+
+    async def prepare(self, run: Run, run_blocking: RunBlocking) -> None:
+        """Render a long conversation in a thread, before the first prompt needs it on the loop.
+
+        Cancellation: waits for the thread.
+        """
+        cache = self._cache = PromptCache(run, self._history, self._fence_key)
+        if cache.is_long(run):
+            await run_blocking(cache.prepare, run)
 
     def find_sources(self, run: Run) -> Gather | None:
         """Return references without a text, and what belongs to a run that begins."""

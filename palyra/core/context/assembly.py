@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from palyra.core.context.compaction import shortened
 from palyra.core.context.history import NO_HISTORY, History, uncovered
 from palyra.core.context.layers import (
     LAYERS,
@@ -30,7 +29,7 @@ from palyra.core.context.layers import (
     divide_window,
     select_segments,
 )
-from palyra.core.context.pruning import plan_pruning
+from palyra.core.context.pruning import STEP
 from palyra.core.context.rendering import PromptCache
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.images import PICTURE_TOKENS, Picture
@@ -145,11 +144,11 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     rendered messages between the turns of a run and changes no result.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
-    pruned = run.pruned
-    if attempt == 1 and len(said) - pruned > LEAST_GROWTH:
-        pruned = plan_pruning(said, pruned, run.input_tokens)
     cache = cache or PromptCache(run, history, fence_key)
     cache.use_summary(run.summary)
+    pruned = run.pruned
+    if attempt == 1 and len(said) - pruned >= STEP:
+        pruned = cache.plan_pruning(said, pruned, run.input_tokens)
     prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
         prompt.notes.append(CONTINUE)
@@ -176,7 +175,7 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
         model=run.model,
         agent=prefix.agent.name,
         instructions=prefix.instructions,
-        messages=pair_results(messages),
+        messages=tuple(messages),
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
@@ -193,7 +192,6 @@ def clock_text(now_ms: int) -> str:
     return f"It is {datetime.fromtimestamp(now_ms / 1000, UTC):%A, %Y-%m-%d %H:%M} UTC."
 
 
-LEAST_GROWTH = 8  # messages after which pruning is considered again
 OVER_BUDGET = "over_budget"  # reason of a dropped segment
 NO_ROOM = "the prompt had no room for them"
 NO_VISION = "the model sees no pictures"
@@ -224,8 +222,7 @@ class _Prompt:
         self.dropped: list[dict[str, Any]] = []  # segments
         self.is_exhausted = False
         cut, past, own = run.compacted, cache.past, cache.own
-        shown = cache.prune(said, pruned) if pruned else said
-        own.update(shown if cut is None else shortened(shown, cut))
+        cache.show(run, said, pruned)
         self.past_start, self.own_start = 0, uncovered(run, said)
         if cut is not None:
             self.past_start = (*past.starts, len(past.messages))[cut.history_runs]
@@ -289,20 +286,30 @@ class _Prompt:
     # --- the messages
 
     def messages(self) -> list[Message]:
-        """Return the messages of the prompt in order."""
+        """Return the messages of the prompt in order, each call with its result.
+
+        Pairing looks at every message.  A history that is paired in itself begins with a user message
+        also after a cut, so only the rest is paired.
+        """
+        past, rest = self.cache.past, self._later_messages()
+        first = self.past_start
+        is_whole = first == len(past.messages) or isinstance(past.messages[first], UserMessage)
+        gathered = self._gathered(is_prefix=True) if self.run.sources else ()
+        prefix = (*gathered, *self.cache.summary)
+        if past.is_paired and is_whole:
+            return [*prefix, *past.messages[first:], *pair_results(rest)]
+        return [*prefix, *pair_results([*past.messages[first:], *rest])]
+
+    def _later_messages(self) -> list[Message]:
+        """Return what comes after the history."""
         shown: Sequence[Message] = self.cache.own.shown
         if self.changed:
             shown = list(starmap(self.changed.get, enumerate(shown)))
-        past = self.cache.past.messages[self.past_start :]
         early = [shown[at] for at in self.inputs if at < self.own_start]
         first = max(self.own_start, self.inputs[0] if self.inputs else 0)
-        summary = self.cache.summary
         if not self.run.sources:
-            return [*summary, *past, *early, *shown[self.own_start :], *self.notes]
+            return [*early, *shown[self.own_start :], *self.notes]
         return [
-            *self._gathered(is_prefix=True),
-            *summary,
-            *past,
             *shown[self.own_start : first],
             *self._gathered(is_prefix=False),
             *early,

@@ -11,8 +11,15 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.context.compaction import shortened
 from palyra.core.context.history import History
-from palyra.core.context.pruning import find_stubs
+from palyra.core.context.pruning import (
+    CallKeys,
+    count_saving,
+    find_stubs,
+    is_worth_it,
+    next_place,
+)
 from palyra.core.context.session_window import render
 from palyra.core.context.sources import render_gathered, render_message
 from palyra.core.model.messages import (
@@ -23,11 +30,13 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.summary import Summary
-from palyra.core.run.state import Run
+from palyra.core.model.tool_results import is_paired
+from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
 from palyra.core.trust.labels import Trust, lowest
 
+LONG_TOKENS, LONG_MESSAGES = 8_000, 64  # rendered within a millisecond
 _Rendered = GuidanceMessage | None
 _OWN: Trust = "trusted_local"  # label of messages without a text from outside
 
@@ -100,6 +109,7 @@ class RenderedHistory(msgspec.Struct, frozen=True):
     tokens: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()  # index of the first message of each run
     trusts: tuple[Trust, ...] = ()  # lowest label of each run
+    is_paired: bool = True  # every call has its result directly after it
 
 
 def render_history(history: History, fence_key: bytes) -> RenderedHistory:
@@ -115,7 +125,13 @@ def render_history(history: History, fence_key: bytes) -> RenderedHistory:
         trusts.append(lowest(rendered.trusts))
         messages += rendered.shown
         tokens += rendered.tokens
-    return RenderedHistory(tuple(messages), tuple(tokens), tuple(starts), tuple(trusts))
+    return RenderedHistory(
+        messages=tuple(messages),
+        tokens=tuple(tokens),
+        starts=tuple(starts),
+        trusts=tuple(trusts),
+        is_paired=is_paired(messages),
+    )
 
 
 def trust_of(message: Message) -> Trust:
@@ -140,8 +156,10 @@ class PromptCache:
         self.summary_tokens = 0
         self._key = fence_key
         self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
+        self._keys = CallKeys()
         self._pruned: Sequence[Message] = ()
         self._stubs: dict[int, ToolMessage] = {}
+        self._saving: tuple[int, int, int] = 0, 0, 0  # places before and after, tokens
         self._gathered: dict[str, tuple[ContextGathered, frozenset[str], _Rendered]] = {}
 
     def use_summary(self, own: Summary | None) -> None:
@@ -176,13 +194,45 @@ class PromptCache:
             self._past = render_history(shown, self._key)
         return self._past
 
+    def is_long(self, run: Run) -> bool:
+        """True if the first prompt of this run should be prepared in a thread."""
+        past_tokens = sum(past.tokens for past in self._history.runs)
+        return past_tokens > LONG_TOKENS or len(run.transcript) > LONG_MESSAGES
+
+    def prepare(self, run: Run) -> None:
+        """Render history and conversation, so that the first prompt finds them rendered.
+
+        For a thread: some ten milliseconds for a thousand messages.
+        """
+        self.use_summary(run.summary)
+        _ = self.past
+        self.show(run, transcript_with_results(run), run.pruned)
+
+    def show(self, run: Run, said: Sequence[Message], pruned: int) -> None:
+        """Render the conversation of a run with its stubs and its compaction."""
+        shown = self.prune(said, pruned) if pruned else said
+        self.own.update(shown if run.compacted is None else shortened(shown, run.compacted))
+
+    def plan_pruning(self, messages: Sequence[Message], before: int, prompt_tokens: int) -> int:
+        """Return the same as `pruning.plan_pruning`, with less work from turn to turn."""
+        place = next_place(messages, before)
+        if place == before:
+            return before
+        self.prune(messages, before)
+        keys = self._keys.of(messages[:place])
+        if self._saving[:2] != (before, place):
+            new = find_stubs(messages[:place], keys)
+            saved = count_saving(messages, self._stubs if before else {}, new)
+            self._saving = before, place, saved
+        return place if is_worth_it(self._saving[2], prompt_tokens) else before
+
     def prune(self, messages: Sequence[Message], through: int) -> Sequence[Message]:
         """Return the messages with stubs among the first `through` ones."""
         if not through:
             return messages
         if self._pruned != messages[:through]:
             self._pruned = messages[:through]
-            self._stubs = find_stubs(self._pruned)
+            self._stubs = find_stubs(self._pruned, self._keys.of(self._pruned))
         pruned = list(messages)
         for place, stub in self._stubs.items():
             pruned[place] = stub

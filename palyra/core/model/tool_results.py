@@ -20,10 +20,10 @@ NO_RESULT = "the client that was to run this call has given no result"
 
 def pair_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Pair the conversation, results in the order of their calls; a paired one is unchanged."""
-    return tuple(messages) if _is_paired(messages) else tuple(_paired(messages))
+    return tuple(messages) if is_paired(messages) else tuple(_paired(messages))
 
 
-def _is_paired(messages: Sequence[Message]) -> bool:
+def is_paired(messages: Sequence[Message]) -> bool:
     """True if each call has its result in place.  This is the usual case and needs no copy."""
     due: list[str] = []
     for message in messages:

@@ -30,7 +30,7 @@ KINDS: tuple[ReferenceKind, ...] = get_args(ReferenceKind)
 _OPENING = re.compile(
     r"(?<![A-Za-z0-9_@/])@(?P<literal>@?)"
     r"(?:(?P<named>file|folder|url|memory|run|session):(?=\S)"
-    r"|(?P<git>diff|staged)(?::(?=[^\s.,;:!?)\]}>'\"`*])|(?![\w/@-]|\.\w)))"
+    r"|(?P<git>diff|staged)(?::(?=[^\s.,;:!?)\]}>*]|\.+[\w/])|(?![\w/@-]|\.\w)))"
 )
 _FULL_WIDTH = "\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\u300d\u300f\u3011\u201d\u2019"
 MAX_TARGET_CHARS = 2_048  # a longer one is text
@@ -108,7 +108,7 @@ def _scan(text: str) -> Iterator[Reference | int]:
         if block >= 0 and opening.start() < code[block][1]:
             at = code[block][1]
             continue
-        found = _read(text, opening)
+        found = _read(text, opening) or _read_whole(opening)
         if found is None:
             continue
         at = max(at, found.end)
@@ -138,6 +138,14 @@ def _read(text: str, opening: re.Match[str]) -> Reference | None:
         target = target[: lines.start()]
         first, last = _line_range(lines)
     return Reference(kind, target, first, last, start, end) if target else None
+
+
+def _read_whole(opening: re.Match[str]) -> Reference | None:
+    """Return a diff of everything if what follows its colon is no target."""
+    if opening["git"] is None:
+        return None
+    start, end = opening.span()
+    return Reference(cast("ReferenceKind", opening["git"]), "", None, None, start, end - 1)
 
 
 def _read_quoted(text: str, kind: ReferenceKind, start: int, at: int) -> Reference | None:

@@ -3,13 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.core.context.history import NO_HISTORY
 from palyra.core.context.pruning import (
     LEAST_SAVING,
     LONG_BYTES,
+    STEP,
     WHOLE_TURNS,
     find_stubs,
     plan_pruning,
 )
+from palyra.core.context.rendering import PromptCache
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -18,6 +21,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
+from tests.core.run.run_world import World
 
 LONG = "word " * LONG_BYTES
 
@@ -98,19 +102,19 @@ def test_short_outputs_stay() -> None:
 
 def test_the_place_moves_in_steps_and_spares_the_newest() -> None:
     """Not for little, not for what the model has just seen; then for all that was answered."""
-    said: list[Message] = [UserMessage("go")]
-    for number in range(WHOLE_TURNS):
+    said: list[Message] = []
+    for number in range(STEP // 2 + WHOLE_TURNS - 1):
         said += turn(f"c{number}", "run", {"n": number}, f"{number}{LONG}")
     assert 0 == plan_pruning(said, 0, 0)
     said += turn("last", "run", {}, "ok")
-    assert 3 == plan_pruning(said, 0, 0)
-    assert 3 == plan_pruning(said, 3, 0)
-    assert 0 == plan_pruning(said, 0, 10**6), "too little of a large prompt"
+    assert STEP == plan_pruning(said, 0, 0)
+    assert STEP == plan_pruning(said, STEP, 0)
+    assert 0 == plan_pruning(said, 0, 10**7), "too little of a large prompt"
 
 
 OUTPUTS = st.lists(
     st.tuples(st.sampled_from(["read_file", "run"]), st.integers(0, 2), st.integers(0, 5_000)),
-    max_size=14,
+    max_size=40,
 )
 
 
@@ -119,9 +123,11 @@ def test_stubs_never_change_and_places_only_move_on(outputs: list[tuple[str, int
     """Turn by turn: the place grows, each move saves enough, and between moves nothing changes."""
     said: list[Message] = [UserMessage("go")]
     place = 0
+    cache = PromptCache(World().run, NO_HISTORY, b"")
     for number, (tool, argument, size) in enumerate(outputs):
         said += turn(f"c{number}", tool, {"n": argument}, f"{argument} " * size)
         moved = plan_pruning(said, place, 0)
+        assert moved == cache.plan_pruning(said, place, 0), "a cache changes nothing"
         assert place <= moved <= len(said)
         before, after = find_stubs(said[:place]), find_stubs(said[:moved])
         assert before == find_stubs(said[:place])
