@@ -130,6 +130,7 @@ class Gateway:
             text="/compact", session_id=session_id, origin=COMPACTION, queue_mode="followup"
         )
         started = await self.start_run(caller, command, receipt)
+        # A repetition is answered with the recorded `Started`, which has these two fields as well.
         return SessionCompacted(session_id=session_id, run_id=started.run_id)
 
     async def preview_compaction(self, caller: Caller, session_id: str) -> SessionCompacted:

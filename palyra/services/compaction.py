@@ -51,6 +51,7 @@ from palyra.services.budgets import Budgets, Reservation
 
 log = structlog.get_logger("palyra.compaction")
 HEADROOM = 4  # several large runs may end between two prompts
+NEVER = 2**63
 UNKNOWN_WINDOW = 128_000  # tokens
 DRAFT_DEADLINE_S = 60.0
 DRAFT_INPUT_TOKENS = 24_000  # of one drafting request; longer conversations are not drafted
@@ -88,6 +89,12 @@ class SessionCompactor:
         self._journal = journal
         self._run_blocking = run_blocking
         self._new_id = new_id
+
+    def least_tokens(self, window: int) -> int:
+        """Return the size of a prompt up to which no compaction is due; `window` is the smallest."""
+        settings = self._settings
+        least = min(settings.history_tokens, window or UNKNOWN_WINDOW)
+        return least * settings.trigger_bps // 10_000 if settings.trigger_bps else NEVER
 
     def is_due(self, run: Run, history: History, input_tokens: int, window: int) -> bool:
         """True if the conversation should be summarised before a prompt of that size is sent.

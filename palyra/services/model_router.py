@@ -112,6 +112,11 @@ class ModelRouter:
         route = self.table.find(model)
         return 0 if route is None else route.window
 
+    @property
+    def least_window(self) -> int:
+        """The smallest configured window in tokens; 0 if none is configured."""
+        return min((route.window for route in self.table.routes if route.window), default=0)
+
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""
         return model in self._models

@@ -258,6 +258,7 @@ class LiveEnvironment:
         self.prefix, self._history = prefix, history
         self._cache: PromptCache | None = None
         self._compactor = services.compactor
+        self._least_tokens = services.compactor.least_tokens(services.router.least_window)
 
     def is_stale(self, call: Call) -> bool:
         """Return True if the rules have changed since the verdict on `call`."""
@@ -311,6 +312,8 @@ class LiveEnvironment:
 
     def summary_is_due(self, run: Run, input_tokens: int) -> bool:
         """Compare the size of the prompt with the trigger of the session compaction."""
+        if input_tokens <= self._least_tokens:
+            return False
         window = self._router.window(run.model)
         return self._compactor.is_due(run, self._shown(run), input_tokens, window)
 

@@ -42,6 +42,7 @@ from palyra.core.session.commands import (
     Forked,
     Queue,
     RunView,
+    SessionCompacted,
     Started,
     StartRun,
     Steered,
@@ -195,6 +196,16 @@ class FakeGateway:
         with trio.move_on_after(timeout_s) as scope:
             await self.wake.wait()
         return view, scope.cancelled_caught
+
+    async def compact_session(
+        self, _caller: Caller, session_id: str, receipt: IdempotencyKey | None = None
+    ) -> SessionCompacted:
+        compacted = SessionCompacted(session_id=session_id, run_id="run_9")
+        await self.perform(f"compact {session_id}", receipt, compacted)
+        return compacted
+
+    async def preview_compaction(self, _caller: Caller, session_id: str) -> SessionCompacted:
+        return SessionCompacted(session_id=session_id, reason="nothing to summarise")
 
     async def explain_context(
         self, _caller: Caller, run_id: str, turn: int | None

@@ -226,6 +226,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1", "paused": True},
+    "session.compact": {"session_id": "ses_1"},
     "token.create": {"principal": "ann", "role": "client", "name": "laptop"},
     "token.revoke": {"token_id": "id-of-tok-bob"},
     "agent.create": {"name": "scout", "instructions": "Look."},

@@ -53,6 +53,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1"},
+    "session.compact": {"session_id": "ses_1", "preview": True},
     "model.list": {},
     "tool.list": {"agent": "default"},
     "agent.list": {},
