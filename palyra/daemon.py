@@ -30,6 +30,7 @@ from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.context.references import PROJECT_FILES
 from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.trust.fences import fence_key
@@ -177,6 +178,7 @@ class Daemon:
                 run_blocking=self.host.run_blocking,
                 now_ms=self.host.now_ms,
                 has_names=self.toolset.workspace.has_any,
+                project_files=PROJECT_FILES if config.context.project_files else (),
                 read_diff=self.toolset.read_diff,
             ),
             factors=TokenFactors(),
