@@ -481,7 +481,7 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
         known = ", ".join(sorted(services.models))
         raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
     choice = command.model_choice or _choice(command, agent)
-    has_pictures = any(map(is_picture, command.attachments))
+    has_pictures = _needs_vision(services, command)
     if choice == "pinned":
         _check(services, model, command, agent)
     elif has_pictures and services.router.table.mode != "enforced":
@@ -495,6 +495,12 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
     )
 
 
+def _needs_vision(services: SessionServices, command: StartRun) -> bool:
+    """True if the message has pictures, and a model that sees none gets no lines instead."""
+    has_pictures = any(map(is_picture, command.attachments))
+    return has_pictures and not services.router.describes_pictures
+
+
 def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
     """Return how the run came by its model."""
     if command.model is not None:
@@ -506,7 +512,7 @@ def _check(services: SessionServices, model: str, command: StartRun, agent: Agen
     brief = command.brief
     has_tools = bool(brief is not None and brief.tools) or bool(services.agents.prefix(agent).tools)
     needs = needs_of(
-        has_pictures=any(map(is_picture, command.attachments)),
+        has_pictures=_needs_vision(services, command),
         json_mode=command.json_mode,
         has_tools=has_tools,
     )

@@ -29,6 +29,7 @@ from msgspec import inspect
 
 from palyra.config.sections import (
     SECTIONS,
+    ContextConfig,
     Fetch,
     FilesConfig,
     JournalConfig,
@@ -78,6 +79,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     server: Server = Server()
     journal: JournalConfig = JournalConfig()
     runs: RunsConfig = RunsConfig()
+    context: ContextConfig = ContextConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

@@ -111,6 +111,21 @@ class RunsConfig(Section, frozen=True, kw_only=True):
     ] = 10_000
 
 
+class ContextConfig(Section, frozen=True, kw_only=True):
+    """What a model is shown besides the conversation."""
+
+    project_files: Annotated[
+        bool, _doc("Whether runs read AGENTS.md and PALYRA.md of the workspace.")
+    ] = True
+    clock: Annotated[bool, _doc("Whether each prompt ends with the time.")] = False
+    pictures: Annotated[
+        Literal["refuse", "describe"],
+        _doc(
+            "Pictures for a model that sees none: refuse the message, or describe them in a line."
+        ),
+    ] = "refuse"
+
+
 class ToolsConfig(Section, frozen=True, kw_only=True):
     """Access of tools to files."""
 
@@ -424,6 +439,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": Server,
     "journal": JournalConfig,
     "runs": RunsConfig,
+    "context": ContextConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
     "wasm": Wasm,

@@ -29,7 +29,6 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
-NO_LIMITS = ContextLimits()  # without routes no window is known
 Look = Callable[[str], ProviderHealth]  # health of a provider
 Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
 Measure = Callable[[Run], ModelRequirements]
@@ -50,8 +49,13 @@ class ModelRouter:
         output_tokens: int = 0,
         providers: Sequence[str] = (),
         default: str = "",
+        has_clock: bool = False,
+        describes_pictures: bool = False,
     ) -> None:
         """`output_tokens` is the expected length of an answer; `default` is the daemon's own model.
+
+        `has_clock` ends each prompt with the time; `describes_pictures` shows a model without vision
+        a line for each picture instead of refusing them.
 
         Raises InvalidParams for a table that names an unknown model.
         """
@@ -62,6 +66,8 @@ class ModelRouter:
         self._price = price
         self._providers = providers
         self._default = default
+        self.describes_pictures = describes_pictures
+        self._plain = ContextLimits(has_clock=has_clock)  # without routes nothing is known
         _check(self.table, models)
 
     # --- at acceptance
@@ -83,7 +89,7 @@ class ModelRouter:
         """Return the limits of the next prompt: windows of the model and of those that may take over."""
         table = self.table
         if not table.routes:
-            return NO_LIMITS
+            return self._plain
         brief = run.accepted.brief
         asked = None if brief is None else brief.sampling.max_output_tokens
         routes = [table.find(name) for name in self._takers(run)]
@@ -91,7 +97,13 @@ class ModelRouter:
             windows=tuple(0 if route is None else route.window for route in routes),
             reserved=asked or self.output_tokens,
             is_reserved_exactly=asked is not None,
+            has_clock=self._plain.has_clock,
+            shows_pictures=not (self.describes_pictures and self._lacks_vision(run.model)),
         )
+
+    def _lacks_vision(self, model: str) -> bool:
+        """True if the model is known to see no pictures."""
+        return bool(lacking(self.table.find(model), ("vision",)))
 
     def _takers(self, run: Run) -> Iterator[str]:
         """Yield the model in use and its possible replacements, by the configuration alone."""

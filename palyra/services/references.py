@@ -80,6 +80,7 @@ class ContextSources:
         run_blocking: RunBlocking,
         now_ms: NowMs,
         has_names: Callable[[Sequence[str]], bool] = lambda _names: False,
+        project_files: Sequence[str] = PROJECT_FILES,
         read_diff: ReadDiff | None = None,
         recall: PromptRecall | None = None,
     ) -> None:
@@ -90,6 +91,7 @@ class ContextSources:
         self._run_blocking = run_blocking
         self._now_ms = now_ms
         self._has_names = has_names
+        self._project_files = project_files
         self._read_diff = read_diff
         self._recall = recall
         self._resolvers: dict[ReferenceKind, Resolver] = {
@@ -167,7 +169,9 @@ class ContextSources:
 
     def has_sources(self, run: Run) -> bool:
         """True if a run that begins has more to gather than its references.  Never waits."""
-        return self._recall is not None or run.has_references or self._has_names(PROJECT_FILES)
+        return (
+            self._recall is not None or run.has_references or self._has_names(self._project_files)
+        )
 
     @property
     def has_recall(self) -> bool:
@@ -184,7 +188,7 @@ class ContextSources:
         Cancellation: nothing happened.
         """
         looked: dict[str, ContextSource | None] = {}
-        for name, folder in product(PROJECT_FILES, folders or ("",)):
+        for name, folder in product(self._project_files, folders or ("",)):
             for place in nearest_first(folder):
                 path = f"{place}/{name}" if place else name
                 if path not in looked:

@@ -116,4 +116,6 @@ def build_router(
         output_tokens=config.usage.reserve_tokens,
         providers=modelset.names,
         default=given.default,
+        has_clock=config.context.clock,
+        describes_pictures=config.context.pictures == "describe",
     )

@@ -7,6 +7,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
+from palyra.core.context.references import PROJECT_FILES
 from palyra.core.ports import LanguageModel, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
@@ -125,6 +126,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             run_blocking=host.run_blocking,
             now_ms=host.now_ms,
             has_names=toolset.workspace.has_any,
+            project_files=PROJECT_FILES if config.context.project_files else (),
             read_diff=toolset.read_diff,
         ),
         factors=TokenFactors(),

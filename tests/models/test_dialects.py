@@ -10,6 +10,7 @@ from palyra.core.model.images import Picture
 from palyra.core.model.messages import (
     AssistantMessage,
     Delta,
+    GuidanceMessage,
     ModelFailure,
     ModelRequest,
     ModelTurn,
@@ -118,6 +119,19 @@ def test_responses() -> None:
     broken = AssistantMessage("x", (msgspec.structs.replace(CALL, arguments="{broken"),))
     text, call = RESPONSES.body(said(broken), "big", NAMES, 0)["input"]
     assert ("x", "{broken") == (text["content"], call["arguments"])
+
+
+def test_what_the_next_turn_does_not_repeat_comes_after_the_mark() -> None:
+    """The mark stays on the same block when notes of this turn alone follow, merged or not."""
+    plain = body(ANTHROPIC)["messages"]
+    place = max(at for at, message in enumerate(plain) if "cache_control" in str(message))
+    for notes in (1, 2):
+        more = (GuidanceMessage("now"),) * notes
+        marked = body(ANTHROPIC, messages=(*REQUEST.messages, *more), volatile=notes)["messages"]
+        assert plain[place]["content"][-1] in marked[place]["content"]
+        assert 1 == str(marked).count("cache_control")
+    only = body(ANTHROPIC, messages=(GuidanceMessage("now"),), volatile=1)["messages"]
+    assert "cache_control" not in str(only)
 
 
 def test_the_end_of_a_prompt_that_comes_again_is_marked_for_the_cache() -> None:

@@ -26,6 +26,7 @@ from palyra.errors import PalyraError
 from palyra.services.references import Asker, ContextSources
 
 SOURCE_S = 2.0  # deadline of each source
+NO_PROJECT_FILES = "the workspace has none"
 LATE = f"not there within {SOURCE_S:g} s"
 
 
@@ -85,7 +86,9 @@ async def find_files(
     folders = find_folders([each for text in texts for each in parse_references(text)])
     with trio.move_on_after(SOURCE_S):
         found = await sources.find_project_files(asker, folders)
-        return ContextGathered(layer="project_files", sources=found)
+        return ContextGathered(
+            layer="project_files", sources=found, absent="" if found else NO_PROJECT_FILES
+        )
     return ContextGathered(layer="project_files", absent=LATE)
 
 

@@ -329,7 +329,7 @@ class _Prompt:
 
     def fit(self, limits: ContextLimits) -> ContextBudget | None:
         """Drop what does not fit; return the numbers, None if there are none to report."""
-        if not limits.windows and self.factor_bps == FACTOR and not self.pruned:
+        if not any(limits.windows) and self.factor_bps == FACTOR and not self.pruned:
             return None
         needed = self.count() - self.prefix.tool_tokens
         room = divide_window(

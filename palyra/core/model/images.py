@@ -17,6 +17,7 @@ MAX_ATTACHMENTS = 32  # of one message
 MAX_TYPE_CHARS = 64
 MAX_PICTURES = 8  # of one message
 MAX_PICTURE_BYTES = 5_242_880
+MAX_SIDE = 8_000  # pixels; providers refuse a larger picture, and all of the request with it
 MAX_SHOWN = 20  # of one request to a model, newest first; providers limit the body
 MAX_SHOWN_BYTES = 20_971_520
 PICTURE_TOKENS = 1_600  # about the count for an image of maximal width and height
@@ -76,6 +77,63 @@ def media_type_of(data: bytes) -> str | None:
     return None
 
 
+def pixel_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height from the header; None if it does not have them where it should.
+
+    Sources: PNG specification 11.2.2, GIF89a 18, RFC 9649 (WebP), ITU-T T.81 B.2.2 (JPEG).
+    """
+    match media_type_of(data):
+        case "image/png" if data[12:16] == b"IHDR" and len(data) >= 24:  # noqa: PLR2004 - the end of the field
+            return _big(data, 16, 4), _big(data, 20, 4)
+        case "image/gif" if len(data) >= 13:  # noqa: PLR2004 - likewise
+            return _little(data, 6, 2), _little(data, 8, 2)
+        case "image/webp" if len(data) >= 30:  # noqa: PLR2004 - likewise
+            return _webp_size(data)
+        case "image/jpeg":
+            return _jpeg_size(data)
+        case _:
+            return None
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    match data[12:16]:
+        case b"VP8X":
+            return 1 + _little(data, 24, 3), 1 + _little(data, 27, 3)
+        case b"VP8L":
+            bits = _little(data, 21, 4)
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8 ":
+            return _little(data, 26, 2) & 0x3FFF, _little(data, 28, 2) & 0x3FFF
+        case _:
+            return None
+
+
+# Markers of a frame header; C4, C8 and CC in this range are something else.
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """Walk the segments up to the frame header; each begins with its marker and its length."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:  # noqa: PLR2004 - every marker begins so
+        marker = data[at + 1]
+        if marker in _FRAMES:
+            return _big(data, at + 7, 2), _big(data, at + 5, 2)
+        if marker == 0xFF:  # noqa: PLR2004 - a fill byte
+            at += 1
+            continue
+        at += 2 + max(2, _big(data, at + 2, 2))
+    return None
+
+
+def _big(data: bytes, start: int, size: int) -> int:
+    return int.from_bytes(data[start : start + size], "big")
+
+
+def _little(data: bytes, start: int, size: int) -> int:
+    return int.from_bytes(data[start : start + size], "little")
+
+
 def read_given(attachments: Sequence[Mapping[str, Any]]) -> dict[int, Given]:
     """Return the images among the attachments, by index.  Blocks: some milliseconds per megabyte.
 
@@ -121,6 +179,12 @@ def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, A
         raise _refused(at, "it is no PNG, JPEG, GIF or WebP")
     if given.media_type.lower().replace("image/jpg", "image/jpeg") not in {"", found}:
         raise _refused(at, f"it says {given.media_type[:64]!r} and is {found}")
+    size = pixel_size(data)
+    if size is not None and max(size) > MAX_SIDE:
+        raise TooLarge(
+            f"attachment {at} has {size[0]} x {size[1]} pixels; a side may have {MAX_SIDE}",
+            field=_FIELD,
+        )
     picture = Picture(
         artifact=hashlib.sha256(data).hexdigest(),
         session_id=session_id,

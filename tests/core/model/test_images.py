@@ -12,11 +12,14 @@ from palyra.core.model.images import (
     MAX_PICTURES,
     MAX_SHOWN,
     MAX_SHOWN_BYTES,
+    MAX_SIDE,
     PICTURE_TOKENS,
+    Given,
     Picture,
     describe,
     media_type_of,
     newest,
+    pixel_size,
     read_given,
     recorded_pictures,
 )
@@ -142,3 +145,58 @@ def test_a_request_carries_the_newest() -> None:
 def test_any_bytes_have_a_type_or_none(data: bytes) -> None:
     """And none that a browser would run."""
     assert media_type_of(data) in {None, "image/png", "image/jpeg", "image/gif", "image/webp"}
+
+
+def png(width: int, height: int) -> bytes:
+    """The beginning of a PNG of that size."""
+    size = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    return b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + size
+
+
+def webp(kind: bytes, body: bytes) -> bytes:
+    """The beginning of a WebP."""
+    return b"RIFF\x20\0\0\0WEBP" + kind + b"\x10\0\0\0" + body + bytes(12)
+
+
+def jpeg(*segments: bytes) -> bytes:
+    """A JPEG of these segments, and its frame header of 640 x 480."""
+    return b"\xff\xd8" + b"".join(segments) + b"\xff\xc0\0\x11\x08\x01\xe0\x02\x80" + bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (png(640, 480), (640, 480)),
+        (b"GIF89a\x80\x02\xe0\x01\0\0\0", (640, 480)),
+        (webp(b"VP8X", b"\0\0\0\0\x7f\x02\0\xdf\x01\0"), (640, 480)),
+        (webp(b"VP8L", b"\x2f" + (639 | 479 << 14).to_bytes(4, "little")), (640, 480)),
+        (webp(b"VP8 ", b"\0\0\0\x9d\x01\x2a\x80\x02\xe0\x01"), (640, 480)),
+        (jpeg(), (640, 480)),
+        (jpeg(b"\xff\xe0\0\x06abcd", b"\xff\xff\xc4\0\x02"), (640, 480)),
+        (PNG, None),
+        (JPEG, None),
+        (b"text", None),
+        (webp(b"ABCD", b""), None),
+        (b"\xff\xd8\xff\xe0\0\0" + b"\xff\xe0\0\0" * 9, None),
+    ],
+)
+def test_the_size_is_in_the_header(data: bytes, expected: tuple[int, int] | None) -> None:
+    """Of each type; none where the header is not what it should be."""
+    assert expected == pixel_size(data)
+
+
+@pytest.mark.parametrize(("width", "height"), [(MAX_SIDE + 1, 1), (1, MAX_SIDE + 1)])
+def test_too_many_pixels_are_refused(width: int, height: int) -> None:
+    """The message names the size and the limit; the limit itself is taken."""
+    given_one = Given(png(width, height), "", "", "")
+    assert given_one.data is not None
+    with pytest.raises(TooLarge, match=f"{width} x {height} pixels; a side may have {MAX_SIDE}"):
+        describe(given_one, given_one.data, "ses", 0)
+    assert describe(given_one, png(MAX_SIDE, MAX_SIDE), "ses", 0)
+
+
+@given(st.binary(max_size=60), st.sampled_from([PNG, JPEG, GIF, WEBP]))
+def test_any_header_has_a_size_or_none(rest: bytes, head: bytes) -> None:
+    """Whatever follows the first bytes: no error."""
+    found = pixel_size(head[:4] + rest)
+    assert found is None or min(found) >= 0
