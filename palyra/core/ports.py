@@ -17,6 +17,7 @@ from palyra.core.journal.changes import (
     MemoryCounts,
     MemoryFilter,
     MemoryLogLine,
+    MemoryPlace,
     OpenReport,
     PairingFilter,
     RunFilter,
@@ -44,6 +45,7 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.memory.items import MemoryHit, RecallPack, RecallUse
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
@@ -116,6 +118,9 @@ class MemoryStore(Protocol):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Return the items with one of the words, best first; the filter is part of the search."""
 
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        """Return the current items with one of these texts, by their `text_hash`."""
+
     def find_alike(
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
@@ -131,7 +136,9 @@ class MemoryStore(Protocol):
         before: int | None = None,
         limit: int,
     ) -> list[MemoryLogLine]: ...
-    def list_memory_uses(self, run_id: str) -> list[MemoryUseRecord]: ...
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]: ...
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
 
 
@@ -296,6 +303,37 @@ class EmbeddingService(Protocol):
 
         Raises also Rejected when a budget refuses the call.
         """
+
+
+class Embedder(Protocol):
+    """An embedding model for the memory.  Blocks; any thread may call."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the model and its version: vectors of different names are not compared."""
+
+    @property
+    def dims(self) -> int:
+        """Number of components of a vector."""
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return one vector of length 1 for each text, in order."""
+
+
+class Recall(Protocol):
+    """The memory as the assembly of a prompt uses it."""
+
+    async def recall(
+        self, question: str, place: MemoryPlace, *, limit: int | None = None
+    ) -> RecallPack:
+        """Return what the memory of that place holds about a question; empty for nothing.
+
+        Never raises for a memory that is damaged or being rebuilt: `degraded` says so.
+        Cancellation: nothing happened.
+        """
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given, for `memory.used`; never waits."""
 
 
 class ToolRunner(Protocol):

@@ -145,6 +145,7 @@ class MemoryLogLine(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Number of items of a principal, or of all."""
 
+    total: int = 0
     items: int = 0  # that a search may return
     by_kind: dict[str, int] = {}
     superseded: int = 0

@@ -14,7 +14,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,9 @@ from palyra.core.journal.records import (
     MemoryKind,
     MemoryRecord,
     MemorySource,
+    MemoryWay,
 )
+from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import IllegalState, InvalidParams, TooLarge
 
@@ -285,28 +287,109 @@ def restore(item: MemoryRecord, earlier: MemoryRecord, *, by: str, now_ms: int) 
     return revise(item, "undone", by=by, now_ms=now_ms, **fields)
 
 
-# --- what a recall gives ------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
+
+Disposition = Literal["added", "updated", "superseded"]
 
 
-class RecalledItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a recall, with its score and the parts of the score."""
+class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Outcome of storing one statement: the item that holds it now."""
 
     memory_id: str
-    kind: MemoryKind
-    text: str
-    author: str | None
-    at_ms: int
-    session_id: str | None
-    trust: Trust
+    disposition: Disposition
+    superseded: str | None = None  # the item that was corrected
+
+
+class MemoryImported(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of an import; `memory_ids` has one id for each given item, in their order."""
+
+    added: int
+    updated: int
+    skipped: int
+    memory_ids: tuple[str, ...]
+
+
+class MemoryForgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """Items that were deleted: those named, and those they had superseded."""
+
+    memory_ids: tuple[str, ...]
+
+
+class MemoryPurged(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of items deleted with everything about them; with `dry_run` nothing was deleted."""
+
+    principal: str
+    items: int
+    dry_run: bool = False
+
+
+class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
+    """An item that matches a search, with its score and the parts of the score."""
+
+    item: MemoryRecord
     score: float
-    parts: dict[str, float]
+    parts: dict[str, float]  # lexical, vector, author, date, session
+
+
+SearchMode = Literal["hybrid", "lexical"]
+
+
+class MemoryHits(msgspec.Struct, frozen=True, kw_only=True):
+    """Matching items, best first."""
+
+    hits: tuple[MemoryHit, ...] = ()
+    mode: SearchMode = "lexical"
+    degraded: str = ""  # why a part of the search was left out
 
 
 class RecallPack(msgspec.Struct, frozen=True, kw_only=True):
     """Items for one question, in the order in which the model reads them."""
 
-    items: tuple[RecalledItem, ...] = ()
+    hits: tuple[MemoryHit, ...] = ()
     tokens: int = 0
-    mode: str = "lexical"  # or hybrid
-    degraded: str = ""  # why a part of the search was left out
-    trust: Trust = "trusted_local"  # lowest of the items
+    mode: SearchMode = "lexical"
+    degraded: str = ""
+
+    @property
+    def trust(self) -> Trust:
+        """Lowest label of the items."""
+        return lowest(hit.item.trust for hit in self.hits)
+
+
+class RecallUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Run that a recall was for."""
+
+    run_id: str
+    session_id: str
+    principal: str
+    way: MemoryWay
+    question: str
+
+
+MAX_FACTS = 8  # facts and preferences of a recall, which come first
+RECALL_TOKENS = 1_500
+_FIRST = frozenset({"fact", "preference", "procedure", "decision"})
+
+
+def pack_hits(found: MemoryHits, budget_tokens: int = RECALL_TOKENS) -> RecallPack:
+    """Choose facts first, then as many single statements as fit, in the order of their time."""
+    facts = [hit for hit in found.hits if hit.item.kind in _FIRST][:MAX_FACTS]
+    others = [hit for hit in found.hits if hit.item.kind not in _FIRST]
+    chosen: list[MemoryHit] = []
+    left_tokens = budget_tokens
+    for hit in (*facts, *others):
+        size = estimate_tokens(hit.item.text)
+        if size <= left_tokens:
+            left_tokens -= size
+            chosen.append(hit)
+    first = [hit for hit in chosen if hit.item.kind in _FIRST]
+    rest = sorted(
+        (hit for hit in chosen if hit.item.kind not in _FIRST),
+        key=lambda hit: (hit.item.session_id or "", hit.item.at_ms),
+    )
+    return RecallPack(
+        hits=(*first, *rest),
+        tokens=budget_tokens - left_tokens,
+        mode=found.mode,
+        degraded=found.degraded,
+    )

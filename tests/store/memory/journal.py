@@ -133,8 +133,7 @@ class MemoryJournal(StoredItems):
         batch = Admission(len(self._tapes.links), {}, self._tapes)
         try:
             batch.admit(change)
-            records = [each for each in batch.records if type(each) in TABLES]
-            accepted = self._accept(records)
+            accepted = self._accept(each for each in batch.records if type(each) in TABLES)
             self.append_items(each for each in batch.records if type(each) not in TABLES)
         except (InvariantBroken, Rejected) as refusal:
             return refusal

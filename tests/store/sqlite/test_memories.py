@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +44,7 @@ def match(journal: SqliteJournal, column: str, word: str) -> list[str]:
     return (found or "").split()
 
 
-def links(journal: SqliteJournal) -> list[tuple[str, str | None, str | None]]:
+def links(journal: SqliteJournal) -> list[Any]:
     """Each item with its neighbours, in the order of the conversation."""
     statement = (
         "SELECT m.memory_id, p.memory_id, n.memory_id FROM memories AS m"
