@@ -138,13 +138,8 @@ class Memories:
         by: str,
         receipt: IdempotencyKey | None = None,
     ) -> MemoryAdded:
-        check_draft(draft)
-        await self._require_no_secret([draft])
+        (new,) = await self._make([draft], principal, by)
         async with self._lock(principal):
-            now_ms = self.now_ms()
-            new = make_item(
-                draft, memory_id=self.new_id("mem"), principal=principal, by=by, now_ms=now_ms
-            )
             found = await self._resolve(draft, new)
             result, records = _apply(found, new)
             await self._commit(principal, records, result, receipt)
@@ -205,24 +200,12 @@ class Memories:
             raise InvalidParams(
                 f"{len(drafts)} items; send 1 to {MAX_IMPORT} at once", field="items"
             )
-        for at, draft in enumerate(drafts):
-            check_draft(draft, f"items[{at}].")
-        await self._require_no_secret(drafts)
+        items = await self._make(drafts, whose, caller.principal, "items[{}].")
         async with self._lock(whose):
-            now_ms = self.now_ms()
-            items = [
-                make_item(
-                    draft,
-                    memory_id=self.new_id("mem"),
-                    principal=whose,
-                    by=caller.principal,
-                    now_ms=now_ms,
-                )
-                for draft in drafts
-            ]
             hashes = tuple({item.text_hash for item in items})
             stored = await self.journal.read(lambda s: s.find_by_text(whose, hashes))
-            result, records = _merge_import(drafts, items, stored, updates=updates)
+            merge = partial(_merge_import, drafts, items, stored, updates=updates)
+            result, records = await self.run_blocking(merge)
             await self._commit(whose, records, result, receipt)
             return result
 
@@ -239,8 +222,8 @@ class Memories:
 
         Raises NotFound, InvalidParams, TooLarge, and IllegalState for a superseded item.
         """
-        text = fields.get("text", "")
-        await self._require_no_secret([MemoryDraft(text=f"{text} {fields.get('tags', '')}")])
+        texts = [fields.get("text") or "", fields.get("author") or "", *fields.get("tags", ())]
+        await self.run_blocking(_require_no_secret, self.redactor, "\n".join(texts), "text")
         return await self._change(
             caller,
             memory_id,
@@ -391,8 +374,8 @@ class Memories:
     async def purge(self, caller: Caller, principal: str, *, dry_run: bool = False) -> MemoryPurged:
         """Delete the whole memory of a principal, with the log of its changes and uses.
 
-        One line about the purge remains.  Raises Forbidden for a principal of somebody else, unless
-        the caller is an operator.
+        One line about the purge remains.  Raises Forbidden for a foreign principal, unless the caller
+        is an operator.
         """
         caller.require(WRITE)
         whose = whose_memory(caller, principal)
@@ -525,24 +508,34 @@ class Memories:
             return None
         return found if self.search.is_shown(found) else None
 
-    async def _require_no_secret(self, drafts: Sequence[MemoryDraft]) -> None:
-        """Raise InvalidParams for a draft with a secret, which would be recalled into prompts."""
-        at = await self.run_blocking(partial(_find_secret, self.redactor), drafts)
-        if at is not None:
-            where = "text" if len(drafts) == 1 else f"items[{at}].text"
-            raise InvalidParams(
-                f"{where} holds a secret: leave it out, and keep it in the vault (`palyra secrets`)",
-                field=where,
-            )
+    async def _make(
+        self, drafts: Sequence[MemoryDraft], principal: str, by: str, field: str = ""
+    ) -> Sequence[MemoryRecord]:
+        """Check the drafts in a thread and make items of them; `field` with {} is their prefix."""
+        now_ms = self.now_ms()
+        ids = [self.new_id("mem") for _ in drafts]
+
+        def make() -> Sequence[MemoryRecord]:
+            made: list[MemoryRecord] = []
+            for at, (memory_id, draft) in enumerate(zip(ids, drafts, strict=True)):
+                check_draft(draft, field.format(at))
+                texts = "\n".join((draft.text, *draft.tags, draft.author or ""))
+                _require_no_secret(self.redactor, texts, f"{field.format(at)}text")
+                made.append(
+                    make_item(draft, memory_id=memory_id, principal=principal, by=by, now_ms=now_ms)
+                )
+            return made
+
+        return await self.run_blocking(make)
 
 
-def _find_secret(redactor: Redactor, drafts: Sequence[MemoryDraft]) -> int | None:
-    """Return the position of the first draft with a secret."""
-    for at, draft in enumerate(drafts):
-        texts = (draft.text, *draft.tags, draft.author or "")
-        if redactor.redact_text("\n".join(texts))[1]:
-            return at
-    return None
+def _require_no_secret(redactor: Redactor, text: str, field: str) -> None:
+    """Raise InvalidParams for a text with a secret, which would be recalled into prompts."""
+    if redactor.redact_text(text)[1]:
+        raise InvalidParams(
+            f"{field} holds a secret: leave it out, and keep it in the vault (`palyra secrets`)",
+            field=field,
+        )
 
 
 def _unknown(memory_id: str) -> NotFound:

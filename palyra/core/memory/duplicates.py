@@ -302,7 +302,7 @@ def _is_same_word(one: str, other: str) -> bool:
     if one == other or any(char.isdigit() for char in one + other):
         return one == other
     prefix = _count_equal(one, other)
-    suffix = _count_equal(one[:prefix:-1], other[:prefix:-1])
+    suffix = _count_equal(one[prefix:][::-1], other[prefix:][::-1])
     return prefix >= PREFIX_CHARS and max(len(one), len(other)) - prefix - suffix <= ENDING_CHARS
 
 

@@ -42,6 +42,7 @@ LAST_MS = 253_402_300_799_999  # the end of the year 9999
 FULL_BPS = 10_000
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _TEXT_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # tab and line ends are text
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"\w+")
 
 
@@ -112,7 +113,7 @@ def check_text(text: str, field: str = "text") -> None:
         raise TooLarge(
             f"{size} bytes of text; an item holds at most {MAX_TEXT_BYTES}: split it", field=field
         )
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if _SURROGATE.search(text) is not None:
         raise InvalidParams("the text holds half a surrogate pair: send UTF-8", field=field)
 
 
