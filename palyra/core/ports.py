@@ -305,21 +305,6 @@ class EmbeddingService(Protocol):
         """
 
 
-class Embedder(Protocol):
-    """An embedding model for the memory.  Blocks; any thread may call."""
-
-    @property
-    def name(self) -> str:
-        """Identity of the model and its version: vectors of different names are not compared."""
-
-    @property
-    def dims(self) -> int:
-        """Number of components of a vector."""
-
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector of length 1 for each text, in order."""
-
-
 class Recall(Protocol):
     """The memory as the assembly of a prompt uses it."""
 

@@ -1,7 +1,7 @@
 """The memory: items of principals, stored, changed and deleted for clients and tools.
 
 Owns: nothing that a restart would lose; items are records of the journal.
-Talks to: the journal, the search (which forgets first), the embedder (port), in threads.
+Talks to: the journal, the search (which forgets first).
 Never: shows or changes an item of another principal, stores a secret, or stores a text that a recall
 gave to the same session.
 
@@ -40,14 +40,17 @@ from palyra.core.journal.records import (
 from palyra.core.memory.duplicates import (
     ADDED,
     Resolution,
+    Similarity,
     choose_text,
     is_recalled,
+    no_similarity,
     resolve,
 )
 from palyra.core.memory.items import (
     MAX_IMPORT,
     Disposition,
     MemoryAdded,
+    MemoryChanged,
     MemoryDraft,
     MemoryForgotten,
     MemoryImported,
@@ -60,7 +63,7 @@ from palyra.core.memory.items import (
     revise,
     supersede,
 )
-from palyra.core.ports import Embedder, Journal, NowMs, RunBlocking
+from palyra.core.ports import Journal, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
@@ -81,7 +84,7 @@ class Memories:
     now_ms: NowMs
     new_id: NewId
     run_blocking: RunBlocking
-    embedder: Embedder | None = None
+    similarity: Similarity = no_similarity
     _locks: WeakValueDictionary[str, trio.Lock] = field(default_factory=WeakValueDictionary)
 
     # --- storing
@@ -168,16 +171,7 @@ class Memories:
         stored = [item for item in alike if self.search.is_shown(item)]
         if not stored:
             return ADDED
-        return await self.run_blocking(resolve, new, stored, self._similarity)
-
-    def _similarity(self, one: str, other: str) -> float:
-        """Return the cosine of two texts.  Blocks."""
-        if one == other:
-            return 1.0
-        if self.embedder is None:
-            return 0.0
-        left, right = self.embedder.embed((one, other))
-        return float(sum(a * b for a, b in zip(left, right, strict=True)))
+        return await self.run_blocking(resolve, new, stored, self.similarity)
 
     async def import_items(
         self,
@@ -217,7 +211,7 @@ class Memories:
         memory_id: str,
         fields: dict[str, Any],
         receipt: IdempotencyKey | None = None,
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         """Change fields of an item; the revision before is kept.
 
         Raises NotFound, InvalidParams, TooLarge, and IllegalState for a superseded item.
@@ -238,7 +232,7 @@ class Memories:
         *,
         pinned: bool,
         receipt: IdempotencyKey | None = None,
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         """Pin an item, so that no correction supersedes it by itself, or release it."""
         action: MemoryAction = "pinned" if pinned else "unpinned"
         return await self._mark(caller, memory_id, action, {"pinned": pinned}, receipt)
@@ -250,7 +244,7 @@ class Memories:
         *,
         hidden: bool,
         receipt: IdempotencyKey | None = None,
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         """Hide an item from every search and recall, or show it again."""
         action: MemoryAction = "hidden" if hidden else "shown"
         return await self._mark(caller, memory_id, action, {"never_recall": hidden}, receipt)
@@ -262,7 +256,7 @@ class Memories:
         action: MemoryAction,
         fields: dict[str, bool],
         receipt: IdempotencyKey | None,
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         def change(item: MemoryRecord, now_ms: int) -> MemoryRecord:
             if all(getattr(item, name) == value for name, value in fields.items()):
                 return item
@@ -276,19 +270,20 @@ class Memories:
         memory_id: str,
         change: Callable[[MemoryRecord, int], MemoryRecord],
         receipt: IdempotencyKey | None,
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         caller.require(WRITE)
         found = await self._get_seen(caller, memory_id)
         async with self._lock(found.principal):
             before = await self._get(found.principal, memory_id)
             after = change(before, self.now_ms())
             records = [after] if after is not before else []
-            await self._commit(found.principal, records, after, receipt)
-            return after
+            result = _describe_change(after)
+            await self._commit(found.principal, records, result, receipt)
+            return result
 
     async def undo(
         self, caller: Caller, memory_id: str, receipt: IdempotencyKey | None = None
-    ) -> MemoryRecord:
+    ) -> MemoryChanged:
         """Take back the last change of an item, or the correction that it was.
 
         The state before becomes the next revision, so that an undo can be undone.  Of an item that
@@ -303,10 +298,10 @@ class Memories:
             versions = await self.journal.read(lambda s: s.list_versions(memory_id))
             corrected = await self.journal.read(lambda s: s.list_superseded(memory_id))
             if versions:
-                result = restore(item, versions[-1], by=by, now_ms=now_ms)
-                records: list[Record] = [result]
+                after = restore(item, versions[-1], by=by, now_ms=now_ms)
+                records: list[Record] = [after]
             elif corrected:
-                result = revise(
+                after = revise(
                     item,
                     "undone",
                     by=by,
@@ -316,24 +311,30 @@ class Memories:
                 )
                 again = {"superseded_by": None, "superseded_ms": None}
                 records = [
-                    result,
+                    after,
                     *(revise(old, "undone", by=by, now_ms=now_ms, **again) for old in corrected),
                 ]
             else:
                 raise IllegalState(
                     f"{memory_id} has no earlier state: forget it, if it should not exist"
                 )
+            result = _describe_change(after)
             await self._commit(item.principal, records, result, receipt)
             return result
 
     # --- deleting
 
     async def forget(
-        self, caller: Caller, memory_ids: Sequence[str], receipt: IdempotencyKey | None = None
+        self,
+        caller: Caller,
+        memory_ids: Sequence[str],
+        receipt: IdempotencyKey | None = None,
+        *,
+        dry_run: bool = False,
     ) -> MemoryForgotten:
         """Delete items with all their revisions, index entries and vectors, and what they superseded.
 
-        Final: there is no undo.  Raises NotFound, and deletes nothing, if one of them is unknown.
+        Final: there is no undo; `dry_run` returns the ids and deletes nothing.  Raises NotFound, and deletes nothing, if one of them is unknown.
         Cancellation: they may have been deleted; none of them is returned by a search meanwhile.
         """
         caller.require(WRITE)
@@ -341,6 +342,11 @@ class Memories:
         principal = found[0].principal
         if any(item.principal != principal for item in found):
             raise InvalidParams("the items belong to several principals", field="memory_ids")
+        if dry_run:
+            gone = await self.journal.read(
+                lambda s: _with_superseded(s.list_superseded, memory_ids)
+            )
+            return MemoryForgotten(memory_ids=tuple(gone), dry_run=True)
         return await self._forget(principal, [*memory_ids], by=caller.principal, receipt=receipt)
 
     async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:
@@ -536,6 +542,16 @@ def _require_no_secret(redactor: Redactor, text: str, field: str) -> None:
             f"{field} holds a secret: leave it out, and keep it in the vault (`palyra secrets`)",
             field=field,
         )
+
+
+def _describe_change(item: MemoryRecord) -> MemoryChanged:
+    """Return the outcome without the text: a receipt outlives a forgotten item."""
+    return MemoryChanged(
+        memory_id=item.memory_id,
+        action=item.action,
+        revision=item.revision,
+        superseded_by=item.superseded_by,
+    )
 
 
 def _unknown(memory_id: str) -> NotFound:

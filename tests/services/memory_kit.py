@@ -1,6 +1,6 @@
 """The memory over a real store, in one task and without threads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -65,13 +65,8 @@ class InlineJournal:
         return await self.read(query)
 
 
-class LexicalEmbedder:
-    """`core.ports.Embedder` with the embedded vectors."""
-
-    name, dims = "lexical", 384
-
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return [lexical_vector(text) for text in texts]
+def similarity(one: str, other: str) -> float:
+    return sum(a * b for a, b in zip(lexical_vector(one), lexical_vector(other), strict=True))
 
 
 async def run_inline(fn: Callable[[*Args], T], /, *args: *Args) -> T:
@@ -102,7 +97,7 @@ class MemoryKit:
             now_ms=self.clock,
             new_id=lambda prefix: f"{prefix}_{next(ids):04}",
             run_blocking=run_inline,
-            embedder=LexicalEmbedder(),
+            similarity=similarity,
         )
 
     async def add(self, text: str, who: Caller = ANN, **fields: Any) -> str:

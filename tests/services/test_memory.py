@@ -242,11 +242,12 @@ async def test_edit_and_undo(kit: MemoryKit) -> None:
     own = await kit.add("The deploy port is 8080", tags=("a",))
     await kit.memories.edit(ANN, own, {"text": "The deploy port is 9090", "tags": ("b", "b")})
     assert ([own], []) == (await kit.found("9090"), await kit.found("8080"))
-    undone = await kit.memories.undo(ANN, own)
+    assert 3 == (await kit.memories.undo(ANN, own)).revision
+    undone = await get(kit, own)
     assert ("The deploy port is 8080", ("a",), 3) == (undone.text, undone.tags, undone.revision)
     assert ([], [own]) == (await kit.found("9090"), await kit.found("8080"))
-    again = await kit.memories.undo(ANN, own)
-    assert "The deploy port is 9090" == again.text
+    await kit.memories.undo(ANN, own)
+    assert "The deploy port is 9090" == (await get(kit, own)).text
     versions, _, log = await kit.memories.history(ANN, own)
     assert [1, 2, 3, 4] == [item.revision for item in versions]
     assert ["undone", "undone", "edited", "added"] == [line.action for line in log]
@@ -286,7 +287,10 @@ async def test_hidden_items_are_never_recalled(kit: MemoryKit) -> None:
     assert 2 == hidden.revision
     assert [] == await kit.found("deploy port")
     assert () == (await kit.search.recall("deploy port", place())).hits
-    assert ([], [hidden.text]) == (await kit.texts(), await kit.texts(with_hidden=True))
+    assert ([], ["The deploy port is 8080"]) == (
+        await kit.texts(),
+        await kit.texts(with_hidden=True),
+    )
     await kit.memories.never_recall(ANN, own, hidden=False)
     assert [own] == await kit.found("deploy port")
 
@@ -299,6 +303,8 @@ async def test_forgetting_takes_everything(kit: MemoryKit) -> None:
     old = await kit.add("The deploy port is 8080")
     new = await kit.add("The deploy port is 9090")
     assert [new] == await kit.found("deploy port")
+    planned = await kit.memories.forget(ANN, [new], dry_run=True)
+    assert (planned.memory_ids, [new]) == ((new, old), await kit.found("deploy port"))
     gone = await kit.memories.forget(ANN, [new])
     assert [new, old] == [*gone.memory_ids]
     assert [] == await kit.found("deploy port")

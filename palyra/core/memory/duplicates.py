@@ -41,6 +41,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def no_similarity(one: str, other: str) -> float:
+    """Return the similarity without an embedding model: equal or unlike."""
+    return float(one == other)
+
+
 _TOKEN = re.compile(r"\w+(?:[./:_'\u2019@-]\w+)*|[=:]")
 _FILLERS = _words(
     "a an the this that these those is are was were be been being am really very just also please"

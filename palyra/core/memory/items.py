@@ -62,6 +62,7 @@ class MemoryDraft(msgspec.Struct, frozen=True, kw_only=True):
     is_transient: bool = False  # a fact about a running system: 24 h if no ttl is given
     valid_from_ms: int | None = None
     pinned: bool = False
+    never_recall: bool = False
     supersedes: str | None = None  # the item that this one corrects
     lineage: tuple[Lineage, ...] = ()
     source: MemorySource = "client"
@@ -183,6 +184,7 @@ def make_item(
         lineage=draft.lineage,
         trust=draft.trust,
         pinned=draft.pinned,
+        never_recall=draft.never_recall,
         valid_from_ms=at_ms if draft.valid_from_ms is None else draft.valid_from_ms,
         expires_ms=None if ttl_ms is None else now_ms + ttl_ms,
         text_hash=hash_text(draft.text),
@@ -310,10 +312,20 @@ class MemoryImported(msgspec.Struct, frozen=True, kw_only=True):
     memory_ids: tuple[str, ...]
 
 
+class MemoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Outcome of a change of one item: its new revision, and what made it."""
+
+    memory_id: str
+    action: MemoryAction
+    revision: int
+    superseded_by: str | None = None
+
+
 class MemoryForgotten(msgspec.Struct, frozen=True, kw_only=True):
     """Items that were deleted: those named, and those they had superseded."""
 
     memory_ids: tuple[str, ...]
+    dry_run: bool = False  # nothing was deleted
 
 
 class MemoryPurged(msgspec.Struct, frozen=True, kw_only=True):
