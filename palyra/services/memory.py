@@ -460,7 +460,7 @@ class Memories:
         return await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
 
     async def rebuild(self, caller: Caller) -> int:
-        """Write the text index of all items again; return the number of rows.  Operators only.
+        """Write the text index of all items again; return the number of items.  Operators only.
 
         Searches and writes go on meanwhile.  Cancellation: a part was rewritten, which is harmless.
         """
@@ -474,7 +474,7 @@ class Memories:
             part = MemoryReindex(after_row=after, through_row=after + REINDEX_ROWS)
             await self.journal.commit(Change(records=(part,)))
         self.search.invalidate(None)
-        return counts.last_row
+        return counts.total
 
     # --- shared
 

@@ -21,7 +21,14 @@ from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
 from palyra.core.memory.duplicates import read_tokens
-from palyra.core.memory.items import MemoryHit, MemoryHits, RecallPack, RecallUse, pack_hits
+from palyra.core.memory.items import (
+    MemoryHit,
+    MemoryHits,
+    RecallPack,
+    RecallUse,
+    SearchMode,
+    pack_hits,
+)
 from palyra.core.ports import Journal, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
@@ -49,6 +56,16 @@ class MemorySearch:
         self._generations: dict[str, int] = {}
         self._purged: dict[str, int] = {}  # generation at the last purge of a principal
         self._purging: set[str] = set()
+
+    @property
+    def mode(self) -> SearchMode:
+        """Parts of the search: words and vectors, or words alone."""
+        return "lexical"
+
+    @property
+    def degraded(self) -> str:
+        """Why a part of the search is left out at the moment; "" for nothing."""
+        return ""
 
     # --- for clients, tools and prompts
 

@@ -8,16 +8,18 @@ from typing import Any, TypeVar, TypeVarTuple
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace
 from palyra.core.journal.records import Role
 from palyra.core.memory.items import MemoryDraft
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import PalyraError
-from palyra.models.lexical_embeddings import lexical_vector
+from palyra.models.lexical_embeddings import text_similarity
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from tests.store.kit import Clock, sqlite_journal
+from tests.store.memory.journal import MemoryJournal
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -65,13 +67,35 @@ class InlineJournal:
         return await self.read(query)
 
 
-def similarity(one: str, other: str) -> float:
-    return sum(a * b for a, b in zip(lexical_vector(one), lexical_vector(other), strict=True))
-
-
 async def run_inline(fn: Callable[[*Args], T], /, *args: *Args) -> T:
     await trio.lowlevel.checkpoint()
     return fn(*args)
+
+
+def build(journal: InlineJournal, now_ms: Callable[[], int]) -> Memories:
+    """The service over a journal, with ids that count."""
+    ids = count(1)
+
+    def new_id(prefix: Prefix) -> str:
+        return f"{prefix}_{next(ids):04}"
+
+    redactor = Redactor([])
+    return Memories(
+        journal=journal,
+        search=MemorySearch(journal, redactor, now_ms=now_ms, new_id=new_id),
+        redactor=redactor,
+        now_ms=now_ms,
+        new_id=new_id,
+        run_blocking=run_inline,
+        similarity=text_similarity,
+    )
+
+
+def make_memories(now_ms: Callable[[], int]) -> Memories:
+    """The service over a store in memory."""
+    store = MemoryJournal(now_ms=now_ms)
+    store.open()
+    return build(InlineJournal(store), now_ms)
 
 
 class MemoryKit:
@@ -82,23 +106,8 @@ class MemoryKit:
         self.store = sqlite_journal(directory, self.clock)
         self.store.open()
         self.journal = InlineJournal(self.store)
-        ids = count(1)
-        redactor = Redactor([])
-        self.search = MemorySearch(
-            self.journal,
-            redactor,
-            now_ms=self.clock,
-            new_id=lambda prefix: f"{prefix}_{next(ids):04}",
-        )
-        self.memories = Memories(
-            journal=self.journal,
-            search=self.search,
-            redactor=redactor,
-            now_ms=self.clock,
-            new_id=lambda prefix: f"{prefix}_{next(ids):04}",
-            run_blocking=run_inline,
-            similarity=similarity,
-        )
+        self.memories = build(self.journal, self.clock)
+        self.search = self.memories.search
 
     async def add(self, text: str, who: Caller = ANN, **fields: Any) -> str:
         """Store a fact; its id."""

@@ -15,11 +15,7 @@ from palyra.core.memory.duplicates import (
     resolve,
 )
 from palyra.core.memory.items import MemoryDraft, make_item
-from palyra.models.lexical_embeddings import lexical_vector
-
-
-def similarity(one: str, other: str) -> float:
-    return sum(a * b for a, b in zip(lexical_vector(one), lexical_vector(other), strict=True))
+from palyra.models.lexical_embeddings import text_similarity as similarity
 
 
 def far(_one: str, _other: str) -> float:
