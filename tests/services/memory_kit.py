@@ -19,7 +19,6 @@ from palyra.models.lexical_embeddings import text_similarity
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from tests.store.kit import Clock, sqlite_journal
-from tests.store.memory.journal import MemoryJournal
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -89,13 +88,6 @@ def build(journal: InlineJournal, now_ms: Callable[[], int]) -> Memories:
         run_blocking=run_inline,
         similarity=text_similarity,
     )
-
-
-def make_memories(now_ms: Callable[[], int]) -> Memories:
-    """The service over a store in memory."""
-    store = MemoryJournal(now_ms=now_ms)
-    store.open()
-    return build(InlineJournal(store), now_ms)
 
 
 class MemoryKit:
