@@ -69,6 +69,7 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
+from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
@@ -120,7 +121,12 @@ class Daemon:
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
         self.memories = build_memories(self.journal, self.redactor, self.host)
         self.toolset = build_toolset(
-            config, self.host, self.redactor, self.registry, alarms=book, more=tools
+            config,
+            self.host,
+            self.redactor,
+            self.registry,
+            alarms=book,
+            more=[*memory_tools(self.memories.search, self.memories), *tools],
         )
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)

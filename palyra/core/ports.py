@@ -21,6 +21,7 @@ from palyra.core.journal.changes import (
     OpenReport,
     PairingFilter,
     RunFilter,
+    SaidText,
     ScoredMemory,
     TapePage,
     UsageBy,
@@ -45,7 +46,15 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.memory.items import MemoryHit, RecallPack, RecallUse
+from palyra.core.memory.items import (
+    MemoryAdded,
+    MemoryDraft,
+    MemoryForgotten,
+    MemoryHit,
+    MemoryHits,
+    RecallPack,
+    RecallUse,
+)
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
@@ -173,6 +182,9 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, Protocol):
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
+
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """Return the users' messages and the models' answers of these runs."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
@@ -319,6 +331,31 @@ class Recall(Protocol):
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """Record what a run was given, for `memory.used`; never waits."""
+
+
+class MemoryFinder(Protocol):
+    """Search of the memory, for tools."""
+
+    async def search_in(self, place: MemoryPlace, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best matches that the place sees."""
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given."""
+
+    async def search_said(
+        self, place: MemoryPlace, query: str, *, run_id: str, limit: int
+    ) -> list[SaidText]:
+        """Return texts of earlier conversations that the place sees, except of that run."""
+
+
+class MemoryKeeper(Protocol):
+    """Storing in the memory and deleting from it, for tools."""
+
+    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+        """Store a statement of a run.  Raises Rejected, also for text that came from the memory."""
+
+    async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:
+        """Delete items that the place sees.  Raises NotFound."""
 
 
 class ToolRunner(Protocol):

@@ -18,7 +18,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
 from palyra.core.memory.duplicates import read_tokens
 from palyra.core.memory.items import (
@@ -29,7 +29,8 @@ from palyra.core.memory.items import (
     SearchMode,
     pack_hits,
 )
-from palyra.core.ports import Journal, NowMs
+from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
+from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
 
@@ -118,6 +119,17 @@ class MemorySearch:
             )
         )
 
+    async def search_said(
+        self, place: MemoryPlace, query: str, *, run_id: str, limit: int
+    ) -> list[SaidText]:
+        """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
+
+        Cancellation: nothing happened.
+        """
+        return await self._journal.read(
+            lambda store: rank_texts(_list_said(store, place, run_id), query, limit)
+        )
+
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
     ) -> RecallPack:
@@ -190,6 +202,22 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
+
+
+def _list_said(store: JournalStore, place: MemoryPlace, run_id: str) -> list[SaidText]:
+    """Return what was said in the newest conversations of the place.  Blocks."""
+    only = place.session_id if place.only_session else None
+    wanted = RunFilter(principal=place.principal, session_id=only, limit=MAX_RUNS)
+    runs = [run for run in store.list_runs(wanted) if run.run_id != run_id]
+    here = None if place.session_id is None else store.find_session(place.session_id)
+    conversation = None if here is None else here.conversation_id
+    seen = {
+        session_id
+        for session_id in {run.session_id for run in runs}
+        if (found := store.find_session(session_id)) is not None
+        and (found.channel, found.conversation_id) == (place.channel, conversation)
+    }
+    return store.list_said([run.run_id for run in runs if run.session_id in seen])
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:
