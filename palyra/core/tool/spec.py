@@ -130,6 +130,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool_version: str
     arguments: Mapping[str, Any]
     inspection: Preflight | None = None  # for tools with an inspection
+    # Facts of the run, so the execution object has them by its run_id.
     channel: str | None = None  # that the run answers
     memory_scope: MemoryScope = "principal"  # of the agent
     trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
