@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from palyra.client import Client
+from palyra.client import Client, TapeEvent
+from palyra.core.tape import events as ev
 from palyra.errors import Forbidden, InvalidParams, NotFound, TooLarge
 from palyra.net.protocol.results import MemoryStatement
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
+from tests.e2e.tapes import read_whole
 
 pytestmark = pytest.mark.real
 
@@ -310,3 +312,78 @@ async def test_the_command_line_imports_other_formats(
     out.write_text("{}", encoding="utf-8")
     done = await palyra("memory", "import", str(out), home=daemon.home)
     assert (2, True) == (done.code, "not an export" in done.err)
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+async def finish(client: Client, text: str, **options: Any) -> tuple[str, list[TapeEvent]]:
+    """Run a message to its end; the run's id and tape."""
+    started = await client.start_run(text, **options)
+    ended = await client.wait_run(started.run_id)
+    assert "done" == ended.state, ended.reason
+    return started.run_id, await read_whole(client, started.run_id)
+
+
+def outputs(tape: list[TapeEvent]) -> list[str]:
+    done = [item.event for item in tape if isinstance(item.event, ev.ToolCompleted)]
+    return [event.output or event.error or "" for event in done]
+
+
+async def test_runs_store_and_recall(daemon: DaemonProcess) -> None:
+    """What one run retains another finds, with the run as its origin; each use is on record."""
+    async with daemon.connect(await person(daemon, "jan")) as jan:
+        retain = '/call memory_retain {"text": "Jan keeps bees in Leeds", "kind": "fact"}'
+        first, tape = await finish(jan, retain)
+        assert outputs(tape)[0].startswith("added: mem_")
+        (item,) = (await jan.list_memories()).items
+        assert (first, "tool", "trusted_local") == (
+            item.lineage[0].run_id, item.source, item.trust,
+        )  # fmt: skip
+        search = '/call memory_search {"query": "who keeps bees?"}'
+        second, tape = await finish(jan, f"{search}\n/then\n{retain}", session_key="bees")
+        assert "Jan keeps bees in Leeds" in outputs(tape)[0]
+        assert "came from the memory" in outputs(tape)[1]
+        used = await jan.get_memory_used(second)
+        assert ("tool", item.memory_id) == (used.uses[0].way, used.uses[0].items[0].memory_id)
+        assert "who keeps bees?" == used.uses[0].question
+        _, tape = await finish(jan, '/call session_search {"query": "bees"}')
+        assert "keeps bees" in outputs(tape)[0]
+    async with daemon.connect(await person(daemon, "kim")) as kim:
+        for call in (search, '/call session_search {"query": "bees"}'):
+            _, tape = await finish(kim, call)
+            assert ["nothing found"] == outputs(tape)
+
+
+async def test_deleting_by_a_run_asks(daemon: DaemonProcess) -> None:
+    """The default rules let a run search and store, and ask before it deletes."""
+    async with daemon.connect(await person(daemon, "lea")) as lea:
+        item = await lea.add_memory("Lea keeps ducks")
+        call = f'/call memory_forget {{"memory_ids": ["{item.memory_id}"]}}'
+        _, tape = await finish(lea, call, approval_mode="deny")
+        assert [] == outputs(tape)
+        assert ["Lea keeps ducks"] == await found(lea, "ducks")
+        started = await lea.start_run(call)
+        async with daemon.connect() as operator:
+            await lea.wait_run(started.run_id, until="attention")
+            (asked,) = await operator.list_approvals(run_id=started.run_id)
+            await operator.resolve_approval(asked.approval_id, "allow", asked.digest)
+        await lea.wait_run(started.run_id)
+        assert [] == await found(lea, "ducks")
+
+
+async def test_external_text_makes_storing_a_question(daemon: DaemonProcess) -> None:
+    """After a text from outside reached the model, storing fails closed without a person."""
+    async with daemon.connect(await person(daemon, "mia")) as mia:
+        await mia.add_memory("the fetched page says hello", trust="external_untrusted")
+        search = '/call memory_search {"query": "fetched page"}'
+        retain = '/call memory_retain {"text": "Mia likes pages"}'
+        _, tape = await finish(mia, f"{search}\n/then\n{retain}", approval_mode="deny")
+        denied = [item.event for item in tape if isinstance(item.event, ev.ToolDecided)]
+        assert ["allow", "deny"] == [event.verdict for event in denied]
+        assert "no_approver" == denied[1].reason_code
+        assert [] == await found(mia, "likes")
+        _, tape = await finish(
+            mia, retain, approval_mode="deny"
+        )  # the control: nothing from outside
+        assert outputs(tape)[0].startswith("added")
