@@ -177,11 +177,15 @@ def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Cha
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
-    labels = [segment["trust"] for segment in event.segments if "trust" in segment]
-    return {
-        "input_tokens": event.input_tokens,
-        "input_trust": lowest((run.input_trust, *labels)),
-    }
+    known = run.input_trust
+    others = [
+        segment["trust"]
+        for segment in event.segments
+        if "trust" in segment and segment["trust"] != known
+    ]
+    if not others:
+        return {"input_tokens": event.input_tokens}
+    return {"input_tokens": event.input_tokens, "input_trust": lowest((known, *others))}
 
 
 @_rule(ev.TurnStarted)
