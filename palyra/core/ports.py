@@ -14,9 +14,13 @@ from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     IncidentFilter,
+    MemoryCounts,
+    MemoryFilter,
+    MemoryLogLine,
     OpenReport,
     PairingFilter,
     RunFilter,
+    ScoredMemory,
     TapePage,
     UsageBy,
     UsageFilter,
@@ -31,6 +35,8 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    MemoryRecord,
+    MemoryUseRecord,
     PairingRecord,
     RunRecord,
     SessionRecord,
@@ -102,7 +108,34 @@ class IncidentStore(Protocol):
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
 
 
-class JournalStore(Registry, Ledger, IncidentStore, Protocol):
+class MemoryStore(Protocol):
+    """Items of memory with their text index, earlier revisions and log."""
+
+    def find_memory(self, memory_id: str) -> MemoryRecord | None: ...
+    def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]: ...
+    def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
+        """Return the items with one of the words, best first; the filter is part of the search."""
+
+    def find_alike(
+        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
+    ) -> list[MemoryRecord]:
+        """Return the current items that a new item may repeat or correct."""
+
+    def list_versions(self, memory_id: str) -> list[MemoryRecord]: ...
+    def list_superseded(self, memory_id: str) -> list[MemoryRecord]: ...
+    def list_memory_log(
+        self,
+        *,
+        principal: str | None,
+        memory_id: str | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> list[MemoryLogLine]: ...
+    def list_memory_uses(self, run_id: str) -> list[MemoryUseRecord]: ...
+    def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
+
+
+class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read

@@ -1,20 +1,20 @@
 """Dates in text: spans of days named absolutely, or relative to the time of the text.
 
 "yesterday" in a message of 8 May 2023 is 7 May 2023.  Without its resolution a search for that day
-cannot find the message.  English and German.  Days are those of the calendar at the offset that
-the caller passes; months and years are spans of their days.
+cannot find the message.  English and German.  Days are those of UTC.  Weeks, months and years are
+spans of their days.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import lru_cache
 
 DAY_MS = 86_400_000
-MINUTE_MS = 60_000
 MAX_SPANS = 8  # of one text; more dates than that are a table, not a statement
 _CACHED = 4_096
+_EPOCH = date(1970, 1, 1)
 
 _MONTHS = (
     "january|januar|jan",
@@ -60,7 +60,7 @@ _NUMBERS = {
 }
 _UNITS = {
     **dict.fromkeys(("day", "days", "tag", "tage", "tagen"), "day"),
-    **dict.fromkeys(("night", "evening", "morning", "nacht", "abend", "morgen"), "day"),
+    **dict.fromkeys(("night", "evening", "morning", "nacht", "abend"), "day"),
     **dict.fromkeys(("week", "weeks", "woche", "wochen"), "week"),
     **dict.fromkeys(("weekend", "weekends", "wochenende"), "weekend"),
     **dict.fromkeys(("month", "months", "monat", "monate", "monaten"), "month"),
@@ -100,17 +100,25 @@ class Span:
     first: date
     last: date
 
-    def overlaps(self, other: "Span") -> bool:
-        return self.first <= other.last and other.first <= self.last
+    @property
+    def days(self) -> int:
+        return (self.last - self.first).days + 1
+
+    def __iter__(self) -> Iterator[date]:
+        return (self.first + timedelta(offset) for offset in range(self.days))
 
 
-def day_of(at_ms: int, offset_minutes: int = 0) -> date:
-    """Return the calendar day of a time, at that offset from UTC.  Out of range: the nearest."""
-    seconds = (at_ms + offset_minutes * MINUTE_MS) / 1000
+def day_of(at_ms: int) -> date:
+    """Return the day of a time in UTC; of a time outside the calendar the first or last day."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).date()
-    except (ValueError, OverflowError, OSError):
+        return _EPOCH + timedelta(at_ms // DAY_MS)
+    except OverflowError:
         return date.min if at_ms < 0 else date.max
+
+
+def start_ms(day: date) -> int:
+    """Return the first millisecond of a day in UTC."""
+    return (day - _EPOCH).days * DAY_MS
 
 
 @lru_cache(_CACHED)
@@ -234,7 +242,9 @@ def _count(text: str) -> int:
     return int(text) if text.isdecimal() else _NUMBERS[" ".join(text.lower().split())]
 
 
-def _fixed(match: re.Match[str], day: date) -> Span:
+def _fixed(match: re.Match[str], day: date) -> Span | None:
+    if match[1] == "Morgen":  # German: the time of the day
+        return None
     return _one_day(day + timedelta(_FIXED[" ".join(match[1].lower().split())]))
 
 
@@ -300,19 +310,3 @@ _RULES: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     ),
     _rule(rf"(?<![\w.:/-])({_YEAR})(?![\w:/-]|\.\d)", _bare_year),
 )
-
-
-# --- words of spans ------------------------------------------------------------------------------
-
-_ENGLISH_MONTHS = tuple(names.split("|")[0] for names in _MONTHS)
-_ENGLISH_DAYS = tuple(names.split("|")[0] for names in _WEEKDAYS)
-
-
-def words_of(span: Span) -> Iterator[str]:
-    """Yield English words of the span, for full text search: "7 may 2023 sunday"."""
-    if span.first == span.last:
-        yield str(span.first.day)
-        yield _ENGLISH_DAYS[span.first.weekday()]
-    if (span.last - span.first).days <= 31:  # noqa: PLR2004 - no longer than a month
-        yield from dict.fromkeys(_ENGLISH_MONTHS[day.month - 1] for day in (span.first, span.last))
-    yield from dict.fromkeys(str(day.year) for day in (span.first, span.last))

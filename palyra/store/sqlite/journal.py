@@ -42,14 +42,15 @@ from palyra.store.sqlite.connection import (
     storage_errors,
 )
 from palyra.store.sqlite.integrity import PageCheck
-from palyra.store.sqlite.queries import Queries, list_unresolved
+from palyra.store.sqlite.memories import ItemQueries
+from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
 
 
-class SqliteJournal(Queries):
+class SqliteJournal(ItemQueries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(
