@@ -108,7 +108,7 @@ ROOMS = {
         "memory",
         "gateway",
     ),
-    "store": ("files", "journal", "sqlite"),
+    "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (
         "toolbox",
         "files",

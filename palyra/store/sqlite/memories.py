@@ -90,7 +90,7 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
 
 def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
     """Delete some of the items whose time to live has ended."""
-    found = _read_rows(
+    found = read_rows(
         connection,
         "SELECT json_array(principal, memory_id) AS found FROM memories WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
         (now_ms, EXPIRED_AT_ONCE),
@@ -123,7 +123,7 @@ def _put(connection: apsw.Connection, items: Sequence[MemoryRecord]) -> None:
     }
     if not changed:
         return
-    links = _read_rows(
+    links = read_rows(
         connection,
         f"SELECT json_array(row, previous_row, next_row, {_PREVIOUS}, {_NEXT}) AS found FROM memories"  # noqa: S608 - only literals of this file
         " WHERE memory_id IN (SELECT value FROM json_each(?))",
@@ -142,7 +142,7 @@ def _read_old(
     known = [item.memory_id for item in items if item.revision > 1]
     if not known:
         return {}
-    found = _read_rows(
+    found = read_rows(
         connection,
         "SELECT json_array(memory_id, row, text, at_ms) AS found FROM memories"
         " WHERE memory_id IN (SELECT value FROM json_each(?))",
@@ -167,7 +167,7 @@ def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> N
         if removal.memory_ids is None:
             _purge(connection, removal)
             continue
-        gone = _read_rows(
+        gone = read_rows(
             connection,
             "WITH RECURSIVE gone (memory_id) AS (SELECT value FROM json_each(?1)"
             " UNION SELECT m.memory_id FROM memories AS m JOIN gone ON m.superseded_by = gone.memory_id)"
@@ -187,7 +187,7 @@ def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> N
 
 def _purge(connection: apsw.Connection, removal: MemoryRemoval) -> None:
     principal = removal.principal
-    gone = _read_rows(
+    gone = read_rows(
         connection,
         "SELECT json_array(row, NULL, NULL, memory_id) AS found FROM memories WHERE principal = ?",
         (principal,),
@@ -215,7 +215,7 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
 
 def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
     for each in wanted:
-        found = _read_rows(
+        found = read_rows(
             connection,
             "SELECT json_array(row) AS found FROM memories WHERE row > ? AND row <= ?",
             (each.after_row, each.through_row),
@@ -239,7 +239,7 @@ def _link(connection: apsw.Connection, rows: set[int]) -> None:
 
 def _index(connection: apsw.Connection, rows: set[int]) -> None:
     """Write the entries of the rows in the text index again."""
-    found = _read_rows(
+    found = read_rows(
         connection,
         f"SELECT json_array(row, text, at_ms) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
         (_json(rows),),
@@ -255,7 +255,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(plain).decode()
 
 
-def _read_rows(
+def read_rows(
     connection: apsw.Connection, statement: str, values: tuple[Any, ...] = ()
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a SELECT of one JSON array a row, called `found`, in one step of SQLite."""
@@ -273,16 +273,16 @@ class ItemQueries(Queries):
     """Queries on items of memory; see `core.ports.MemoryStore`."""
 
     def find_memory(self, memory_id: str) -> MemoryRecord | None:
-        return self._find(_select().where("memory_id = ?", memory_id), "row")
+        return self._find(select_items().where("memory_id = ?", memory_id), "row")
 
     def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
         """Newest first."""
-        select = _narrow(_select(), wanted).where("memory_id < ?", wanted.before)
+        select = narrow(select_items(), wanted).where("memory_id < ?", wanted.before)
         return self._list(select, "memory_id DESC", wanted.limit)
 
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Items with one of the words in their text index, best first."""
-        condition, values = _narrow(_select(), wanted).condition
+        condition, values = narrow(select_items(), wanted).condition
         statement = (
             "SELECT json_array(m.row, -f.score, json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
             f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
@@ -300,7 +300,7 @@ class ItemQueries(Queries):
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
         """Current items of the same place, kind and author: equal texts, then by shared words."""
-        place = _select().where("principal = ? AND scope = ?", item.principal, item.scope)
+        place = select_items().where("principal = ? AND scope = ?", item.principal, item.scope)
         place.where("kind = ? AND author IS ?", item.kind, item.author)
         place.where("superseded_by IS NULL")
         place.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
@@ -335,7 +335,7 @@ class ItemQueries(Queries):
             return []
         if column is not None:
             match = f"{{{column}}} : ({match})"
-        return self._read(lambda c: _read_rows(c, statement, (match, *values, limit)))
+        return self._read(lambda c: read_rows(c, statement, (match, *values, limit)))
 
     def list_versions(self, memory_id: str) -> list[MemoryRecord]:
         """Earlier revisions of an item, oldest first."""
@@ -344,7 +344,7 @@ class ItemQueries(Queries):
 
     def list_superseded(self, memory_id: str) -> list[MemoryRecord]:
         """Items that this one superseded."""
-        return self._list(_select().where("superseded_by = ?", memory_id), "row")
+        return self._list(select_items().where("superseded_by = ?", memory_id), "row")
 
     def list_memory_log(
         self,
@@ -362,7 +362,7 @@ class ItemQueries(Queries):
             " AND (?3 IS NULL OR entry < ?3) ORDER BY entry DESC LIMIT ?4"
         )
         rows = self._read(
-            lambda c: _read_rows(
+            lambda c: read_rows(
                 c,
                 f"SELECT json_array(json(record)) AS found FROM ({statement})",  # noqa: S608 - only literals of this file
                 (principal, memory_id, before, limit),
@@ -376,7 +376,7 @@ class ItemQueries(Queries):
 
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
         """Counts of unexpired items."""
-        rows = self._read(lambda c: _read_rows(c, _COUNTS, (principal, now_ms)))
+        rows = self._read(lambda c: read_rows(c, _COUNTS, (principal, now_ms)))
         last_row = self._read(
             lambda c: c.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").get
         )
@@ -417,11 +417,11 @@ def match_any(words: Iterable[str]) -> str:
     return " OR ".join(islice(quoted, _MAX_WORDS))
 
 
-def _select() -> Select[MemoryRecord]:
+def select_items() -> Select[MemoryRecord]:
     return Select(MemoryRecord, "memories")
 
 
-def _narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
+def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
     """Add the filter's conditions: principal, place, life, then what was asked for."""
     select.where("principal = ?", wanted.principal)
     for condition, *values in _place_conditions(wanted):
