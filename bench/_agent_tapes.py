@@ -97,7 +97,12 @@ class _Writer:
         rng.shuffle(plants)
         self._session = f"ses_{number:02}"
         self._at_ms = START_MS + number * 4 * DAY_MS
-        self._say("user", f"Lass uns am Dienst {service} weitermachen." if german else f"Let's continue with the {service} service.")
+        self._say(
+            "user",
+            f"Lass uns am Dienst {service} weitermachen."
+            if german
+            else f"Let's continue with the {service} service.",
+        )
         for plant in plants:
             plant()
 
@@ -115,7 +120,10 @@ class _Writer:
         name = rng.choice(("retention", "quota", "throttle", "rollout", "backfill", "dedupe"))
         path = f"services/{service}/{name}_{rng.choice(('rules', 'policy', 'worker'))}.py"
         self._say("assistant", f"search_files {name}")
-        found = self._say("search_files", f"{path}:{rng.randrange(9, 300)}: def apply_{name}(batch: Batch) -> None:\nservices/common/{name}_types.py:3: import enum")
+        found = self._say(
+            "search_files",
+            f"{path}:{rng.randrange(9, 300)}: def apply_{name}(batch: Batch) -> None:\nservices/common/{name}_types.py:3: import enum",
+        )
         if german:
             self._ask("path", f"In welcher Datei von {service} wird {name} umgesetzt?", found)
         else:
@@ -124,35 +132,69 @@ class _Writer:
     def _error(self, service: str, *, german: bool) -> None:
         rng = self._rng
         error, (cause, ursache) = rng.choice(EXCEPTIONS), rng.choice(CAUSES)
-        self._say("run_tests", f"FAILED services/{service}/tests/test_{rng.choice(('io', 'api', 'jobs'))}.py - {error}\n  File \"services/{service}/core.py\", line {rng.randrange(20, 400)}, in run\n1 failed, {rng.randrange(20, 90)} passed")
+        self._say(
+            "run_tests",
+            f'FAILED services/{service}/tests/test_{rng.choice(("io", "api", "jobs"))}.py - {error}\n  File "services/{service}/core.py", line {rng.randrange(20, 400)}, in run\n1 failed, {rng.randrange(20, 90)} passed',
+        )
         if german:
-            said = self._say("assistant", f"Ursache gefunden: {ursache}. Der Fehler {error.split(':')[0]} in {service} verschwindet mit dem Patch.")
-            self._ask("error", f"Warum schlug der Testlauf von {service} mit {error.split(':')[0]} fehl?", said)
+            said = self._say(
+                "assistant",
+                f"Ursache gefunden: {ursache}. Der Fehler {error.split(':')[0]} in {service} verschwindet mit dem Patch.",
+            )
+            self._ask(
+                "error",
+                f"Warum schlug der Testlauf von {service} mit {error.split(':')[0]} fehl?",
+                said,
+            )
         else:
-            said = self._say("assistant", f"Root cause: {cause}. With the patch the {error.split(':')[0]} in {service} is gone.")
-            self._ask("error", f"What was behind the {error.split(':')[0]} failures of {service}?", said)
+            said = self._say(
+                "assistant",
+                f"Root cause: {cause}. With the patch the {error.split(':')[0]} in {service} is gone.",
+            )
+            self._ask(
+                "error", f"What was behind the {error.split(':')[0]} failures of {service}?", said
+            )
         self._errors.setdefault(service, []).append(said)
 
     def _version(self, service: str, *, german: bool) -> None:
         rng = self._rng
         library = rng.choice(LIBRARIES)
         version = f"{rng.randrange(0, 9)}.{rng.randrange(1, 40)}.{rng.randrange(0, 9)}"
-        said = self._say("user", f"Bitte {library} in {service} auf {version} festhalten, neuere brechen uns." if german else f"Please pin {library} to {version} in {service}, newer ones break us.")
+        said = self._say(
+            "user",
+            f"Bitte {library} in {service} auf {version} festhalten, neuere brechen uns."
+            if german
+            else f"Please pin {library} to {version} in {service}, newer ones break us.",
+        )
         self._say("assistant", f"edit_file services/{service}/pyproject.toml")
         self._versions.setdefault(service, []).append((library, said))
         if german:
             self._ask("version", f"Welche Version von {library} verwendet {service}?", said)
         else:
-            self._ask("version", f"Which release of {library} does {service} have to stay on?", said)
+            self._ask(
+                "version", f"Which release of {library} does {service} have to stay on?", said
+            )
 
     def _decision(self, service: str, *, german: bool) -> None:
         rng = self._rng
         (chosen, dropped), (reason, grund) = rng.choice(OPTIONS), rng.choice(REASONS)
         who = rng.choice(PEOPLE)
-        self._say("assistant", f"{service}: {chosen} oder {dropped}?" if german else f"For {service}, should it be {chosen} or {dropped}?")
-        said = self._say(who, f"Entscheidung: wir nehmen {chosen} statt {dropped}, {grund}." if german else f"Decision: we go with {chosen} over {dropped}, {reason}.")
+        self._say(
+            "assistant",
+            f"{service}: {chosen} oder {dropped}?"
+            if german
+            else f"For {service}, should it be {chosen} or {dropped}?",
+        )
+        said = self._say(
+            who,
+            f"Entscheidung: wir nehmen {chosen} statt {dropped}, {grund}."
+            if german
+            else f"Decision: we go with {chosen} over {dropped}, {reason}.",
+        )
         if german:
-            self._ask("decision", f"Warum hat sich {who} bei {service} für {chosen} entschieden?", said)
+            self._ask(
+                "decision", f"Warum hat sich {who} bei {service} für {chosen} entschieden?", said
+            )
         else:
             self._ask("decision", f"Why did {who} choose {chosen} for {service}?", said)
 
@@ -160,12 +202,16 @@ class _Writer:
         rng = self._rng
         noun = rng.choice(("Invoice", "Session", "Webhook", "Cursor", "Batch", "Tenant"))
         verb = rng.choice(("parse", "merge", "flush", "rotate", "verify", "resolve"))
-        detail, einzelheit = rng.choice((
-            ("returns None for an empty header", "gibt None bei leerem Kopf zurück"),
-            ("holds the lock while it writes", "hält die Sperre beim Schreiben"),
-            ("retries twice and then raises", "versucht es zweimal und wirft dann"),
-        ))
-        said = self._say("assistant", f"`{verb}{noun}Header()` in {service} {einzelheit if german else detail}.")
+        detail, einzelheit = rng.choice(
+            (
+                ("returns None for an empty header", "gibt None bei leerem Kopf zurück"),
+                ("holds the lock while it writes", "hält die Sperre beim Schreiben"),
+                ("retries twice and then raises", "versucht es zweimal und wirft dann"),
+            )
+        )
+        said = self._say(
+            "assistant", f"`{verb}{noun}Header()` in {service} {einzelheit if german else detail}."
+        )
         if german:
             self._ask("code", f"Was macht {verb}_{noun.lower()}_header in {service}?", said)
         else:
@@ -174,7 +220,10 @@ class _Writer:
     def _port(self, service: str, *, german: bool) -> None:
         rng = self._rng
         port, stage = rng.randrange(3_000, 9_900), rng.choice(("staging", "production", "preview"))
-        said = self._say("shell", f"$ ss -ltnp\nLISTEN 0 128 127.0.0.1:{port} users:((\"{service}\",pid={rng.randrange(200, 9000)}))  # {stage}")
+        said = self._say(
+            "shell",
+            f'$ ss -ltnp\nLISTEN 0 128 127.0.0.1:{port} users:(("{service}",pid={rng.randrange(200, 9000)}))  # {stage}',
+        )
         if german:
             self._ask("tool_result", f"Auf welchem Port lauscht {service} in {stage}?", said)
         else:
@@ -209,7 +258,13 @@ class _Writer:
         """Questions with several answers, in different conversations."""
         for service, pinned in sorted(self._versions.items()):
             if len(pinned) > 1:
-                self._ask("multi_hop", f"Which libraries are pinned in {service}?", *(turn for _, turn in pinned))
+                self._ask(
+                    "multi_hop",
+                    f"Which libraries are pinned in {service}?",
+                    *(turn for _, turn in pinned),
+                )
         for service, turns in sorted(self._errors.items()):
             if len(turns) > 1:
-                self._ask("multi_hop", f"What root causes of failing tests did {service} have?", *turns)
+                self._ask(
+                    "multi_hop", f"What root causes of failing tests did {service} have?", *turns
+                )

@@ -30,9 +30,7 @@ class MemoryFile(MemorySearchQueries):
         with transaction(self.connection):
             memories.append(self.connection, items)
 
-    def append_vectors(
-        self, embedder: str, vectors: Sequence[tuple[int, StoredVector]]
-    ) -> None:
+    def append_vectors(self, embedder: str, vectors: Sequence[tuple[int, StoredVector]]) -> None:
         with transaction(self.connection):
             append_vectors(self.connection, embedder, vectors)
 

@@ -34,13 +34,14 @@ import numpy as np
 from _agent_tapes import make_tapes
 from _machine import calibrate
 from _memory_store import PRINCIPAL, MemoryFile, make_item
+from numpy.typing import NDArray
 
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.packing import Recalled, pack
-from palyra.core.memory.query import Question, analyse
-from palyra.core.memory.ranking import LEXICAL_VECTORS, SEMANTIC, rank
+from palyra.core.memory.query import analyse
+from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, quantise
 from palyra.core.ports import Embedder
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
@@ -83,7 +84,7 @@ def read_corpus(folder: Path) -> list[LabelledMemory]:
 
 
 def _read_conversation(path: Path) -> LabelledMemory:
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     items, rows = [], {}
     for number, turn in enumerate(content["turns"]):
         at = datetime.strptime(turn["date"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
@@ -112,9 +113,7 @@ def read_tapes(seed: int) -> LabelledMemory:
     tapes = make_tapes(seed)
     rows = {turn.id: number + 1 for number, turn in enumerate(tapes.turns)}
     items = [
-        make_item(
-            number, turn.text, at_ms=turn.at_ms, author=turn.author, session_id=turn.session
-        )
+        make_item(number, turn.text, at_ms=turn.at_ms, author=turn.author, session_id=turn.session)
         for number, turn in enumerate(tapes.turns)
     ]
     questions = [
@@ -150,7 +149,7 @@ class Ours:
         index = open_index(store, folder / f"{self.name}.vectors", embedder)
         wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0)
         today = day_of(max(item.at_ms for item in memory.items))
-        weight = SEMANTIC if embedder is None or embedder.is_semantic else LEXICAL_VECTORS
+        weight = SEMANTIC if embedder is None or embedder.is_semantic else PARTS_OF_WORDS
 
         def search(text: str) -> list[int]:
             question = analyse(text, index.list_authors(wanted), today)
@@ -162,7 +161,8 @@ class Ours:
 
 
 def open_index(store: MemoryFile, path: Path, embedder: Embedder | None) -> MemoryIndex:
-    index = MemoryIndex(store, path, embedder and (embedder.name, embedder.dimensions))
+    vectors = None if embedder is None else (embedder.name, embedder.dimensions)
+    index = MemoryIndex(store, path, vectors)
     job = index.plan_build()
     if job is not None:
         index.adopt(job.run())
@@ -175,7 +175,9 @@ class RawFts5:
 
     name = "fts5"
 
-    def over(self, memory: LabelledMemory, store: MemoryFile, folder: Path) -> Ranker:
+    def over(  # noqa: PLR6301 - one way of several
+        self, memory: LabelledMemory, store: MemoryFile, folder: Path
+    ) -> Ranker:
         del memory, folder
 
         def search(text: str) -> list[int]:
@@ -226,10 +228,10 @@ class Remembering:
         return [self._known[text] for text in texts]
 
 
-def _floats(vectors: Sequence[StoredVector]) -> Any:
+def _floats(vectors: Sequence[StoredVector]) -> NDArray[np.float32]:
     data = np.frombuffer(b"".join(each.values for each in vectors), np.int8)
     floats = data.reshape(len(vectors), -1).astype(np.float32)
-    return floats / np.linalg.norm(floats, axis=1, keepdims=True)
+    return np.asarray(floats / np.linalg.norm(floats, axis=1, keepdims=True), np.float32)
 
 
 # --- recall --------------------------------------------------------------------------------------
@@ -290,7 +292,10 @@ def _packed(memory: LabelledMemory, rows: Sequence[int]) -> list[int]:
 def measure_speed(size: int) -> dict[str, Any]:
     """Fill a memory with synthetic items and measure it; times in milliseconds."""
     rng = random.Random(size)
-    words = [f"{rng.choice('bdfgklmnprst')}{rng.choice('aeiou')}{number:x}" for number in range(VOCABULARY)]
+    words = [
+        f"{rng.choice('bdfgklmnprst')}{rng.choice('aeiou')}{number:x}"
+        for number in range(VOCABULARY)
+    ]
     weights = [1 / (rank_ + 10) for rank_ in range(VOCABULARY)]  # Zipf's law
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.sqlite3"
@@ -350,7 +355,7 @@ def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[
     rng = np.random.default_rng(1)
     for name, asked in (("lexical", False), ("hybrid", True)):
 
-        def search(text: str, asked: bool = asked) -> None:
+        def search(text: str, *, asked: bool = asked) -> None:
             question = analyse(text, index.list_authors(wanted), day_of(1_700_000_000_000))
             vector = quantise(rng.standard_normal(384).tolist())
             found = index.search(question, wanted, [vector] if asked else ())
@@ -421,7 +426,7 @@ def _percentiles(search: Callable[[str], object], queries: Sequence[str]) -> dic
 
 
 def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 
 

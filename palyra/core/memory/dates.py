@@ -6,7 +6,7 @@ spans of their days.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
@@ -39,9 +39,7 @@ _WEEKDAYS = (
     "saturday|samstag|sonnabend",
     "sunday|sonntag",
 )
-_MONTH_NUMBER = {
-    name: at for at, names in enumerate(_MONTHS, 1) for name in names.split("|")
-}
+_MONTH_NUMBER = {name: at for at, names in enumerate(_MONTHS, 1) for name in names.split("|")}
 _WEEKDAY_NUMBER = {name: at for at, names in enumerate(_WEEKDAYS) for name in names.split("|")}
 _AMBIGUOUS = frozenset({"may", "mar", "march", "sep", "dec", "jun", "jul", "jan", "mai"})
 _NUMBERS = {
@@ -82,8 +80,7 @@ _FIXED = {
 }
 
 
-def _any(words: object) -> str:
-    assert isinstance(words, dict)
+def _any(words: Iterable[str]) -> str:
     return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
 
 
@@ -121,21 +118,33 @@ def start_ms(day: date) -> int:
     return (day - _EPOCH).days * DAY_MS
 
 
-@lru_cache(_CACHED)
 def find_spans(text: str, day: date) -> tuple[Span, ...]:
     """Return the spans that the text names, of a text written on `day`; sorted, at most 8."""
-    found: set[Span] = set()
-    taken: list[tuple[int, int]] = []
+    return tuple(sorted({span for _, _, span in _find_all(text, day)})[:MAX_SPANS])
+
+
+def without_dates(text: str, day: date) -> str:
+    """Return the text without the dates that `find_spans` reads."""
+    kept, at = [], 0
+    for start, end, _ in sorted(_find_all(text, day)):
+        kept.append(text[at:start])
+        at = end
+    return " ".join([*kept, text[at:]])
+
+
+@lru_cache(_CACHED)
+def _find_all(text: str, day: date) -> tuple[tuple[int, int, Span], ...]:
+    """Return start, end and span of each date; a more specific rule takes its text first."""
+    found: list[tuple[int, int, Span]] = []
     for pattern, resolve in _RULES:
         for match in pattern.finditer(text):
             start, end = match.span()
-            if any(start < other_end and other_start < end for other_start, other_end in taken):
+            if any(start < other_end and other_start < end for other_start, other_end, _ in found):
                 continue
             span = _try(resolve, match, day)
             if span is not None:
-                taken.append((start, end))
-                found.add(span)
-    return tuple(sorted(found)[:MAX_SPANS])
+                found.append((start, end, span))
+    return tuple(found)
 
 
 def _try(resolve: "_Resolve", match: re.Match[str], day: date) -> Span | None:
@@ -300,9 +309,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Resolve], ...] = (
     _rule(rf"\b(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\s+(?:ago|back|before|earlier)\b", _ago),
     _rule(rf"\bvor\s+(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})\b", _ago),
     _rule(rf"\bin\s+(?P<count>{_COUNT})\s+(?P<unit>{_UNIT})(?:\s+time)?\b", _ahead),
-    _rule(
-        rf"\b(?P<direction>{_DIRECTION})\s+(?P<noun>{_UNIT}|{_WEEKDAY}|{_MONTH})\b", _directed
-    ),
+    _rule(rf"\b(?P<direction>{_DIRECTION})\s+(?P<noun>{_UNIT}|{_WEEKDAY}|{_MONTH})\b", _directed),
     _rule(rf"\b(?P<weekday>{_WEEKDAY})s?\b", _bare_weekday),
     _rule(
         rf"\b(?P<in>(?:in|since|until|by|during|seit|bis|im|of)\s+)?(?P<month>{_MONTH})\b",

@@ -44,7 +44,7 @@ class _Norm:
     bias: Floats
 
     def __call__(self, x: Floats) -> Floats:
-        x = x - x.mean(axis=-1, keepdims=True)
+        x = np.subtract(x, x.mean(axis=-1, keepdims=True))
         variance = np.einsum("ij,ij->i", x, x)[:, None] / np.float32(x.shape[-1])
         x /= np.sqrt(variance + _EPSILON)
         x *= self.weight
@@ -97,7 +97,7 @@ class Encoder:
         hidden = x.reshape(len(texts), longest, DIMENSIONS)
         means = np.einsum("btd,bt->bd", hidden, is_token.astype(np.float32))
         means /= np.linalg.norm(means, axis=1, keepdims=True)
-        return means
+        return np.asarray(means, np.float32)
 
 
 def _attention(mixed: Floats, texts: int, bias: Floats) -> Floats:
@@ -111,7 +111,7 @@ def _attention(mixed: Floats, texts: int, bias: Floats) -> Floats:
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    return (scores @ values).transpose(0, 2, 1, 3).reshape(-1, DIMENSIONS)
+    return np.asarray(scores @ values).transpose(0, 2, 1, 3).reshape(-1, DIMENSIONS)
 
 
 def _gelu(x: Floats) -> Floats:
@@ -128,7 +128,7 @@ def _gelu(x: Floats) -> Floats:
     np.exp(z, out=z)
     series *= z  # 1 - erf(|x| / √2)
     tail = series * np.float32(0.5) * np.abs(x)
-    return np.maximum(x, 0) - tail
+    return np.asarray(np.maximum(x, 0) - tail, np.float32)
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -178,5 +178,3 @@ def _layer(tensors: dict[str, Floats], at: str) -> _Layer:
         narrow=_linear(tensors, f"{at}.output.dense"),
         last_norm=_norm(tensors, f"{at}.output.LayerNorm"),
     )
-
-

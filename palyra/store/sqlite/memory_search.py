@@ -4,10 +4,11 @@ The index (`store.vectors`) keeps facts about all items in memory and reads here
 log of memory says which items, by the number of its entry.  Text stays in the database.
 
 Postings come as one text of row numbers, because a step of SQLite per row would cost more than the
-search (see `queries`): 0.07 µs a row against 0.5.
+search (see `queries`): 70 ns a row against 500.
 """
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 import apsw
@@ -84,9 +85,7 @@ class MemorySearchQueries(ItemQueries):
 
     def list_memory_changes(self, after_entry: int) -> MemoryChanges:
         """Return the items with a log entry after this one, and the last entry."""
-        last = self._read(
-            lambda c: c.execute("SELECT coalesce(max(entry), 0) FROM memory_log").get
-        )
+        last = self._read(lambda c: c.execute("SELECT coalesce(max(entry), 0) FROM memory_log").get)
         if last == after_entry:
             return MemoryChanges(last, [], is_lossy=False)
         changed = self._read(
@@ -152,17 +151,21 @@ class MemorySearchQueries(ItemQueries):
         select.where("row IN (SELECT value FROM json_each(?))", _json(rows))
         where, values = select.condition
         found: bytes | None = self._read(
-            lambda c: c.execute(
-                "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
-                f" (SELECT {column} AS found FROM memories WHERE {where})",
-                values,
-            ).get
+            lambda c: (
+                c.execute(
+                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
+                    f" (SELECT {column} AS found FROM memories WHERE {where})",
+                    values,
+                ).get
+            )
         )
         return found
 
     def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:
         """Return the next vectors of this embedder, in the order of their rows."""
-        return self._read_vectors("embedder = ? AND row > ? ORDER BY row LIMIT ?", (embedder, after_row, limit))
+        return self._read_vectors(
+            "embedder = ? AND row > ? ORDER BY row LIMIT ?", (embedder, after_row, limit)
+        )
 
     def get_vectors(self, embedder: str, rows: Sequence[int]) -> list[VectorRow]:
         """Return the vectors of this embedder that the rows have, in order."""
@@ -179,11 +182,13 @@ class MemorySearchQueries(ItemQueries):
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
         text = self._read(
-            lambda c: c.execute(
-                "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-                f" (SELECT {_FACTS} FROM memories WHERE {where})",
-                values,
-            ).get
+            lambda c: (
+                c.execute(
+                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
+                    f" (SELECT {_FACTS} FROM memories WHERE {where})",
+                    values,
+                ).get
+            )
         )
         return [] if text is None else _FACTS_DECODER.decode(text)
 
@@ -192,8 +197,8 @@ class MemorySearchQueries(ItemQueries):
 
     def _read_vectors(self, where: str, values: tuple[Any, ...]) -> list[VectorRow]:
         statement = f"SELECT row, scale, vector FROM memory_vectors WHERE {where}"  # noqa: S608 - only literals of this file
-        found = self._read(lambda c: c.execute(statement, values).fetchall())
-        return [VectorRow(*row) for row in found]
+        found: list[Any] = self._read(lambda c: c.execute(statement, values).fetchall())
+        return list(starmap(VectorRow, found))
 
 
 def _json(rows: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ Source: FAISS, `IndexScalarQuantizer` with `QT_8bit_uniform`: 13 ms for a search
 of 384 components, at 384 bytes each.  FAISS releases the interpreter lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import faiss
 import numpy as np
@@ -24,6 +24,9 @@ Codes = NDArray[np.uint8]
 NEIGHBOUR = np.float32(0.25)
 DIRECT_SLOTS = 2_048  # of a narrower filter each vector is compared without FAISS
 BUILD_SLOTS = 8_192  # decoded at once while building: 12 MB of 384 components
+# The types of FAISS do not know that its wrappers take arrays and keywords.
+_make_selector: Callable[..., faiss.IDSelector] = faiss.IDSelectorBitmap
+_make_parameters: Callable[..., faiss.SearchParameters] = faiss.SearchParameters
 _EPSILON = np.float32(1e-9)
 
 
@@ -73,7 +76,6 @@ class FlatVectors:
     def drop(self, slots: Slots) -> None:
         self.has_vector[slots] = False
 
-
     @property
     def codes(self) -> Codes:
         """Codes of all slots, (slots, dimensions), in the memory of FAISS: valid until it grows."""
@@ -92,9 +94,10 @@ class FlatVectors:
             cosines = self.cosines(query, slots)
             order = np.argsort(-cosines, kind="stable")[:limit]
             return slots[order], cosines[order]
-        selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+        # Both locals: the parameters do not keep the selector alive.
+        selector = _make_selector(np.packbits(mask, bitorder="little"))
         cosines, slots = self._index.search(
-            query[None], limit, params=faiss.SearchParameters(sel=selector)
+            query[None], limit, params=_make_parameters(sel=selector)
         )
         return slots[0], cosines[0]
 
@@ -107,9 +110,7 @@ class FlatVectors:
 
 def decode(vectors: Sequence[VectorRow] | Sequence[StoredVector]) -> Floats:
     """Return stored vectors as (n, dimensions) floats."""
-    data = b"".join(
-        each.vector if isinstance(each, VectorRow) else each.values for each in vectors
-    )
+    data = b"".join(each.vector if isinstance(each, VectorRow) else each.values for each in vectors)
     scales = np.array([each.scale for each in vectors], np.float32)
     return np.frombuffer(data, np.int8).reshape(len(vectors), -1) * scales[:, None]
 

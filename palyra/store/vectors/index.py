@@ -62,7 +62,11 @@ WORD_POSTINGS = 60_000  # of one word, the newest
 KNOWN_WORDS = 8_192  # whose frequency is remembered, so that rare words are read first
 DATE_BONUS = 0.25  # in the choice of candidates only; `ranking` weighs dates itself
 _FACTS_PAGE = 5_000
-_UNKNOWN_SPAN = 0.5  # of the components of an index that is built without a vector
+# Components beyond the largest of the build, of later vectors and of sums, are cut at this many
+# times it.  An index that was built from few vectors has the widest span and is soon built again.
+_HEADROOM = 1.5
+_FEW_VECTORS = 1_000
+_OUTGROWN = 4  # times as many vectors as in the build
 
 
 class MemorySource(Protocol):
@@ -101,12 +105,20 @@ class MemoryIndex:
         self._entry = -1  # of the log; nothing is loaded yet
         self._vectors: FlatVectors | None = None
         self._degraded: str | None = None if embedder is None else "not loaded"
+        self._built = 0  # vectors at the last build or opening
         self._frequencies: dict[str, int] = {}
 
     @property
     def degraded(self) -> str | None:
         """Reason why search is lexical although there is an embedder."""
         return self._degraded
+
+    @property
+    def is_build_due(self) -> bool:
+        """True if there are no usable vectors, or many more than when they were built."""
+        if self._vectors is None:
+            return self._embedder is not None
+        return self._vectors.count > _OUTGROWN * max(self._built, _FEW_VECTORS // _OUTGROWN)
 
     @property
     def items(self) -> int:
@@ -300,7 +312,7 @@ class MemoryIndex:
         vectors = FlatVectors(dimensions, snapshot.header.span)
         vectors.grow(self._table.count)
         vectors.put_codes(slots, snapshot.codes)
-        self._vectors, self._degraded = vectors, None
+        self._vectors, self._degraded, self._built = vectors, None, vectors.count
         missing = np.setdiff1d(stored, snapshot.rows)
         self._refresh(self._table.find_all(np.union1d(missing, np.array(changes.rows, np.int64))))
 
@@ -344,7 +356,7 @@ class MemoryIndex:
         """Use the vectors of a finished job, and read those that changed since it was planned."""
         self.catch_up()
         built.vectors.grow(self._table.count)
-        self._vectors, self._degraded = built.vectors, None
+        self._vectors, self._degraded, self._built = built.vectors, None, built.vectors.count
         alive = self._table.column("is_alive")
         built.vectors.drop(np.flatnonzero(~alive))
         if self._embedder is None:
@@ -391,7 +403,9 @@ class BuildJob:
 
     def _mixed(self, own: NDArray[np.int8], scales: NDArray[np.float32]) -> BuiltVectors:
         count, dimensions = own.shape
-        vectors = FlatVectors(dimensions, float(scales.max(initial=0.0)) * 127 or _UNKNOWN_SPAN)
+        largest = float(scales.max(initial=0.0)) * 127
+        is_few = np.count_nonzero(scales) < _FEW_VECTORS
+        vectors = FlatVectors(dimensions, 1.0 if is_few else min(largest * _HEADROOM, 1.0))
         vectors.grow(count)
         for start in range(0, count, BUILD_SLOTS):
             part = slice(start, min(start + BUILD_SLOTS, count))
@@ -405,9 +419,7 @@ class BuildJob:
         return BuiltVectors(vectors, self.entry)
 
 
-def _slots_of(
-    rows: NDArray[np.int64], page: Sequence[VectorRow]
-) -> tuple[Slots, list[VectorRow]]:
+def _slots_of(rows: NDArray[np.int64], page: Sequence[VectorRow]) -> tuple[Slots, list[VectorRow]]:
     wanted = np.array([each.row for each in page], np.int64)
     slots = np.minimum(np.searchsorted(rows, wanted), max(rows.size - 1, 0))
     is_known = rows[slots] == wanted if rows.size else np.zeros(len(page), np.bool_)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from palyra.core.journal.changes import MemoryFilter
+from palyra.core.journal.changes import MemoryFilter, MemoryPlace
 from palyra.store.sqlite.memory_search import MemoryFacts
 
 Mask = NDArray[np.bool_]
@@ -88,7 +88,7 @@ class RowTable:
     def find_all(self, rows: NDArray[np.int64]) -> Slots:
         """Return the slots of those of the rows that are known, in their order."""
         slots = self._slots_or_none(rows)
-        return slots[slots != NO_SLOT]
+        return np.asarray(slots[slots != NO_SLOT])
 
     def visible(self, wanted: MemoryFilter) -> Mask:
         """Slots that the principal may see from the place, and that live."""
@@ -101,7 +101,7 @@ class RowTable:
         if not wanted.with_hidden:
             mask &= ~self.column("is_hidden")
         if wanted.place is not None:
-            mask &= self._in_place(wanted)
+            mask &= self._in_place(wanted.place, wanted.principal)
         return mask
 
     def narrowed(self, visible: Mask, wanted: MemoryFilter) -> Mask:
@@ -138,13 +138,11 @@ class RowTable:
         slots = self.column(neighbour)
         return np.where(slots == NO_SLOT, np.float32(0), values[slots])
 
-    def _in_place(self, wanted: MemoryFilter) -> Mask:
+    def _in_place(self, place: MemoryPlace, principal: str) -> Mask:
         """See `MemoryPlace.sees`.  A channel or session that is None is no place."""
-        place = wanted.place
-        assert place is not None
         scope = self.column("scope")
         mask: Mask = scope == self._code("scope", "principal")
-        if place.principal != wanted.principal:
+        if place.principal != principal:
             return np.zeros_like(mask)
         for name, value in (("channel", place.channel), ("session", place.session_id)):
             if value is not None:
