@@ -109,7 +109,7 @@ ROOMS = {
         "memory",
         "gateway",
     ),
-    "store": ("files", "journal", "sqlite"),
+    "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (
         "toolbox",
         "files",

@@ -55,6 +55,7 @@ from palyra.core.memory.items import (
     RecallPack,
     RecallUse,
 )
+from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
@@ -301,6 +302,21 @@ class EmbeddingModel(Protocol):
         Raises InvalidParams for texts that no model can embed, ModelFailure when the provider
         failed.  Cancellation: the request is abandoned, nothing else changes.
         """
+
+
+class Embedder(Protocol):
+    """Embedding of memories and questions.  Blocks, so it is called in threads; any may call.
+
+    `name` is stored with each vector: vectors of another name are not compared.  `is_semantic` says
+    that texts without a common word may be near; it decides how much a cosine weighs.
+    """
+
+    name: str
+    dimensions: int
+    is_semantic: bool
+
+    def embed(self, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text, in order.  Raises Unavailable."""
 
 
 class EmbeddingService(Protocol):

@@ -1,1 +1,1 @@
-"""Memory: items, duplicates and corrections, and the text a search sees."""
+"""Memory: its items, what a question asks for, how items are ranked, and which are recalled."""

@@ -43,7 +43,7 @@ from palyra.store.sqlite.connection import (
     storage_errors,
 )
 from palyra.store.sqlite.integrity import PageCheck
-from palyra.store.sqlite.memories import ItemQueries
+from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
@@ -51,7 +51,7 @@ from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 T = TypeVar("T")
 
 
-class SqliteJournal(ItemQueries):
+class SqliteJournal(MemorySearchQueries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(

@@ -6,8 +6,7 @@ transaction with the rest of its change:
 1. The rows.  Triggers refuse a revision out of turn and keep the revision before.
 2. The neighbours.  Items of one conversation form a list in the order of their time; a new item is
    linked between its neighbours, a deleted one is cut out.
-3. The text index.  Its entry of an item has the neighbours' text as columns, so the entries of
-   changed items and of their neighbours are written again from the rows.
+3. The text index, from the rows of the changed items.  Search adds the scores of neighbours itself.
 4. The log, one line for each change.
 
 A change of an item's text deletes its vector; the embedding task makes the next one.
@@ -40,7 +39,7 @@ from palyra.store.sqlite.connection import BulkInsert, Row, transaction
 from palyra.store.sqlite.queries import Queries, Select
 
 EXPIRED_AT_ONCE = 200  # deleted by one seal, so that a commit never waits long
-_FTS_WEIGHTS = "1.0, 0.5, 0.5, 0.3, 0.5"  # of text, prev, next, date, when
+_FTS_WEIGHTS = "1.0, 0.5"  # of text, when
 _MAX_WORDS = 64  # of one query
 
 # Columns that a record has under the same name.
@@ -50,7 +49,7 @@ _KEY = "memory_id"
 _CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != _KEY)
 _ITEMS = BulkInsert("memories", _COLUMNS, f"ON CONFLICT ({_KEY}) DO UPDATE SET {_CHANGES}")
 _LOG = BulkInsert("memory_log", ("principal", "memory_id", "action", "at_ms", "by"))
-_FTS = BulkInsert("memory_fts", ("rowid", "text", "prev", "next", "date", '"when"'))
+_FTS = BulkInsert("memory_fts", ("rowid", "text", '"when"'))
 
 # Nearest item of the same conversation before and after one, by time and then by row.
 _CONVERSATION = (
@@ -91,7 +90,7 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
 
 def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
     """Delete some of the items whose time to live has ended."""
-    found = _read_rows(
+    found = read_rows(
         connection,
         "SELECT json_array(principal, memory_id) AS found FROM memories WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
         (now_ms, EXPIRED_AT_ONCE),
@@ -124,7 +123,7 @@ def _put(connection: apsw.Connection, items: Sequence[MemoryRecord]) -> None:
     }
     if not changed:
         return
-    links = _read_rows(
+    links = read_rows(
         connection,
         f"SELECT json_array(row, previous_row, next_row, {_PREVIOUS}, {_NEXT}) AS found FROM memories"  # noqa: S608 - only literals of this file
         " WHERE memory_id IN (SELECT value FROM json_each(?))",
@@ -132,7 +131,8 @@ def _put(connection: apsw.Connection, items: Sequence[MemoryRecord]) -> None:
     )
     reworded = [row for key, (row, *_) in old.items() if key in changed]
     connection.execute(f"DELETE FROM memory_vectors WHERE {_IN_ROWS}", (_json(reworded),))  # noqa: S608 - only literals of this file
-    _link_and_index(connection, {row for link in links for row in link if row is not None})
+    _link(connection, {row for link in links for row in link if row is not None})
+    _index(connection, {row for row, *_ in links})
 
 
 def _read_old(
@@ -142,7 +142,7 @@ def _read_old(
     known = [item.memory_id for item in items if item.revision > 1]
     if not known:
         return {}
-    found = _read_rows(
+    found = read_rows(
         connection,
         "SELECT json_array(memory_id, row, text, at_ms) AS found FROM memories"
         " WHERE memory_id IN (SELECT value FROM json_each(?))",
@@ -167,7 +167,7 @@ def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> N
         if removal.memory_ids is None:
             _purge(connection, removal)
             continue
-        gone = _read_rows(
+        gone = read_rows(
             connection,
             "WITH RECURSIVE gone (memory_id) AS (SELECT value FROM json_each(?1)"
             " UNION SELECT m.memory_id FROM memories AS m JOIN gone ON m.superseded_by = gone.memory_id)"
@@ -187,7 +187,7 @@ def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> N
 
 def _purge(connection: apsw.Connection, removal: MemoryRemoval) -> None:
     principal = removal.principal
-    gone = _read_rows(
+    gone = read_rows(
         connection,
         "SELECT json_array(row, NULL, NULL, memory_id) AS found FROM memories WHERE principal = ?",
         (principal,),
@@ -210,12 +210,12 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
     )
     connection.execute(f"DELETE FROM memories WHERE {_IN_ROWS}", (_json(rows),))  # noqa: S608 - only literals of this file
     beside = {row for _, before, after, _ in gone for row in (before, after) if row is not None}
-    _link_and_index(connection, beside.difference(rows))
+    _link(connection, beside.difference(rows))
 
 
 def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
     for each in wanted:
-        found = _read_rows(
+        found = read_rows(
             connection,
             "SELECT json_array(row) AS found FROM memories WHERE row > ? AND row <= ?",
             (each.after_row, each.through_row),
@@ -224,37 +224,30 @@ def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> No
             "DELETE FROM memory_fts WHERE rowid > ? AND rowid <= ?",
             (each.after_row, each.through_row),
         )
-        _link_and_index(connection, {row for (row,) in found})
+        _link(connection, {row for (row,) in found})
+        _index(connection, {row for (row,) in found})
 
 
-def _link_and_index(connection: apsw.Connection, rows: set[int]) -> None:
-    """Link the rows to their neighbours, and write their entries of the text index again."""
-    if not rows:
-        return
-    wanted = _json(sorted(rows))
+def _link(connection: apsw.Connection, rows: set[int]) -> None:
+    """Link the rows to their neighbours."""
     connection.execute(
         f"UPDATE memories SET previous_row = {_PREVIOUS}, next_row = {_NEXT}"  # noqa: S608 - only literals of this file
         f" WHERE session_id IS NOT NULL AND {_IN_ROWS}",
-        (wanted,),
+        (_json(rows),),
     )
-    found = _read_rows(
+
+
+def _index(connection: apsw.Connection, rows: set[int]) -> None:
+    """Write the entries of the rows in the text index again."""
+    found = read_rows(
         connection,
-        "SELECT json_array(m.row, m.text, m.at_ms, coalesce(p.text, ''), coalesce(n.text, '')) AS found"  # noqa: S608 - only literals of this file
-        " FROM memories AS m LEFT JOIN memories AS p ON p.row = m.previous_row"
-        " LEFT JOIN memories AS n ON n.row = m.next_row"
-        f" WHERE m.{_IN_ROWS}",
-        (wanted,),
+        f"SELECT json_array(row, text, at_ms) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+        (_json(rows),),
     )
     connection.execute(
-        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (wanted,)
+        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (_json(rows),)
     )
-    _FTS.append(
-        connection,
-        [
-            (row, *search_fields(text, at_ms, previous=previous, following=following))
-            for row, text, at_ms, previous, following in found
-        ],
-    )
+    _FTS.append(connection, [(row, *search_fields(text, at_ms)) for row, text, at_ms in found])
 
 
 def _json(value: object) -> str:
@@ -262,7 +255,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(plain).decode()
 
 
-def _read_rows(
+def read_rows(
     connection: apsw.Connection, statement: str, values: tuple[Any, ...] = ()
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a SELECT of one JSON array a row, called `found`, in one step of SQLite."""
@@ -280,16 +273,16 @@ class ItemQueries(Queries):
     """Queries on items of memory; see `core.ports.MemoryStore`."""
 
     def find_memory(self, memory_id: str) -> MemoryRecord | None:
-        return self._find(_select().where("memory_id = ?", memory_id), "row")
+        return self._find(select_items().where("memory_id = ?", memory_id), "row")
 
     def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
         """Newest first."""
-        select = _narrow(_select(), wanted).where("memory_id < ?", wanted.before)
+        select = narrow(select_items(), wanted).where("memory_id < ?", wanted.before)
         return self._list(select, "memory_id DESC", wanted.limit)
 
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Items with one of the words in their text index, best first."""
-        condition, values = _narrow(_select(), wanted).condition
+        condition, values = narrow(select_items(), wanted).condition
         statement = (
             "SELECT json_array(m.row, -f.score, json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
             f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
@@ -305,7 +298,7 @@ class ItemQueries(Queries):
 
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
         """Current items of a principal with one of these texts."""
-        select = _select().where("principal = ? AND superseded_by IS NULL", principal)
+        select = select_items().where("principal = ? AND superseded_by IS NULL", principal)
         select.where("text_hash IN (SELECT value FROM json_each(?))", _json(hashes))
         return self._list(select, "row")
 
@@ -313,7 +306,7 @@ class ItemQueries(Queries):
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
         """Current items of the same place, kind and author: equal texts, then by shared words."""
-        place = _select().where("principal = ? AND scope = ?", item.principal, item.scope)
+        place = select_items().where("principal = ? AND scope = ?", item.principal, item.scope)
         place.where("kind = ? AND author IS ?", item.kind, item.author)
         place.where("superseded_by IS NULL")
         place.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
@@ -348,7 +341,7 @@ class ItemQueries(Queries):
             return []
         if column is not None:
             match = f"{{{column}}} : ({match})"
-        return self._read(lambda c: _read_rows(c, statement, (match, *values, limit)))
+        return self._read(lambda c: read_rows(c, statement, (match, *values, limit)))
 
     def list_versions(self, memory_id: str) -> list[MemoryRecord]:
         """Earlier revisions of an item, oldest first."""
@@ -357,7 +350,7 @@ class ItemQueries(Queries):
 
     def list_superseded(self, memory_id: str) -> list[MemoryRecord]:
         """Items that this one superseded."""
-        return self._list(_select().where("superseded_by = ?", memory_id), "row")
+        return self._list(select_items().where("superseded_by = ?", memory_id), "row")
 
     def list_memory_log(
         self,
@@ -375,7 +368,7 @@ class ItemQueries(Queries):
             " AND (?3 IS NULL OR entry < ?3) ORDER BY entry DESC LIMIT ?4"
         )
         rows = self._read(
-            lambda c: _read_rows(
+            lambda c: read_rows(
                 c,
                 f"SELECT json_array(json(record)) AS found FROM ({statement})",  # noqa: S608 - only literals of this file
                 (principal, memory_id, before, limit),
@@ -392,7 +385,7 @@ class ItemQueries(Queries):
 
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
         """Counts of unexpired items."""
-        rows = self._read(lambda c: _read_rows(c, _COUNTS, (principal, now_ms)))
+        rows = self._read(lambda c: read_rows(c, _COUNTS, (principal, now_ms)))
         last_row = self._read(
             lambda c: c.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").get
         )
@@ -434,11 +427,11 @@ def match_any(words: Iterable[str]) -> str:
     return " OR ".join(islice(quoted, _MAX_WORDS))
 
 
-def _select() -> Select[MemoryRecord]:
+def select_items() -> Select[MemoryRecord]:
     return Select(MemoryRecord, "memories")
 
 
-def _narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
+def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
     """Add the filter's conditions: principal, place, life, then what was asked for."""
     select.where("principal = ?", wanted.principal)
     for condition, *values in _place_conditions(wanted):

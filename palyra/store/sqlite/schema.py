@@ -315,9 +315,9 @@ CREATE INDEX memory_uses_by_session ON memory_uses (session_id, use_id);
 CREATE INDEX memory_uses_by_run ON memory_uses (run_id, use_id);
 CREATE INDEX memory_uses_by_principal ON memory_uses (principal, use_id);
 
--- rowid = row.  Without content: an entry is rewritten from the rows of the item and its neighbours.
+-- rowid = row.  Without content: an entry is rewritten from the row of the item.
 CREATE VIRTUAL TABLE memory_fts USING fts5 (
-    text, prev, next, date, "when",
+    text, "when",
     content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
 );
 """
