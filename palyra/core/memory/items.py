@@ -27,6 +27,7 @@ from palyra.core.journal.records import (
     MemorySource,
     MemoryWay,
 )
+from palyra.core.memory.packing import PACK_TOKENS, Recalled, pack, render_line
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import IllegalState, InvalidParams, TooLarge
@@ -341,7 +342,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
     item: MemoryRecord
     score: float
-    parts: dict[str, float]  # lexical, vector, author, date, session
+    parts: dict[str, float]  # summands, by the names of `ranking.ScoreParts`
 
 
 SearchMode = Literal["hybrid", "lexical"]
@@ -379,30 +380,24 @@ class RecallUse(msgspec.Struct, frozen=True, kw_only=True):
     question: str
 
 
-MAX_FACTS = 8  # facts and preferences of a recall, which come first
-RECALL_TOKENS = 1_500
-_FIRST = frozenset({"fact", "preference", "procedure", "decision"})
-
-
-def pack_hits(found: MemoryHits, budget_tokens: int = RECALL_TOKENS) -> RecallPack:
-    """Choose facts first, then as many single statements as fit, in the order of their time."""
-    facts = [hit for hit in found.hits if hit.item.kind in _FIRST][:MAX_FACTS]
-    others = [hit for hit in found.hits if hit.item.kind not in _FIRST]
-    chosen: list[MemoryHit] = []
-    left_tokens = budget_tokens
-    for hit in (*facts, *others):
-        size = estimate_tokens(hit.item.text)
-        if size <= left_tokens:
-            left_tokens -= size
-            chosen.append(hit)
-    first = [hit for hit in chosen if hit.item.kind in _FIRST]
-    rest = sorted(
-        (hit for hit in chosen if hit.item.kind not in _FIRST),
-        key=lambda hit: (hit.item.session_id or "", hit.item.at_ms),
-    )
+def pack_hits(found: MemoryHits, budget_tokens: int = PACK_TOKENS) -> RecallPack:
+    """Choose what a prompt has room for; see `core.memory.packing`."""
+    by_id = {hit.item.memory_id: hit for hit in found.hits}
+    ranked = [
+        Recalled(
+            memory_id=item.memory_id,
+            kind=item.kind,
+            text=item.text,
+            author=item.author,
+            session_id=item.session_id,
+            at_ms=item.at_ms,
+        )
+        for item in (hit.item for hit in found.hits)
+    ]
+    chosen = pack(ranked, budget_tokens)
     return RecallPack(
-        hits=(*first, *rest),
-        tokens=budget_tokens - left_tokens,
+        hits=tuple(by_id[each.memory_id] for each in chosen),
+        tokens=sum(estimate_tokens(render_line(each) + "\n") for each in chosen),
         mode=found.mode,
         degraded=found.degraded,
     )

@@ -51,8 +51,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     temporary = path.with_suffix(".new")
     with open(temporary, "wb", opener=_private) as file:
         file.write(msgspec.json.encode(header) + b"\n")
-        for part in body:
-            file.write(part)
+        file.writelines(body)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
