@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 import trio
 
-from palyra.actors import config_watch, incident_writer
+from palyra.actors import config_watch, incident_writer, memory
 from palyra.actors import hub as hub_actor
 from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
@@ -36,12 +36,18 @@ from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
+from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import build_backend, build_edge, build_embeddings
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
 from palyra.wiring.models import Modelset, build_modelset
-from palyra.wiring.runs import build_incidents, build_services
+from palyra.wiring.runs import (
+    build_incidents,
+    build_memories,
+    build_memory_index,
+    build_services,
+)
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile
 
@@ -82,12 +88,18 @@ class Daemon:
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
         self.hub = hub_actor.Hub(encode_notification)
-        self.journal = journal_actor.JournalHandle(
-            store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
-        )
+        store = store or sqlite_journal(config, keys)
+        self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
+        self.memory_index = build_memory_index(config, store, self.journal)
+        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_index)
         self.toolset = build_toolset(
-            config, self.host, self.redactor, self.registry, alarms=book, more=tools
+            config,
+            self.host,
+            self.redactor,
+            self.registry,
+            alarms=book,
+            more=[*memory_tools(self.memories.search, self.memories), *tools],
         )
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
@@ -120,6 +132,7 @@ class Daemon:
             keys=keys,
             services=self.services,
             toolset=self.toolset,
+            memories=self.memories,
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
@@ -197,6 +210,7 @@ class Daemon:
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
                 incident_writer.child_spec(self.incidents),
+                *([] if self.memory_index is None else [memory.child_spec(self.memory_index)]),
                 integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",

@@ -17,6 +17,7 @@ from palyra.tools.demo_tools import ECHO
 from palyra.tools.files.read import read_file_spec
 from palyra.tools.files.search import search_text_spec
 from palyra.tools.files.write import write_file_spec
+from palyra.tools.memory import RETAIN, SEARCH
 from palyra.tools.programs.shell import shell_spec
 from tests.docs_blocks import ROOT
 
@@ -63,7 +64,8 @@ def list_tests(file: Path) -> frozenset[str]:
 def find_wrong_calls(page: Path) -> list[str]:
     """Example calls of the page that their tool would refuse."""
     files = (read_file_spec(""), search_text_spec(""), write_file_spec(""))
-    known = {spec.name: spec for spec in (*files, shell_spec("", 600), ECHO)}
+    specs = (*files, shell_spec("", 600), ECHO, SEARCH, RETAIN)
+    known = {spec.name: spec for spec in specs}
     found = CALL.findall(page.read_text(encoding="utf-8"))
     return [
         f"{tool} {text}"

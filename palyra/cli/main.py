@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
     "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
     "sessions": ("sessions", "List, show, archive and reset conversations."),
+    "memory": ("memory", "Store, search, change and forget what runs remember."),
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete channels for incoming messages."),
     "pairings": ("channels", "List, approve and revoke senders."),

@@ -12,6 +12,7 @@ from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
+from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.client.registry import RegistryMethods
@@ -36,6 +37,7 @@ class Client(
     SkillMethods,
     UsageMethods,
     IncidentMethods,
+    MemoryMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

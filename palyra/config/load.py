@@ -35,6 +35,7 @@ from palyra.config.sections import (
     JournalConfig,
     Logging,
     Mcp,
+    MemoryConfig,
     Models,
     PolicyConfig,
     RunsConfig,
@@ -80,6 +81,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     journal: JournalConfig = JournalConfig()
     runs: RunsConfig = RunsConfig()
     context: ContextConfig = ContextConfig()
+    memory: MemoryConfig = MemoryConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

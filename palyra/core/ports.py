@@ -14,9 +14,15 @@ from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     IncidentFilter,
+    MemoryCounts,
+    MemoryFilter,
+    MemoryLogLine,
+    MemoryPlace,
     OpenReport,
     PairingFilter,
     RunFilter,
+    SaidText,
+    ScoredMemory,
     TapePage,
     UsageBy,
     UsageFilter,
@@ -31,6 +37,9 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    MemoryRecord,
+    MemoryUseRecord,
+    MemoryVectors,
     PairingRecord,
     RunRecord,
     SessionRecord,
@@ -38,6 +47,16 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.memory.items import (
+    MemoryAdded,
+    MemoryDraft,
+    MemoryForgotten,
+    MemoryHit,
+    MemoryHits,
+    RecallPack,
+    RecallUse,
+)
+from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
@@ -103,7 +122,39 @@ class IncidentStore(Protocol):
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
 
 
-class JournalStore(Registry, Ledger, IncidentStore, Protocol):
+class MemoryStore(Protocol):
+    """Items of memory with their text index, earlier revisions and log."""
+
+    def find_memory(self, memory_id: str) -> MemoryRecord | None: ...
+    def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]: ...
+    def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
+        """Return the items with one of the words, best first; the filter is part of the search."""
+
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        """Return the current items with one of these texts, by their `text_hash`."""
+
+    def find_alike(
+        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
+    ) -> list[MemoryRecord]:
+        """Return the current items that a new item may repeat or correct."""
+
+    def list_versions(self, memory_id: str) -> list[MemoryRecord]: ...
+    def list_superseded(self, memory_id: str) -> list[MemoryRecord]: ...
+    def list_memory_log(
+        self,
+        *,
+        principal: str | None,
+        memory_id: str | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> list[MemoryLogLine]: ...
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]: ...
+    def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
+
+
+class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -134,6 +185,9 @@ class JournalStore(Registry, Ledger, IncidentStore, Protocol):
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
+
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """Return the users' messages and the models' answers of these runs."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
@@ -252,6 +306,21 @@ class EmbeddingModel(Protocol):
         """
 
 
+class Embedder(Protocol):
+    """Embedding of memories and questions.  Blocks, so it is called in threads; any may call.
+
+    `name` is stored with each vector: vectors of another name are not compared.  `is_semantic` says
+    that texts without a common word may be near; it decides how much a cosine weighs.
+    """
+
+    name: str
+    dimensions: int
+    is_semantic: bool
+
+    def embed(self, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text, in order.  Raises Unavailable."""
+
+
 class EmbeddingService(Protocol):
     """The embedding model as offered to clients."""
 
@@ -294,6 +363,79 @@ class ReadDiff(Protocol):
         Raises ToolFailure.  Cancellation: nothing happened.
         """
         ...
+
+
+class MemoryIndexing(Protocol):
+    """The index of memory.  Blocks.
+
+    `find`, `plan_build`, `adopt`, `refresh` and `save` are called by one thread at a time.
+    """
+
+    @property
+    def degraded(self) -> str:
+        """Reason why only words are searched; "" for none."""
+
+    def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best items, checked against their rows.  Raises Unavailable."""
+
+    def plan_build(self) -> Callable[[], object] | None:
+        """Return a job that builds the vectors, for any thread; None if none is due."""
+
+    def adopt(self, build: Any) -> None:  # noqa: ANN401 - the adapter's own
+        """Use the result of a job."""
+
+    def embed_next(self) -> MemoryVectors | None:
+        """Embed some of the items without a vector, in any thread; None if there are none.
+
+        Raises Unavailable.
+        """
+
+    def refresh(self, rows: Sequence[int]) -> None:
+        """Read the stored vectors of these rows."""
+
+    def save(self) -> None:
+        """Write the file of the index.  Raises Unavailable."""
+
+
+class Recall(Protocol):
+    """The memory as the assembly of a prompt uses it."""
+
+    async def recall(
+        self, question: str, place: MemoryPlace, *, limit: int | None = None
+    ) -> RecallPack:
+        """Return what the memory of that place holds about a question; empty for nothing.
+
+        Never raises for a memory that is damaged or being rebuilt: `degraded` says so.
+        Cancellation: nothing happened.
+        """
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given, for `memory.used`; never waits."""
+
+
+class MemoryFinder(Protocol):
+    """Search of the memory, for tools."""
+
+    async def search_in(self, place: MemoryPlace, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best matches that the place sees."""
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given."""
+
+    async def search_said(
+        self, place: MemoryPlace, query: str, *, run_id: str, limit: int
+    ) -> list[SaidText]:
+        """Return texts of earlier conversations that the place sees, except of that run."""
+
+
+class MemoryKeeper(Protocol):
+    """Storing in the memory and deleting from it, for tools."""
+
+    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+        """Store a statement of a run.  Raises Rejected, also for text that came from the memory."""
+
+    async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:
+        """Delete items that the place sees.  Raises NotFound."""
 
 
 class ToolRunner(Protocol):

@@ -40,6 +40,7 @@ from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.memory import Memories
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.wiring.host import Host
@@ -54,6 +55,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     keys: KeyRing,
     services: SessionServices,
     toolset: Toolset,
+    memories: Memories,
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
@@ -72,6 +74,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         agents=services.agents,
         channels=services.channels,
         incidents=services.incidents,
+        memories=memories,
+        memory_search=memories.search,
         files=ArtifactService(
             toolset.artifacts,
             toolset.checkpoints,

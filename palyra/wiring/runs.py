@@ -1,4 +1,4 @@
-"""Wiring of incidents, run limits and the services that sessions and runs share."""
+"""Wiring of incidents, run limits, the memory and the services that sessions and runs share."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,14 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
-from palyra.core.ports import LanguageModel, Notifier
+from palyra.core.ports import Embedder, JournalStore, LanguageModel, MemoryIndexing, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
 from palyra.core.trust.fences import fence_key
 from palyra.errors import InvalidParams
+from palyra.models.lexical_embeddings import text_similarity
+from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
+from palyra.models.minilm.files import is_installed
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
@@ -20,9 +23,13 @@ from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.services.memory import Memories
+from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.memory_search import MemorySearch
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
+from palyra.store.sqlite.journal import SqliteJournal
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
 from palyra.wiring.models import Modelset, build_router, default_model
@@ -61,6 +68,40 @@ def build_incidents(
 ) -> Incidents:
     """Build the incidents service."""
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
+
+
+def build_memory_index(
+    config: Config, store: JournalStore, journal: JournalHandle
+) -> SharedMemoryIndex | None:
+    """Build the index over a journal file; None for another store."""
+    if not isinstance(store, SqliteJournal):
+        return None
+    data_dir, wanted = config.paths.data_dir, config.memory.embedder
+    is_minilm = wanted == "minilm" or (wanted == "auto" and is_installed(data_dir))
+    embedder: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+
+    def make_index() -> MemoryIndexing:
+        from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
+
+        return IndexedMemory(store, data_dir / "vectors" / "memory.index", embedder)
+
+    return SharedMemoryIndex(make_index, journal)
+
+
+def build_memories(
+    journal: JournalHandle, redactor: Redactor, host: Host, index: SharedMemoryIndex | None
+) -> Memories:
+    """Build the memory and its search."""
+    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id, index=index)
+    return Memories(
+        journal=journal,
+        search=search,
+        redactor=redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        run_blocking=host.run_blocking,
+        similarity=text_similarity,
+    )
 
 
 def build_services(  # noqa: PLR0913 - all by name, and each a part of its own

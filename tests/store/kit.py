@@ -17,6 +17,7 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    MemoryRecord,
     PairingRecord,
     RunRecord,
     SessionRecord,
@@ -24,6 +25,7 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.memory.items import hash_text
 from palyra.core.ports import JournalStore
 from palyra.store.files.disk import REAL_DISK, Disk
 from palyra.store.journal.keys import KeyRing
@@ -238,6 +240,24 @@ def incident(incident_id: str, **fields: Any) -> IncidentRecord:
             "evidence": {"run_id": "run_a", "times": 3},
             "opened_ms": 1,
             "last_ms": 1,
+            **fields,
+        }
+    )
+
+
+def memory(memory_id: str, text: str = "the deploy port is 8080", **fields: Any) -> MemoryRecord:
+    """An item; a `revision` above 1 belongs after the one before."""
+    return MemoryRecord(
+        **{
+            "memory_id": memory_id,
+            "principal": "alice",
+            "text": text,
+            "at_ms": 1_750_000_000_000,
+            "valid_from_ms": 1_750_000_000_000,
+            "text_hash": hash_text(text),
+            "created_ms": 1_750_000_000_000,
+            "changed_ms": 1_750_000_000_000,
+            "changed_by": "alice",
             **fields,
         }
     )

@@ -12,11 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from palyra.core.journal.changes import (
     Change,
     IncidentFilter,
+    MemoryFilter,
     PairingFilter,
     RunFilter,
     UsageFilter,
 )
-from palyra.core.journal.records import Record
+from palyra.core.journal.records import MemoryRemoval, Record
 from palyra.core.ports import JournalStore
 from tests.store.kit import (
     Clock,
@@ -26,6 +27,7 @@ from tests.store.kit import (
     channel,
     grant,
     incident,
+    memory,
     memory_journal,
     pairing,
     receipt,
@@ -94,12 +96,24 @@ def an_incident(draw: st.DrawFn, number: int, variant: int) -> Record:
     return incident(f"inc_{number}", state=state, count=1 + variant, resolved_ms=end_ms)
 
 
+def a_memory(draw: st.DrawFn, number: int, variant: int) -> Record:
+    successor = draw(st.sampled_from([None, "mem_0"])) if number else None
+    end_ms = draw(st.sampled_from([None, 1]))
+    return memory(f"mem_{number}", revision=1 + variant, superseded_by=successor, expires_ms=end_ms)
+
+
+def a_removal(draw: st.DrawFn, number: int, variant: int) -> Record:
+    principal = "bob" if variant == 2 else "alice"
+    named = None if draw(few) == 2 else (f"mem_{number}",)
+    return MemoryRemoval(principal=principal, memory_ids=named, at_ms=1, by="alice")
+
+
 @st.composite
 def a_record(draw: st.DrawFn) -> Record:
     """A record whose key often exists already."""
     number, variant = draw(few), draw(few)
     kinds = [a_run, a_session, an_approval, an_agent, a_channel, a_pairing, a_grant]
-    kinds += [a_line, a_budget, an_incident]
+    kinds += [a_line, a_budget, an_incident, a_memory, a_memory, a_removal]
     make = draw(st.sampled_from([*kinds, None, None]))
     if make is not None:
         return make(draw, number, variant)
@@ -222,6 +236,15 @@ class JournalComparison(RuleBasedStateMachine):
             store.list_budgets(),
             store.list_incidents(IncidentFilter()),
             store.list_incidents(IncidentFilter(states=("open",), before="inc_2")),
+            [store.find_memory(f"mem_{n}") for n in range(3)],
+            [store.list_versions(f"mem_{n}") for n in range(3)],
+            store.list_superseded("mem_0"),
+            store.list_memories(MemoryFilter(principal="alice", now_ms=0)),
+            store.count_memories(None, now_ms=0),
+            [
+                (line.memory_id, line.action)
+                for line in store.list_memory_log(principal=None, limit=99)
+            ],
         ]
 
     def teardown(self) -> None:

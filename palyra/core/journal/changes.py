@@ -6,7 +6,7 @@ that lost ownership cannot add to a tape.  Repeating a committed row with the sa
 (idempotent by (run_id, seq)).
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,9 @@ from palyra.core.journal.records import (
     IncidentDomain,
     IncidentRecord,
     IncidentState,
+    MemoryAction,
+    MemoryKind,
+    MemoryRecord,
     PairingState,
     Record,
     RunState,
@@ -73,6 +76,96 @@ class IncidentFilter(msgspec.Struct, frozen=True, kw_only=True):
     domain: IncidentDomain | None = None
     before: str | None = None
     limit: int = 100
+
+
+class MemoryPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Place that a search is made from; None for a channel or session that it is not in."""
+
+    principal: str
+    channel: str | None = None
+    session_id: str | None = None
+    only_session: bool = False  # of an agent whose memory is limited to its session
+
+    def sees(self, item: MemoryRecord) -> bool:
+        """True if an item of its principal's memory is recalled here."""
+        if item.principal != self.principal:
+            return False
+        if self.only_session and (item.session_id is None or item.session_id != self.session_id):
+            return False
+        if item.scope == "session":
+            return item.session_id is not None and item.session_id == self.session_id
+        if item.scope == "channel":
+            return item.channel is not None and item.channel == self.channel
+        return True
+
+
+class MemoryFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter of the items of one principal, newest first; empty and None mean all.
+
+    Without a `place` every scope counts, which is for the owner's own lists.  Expired items never
+    match.
+    """
+
+    principal: str
+    now_ms: int
+    place: MemoryPlace | None = None
+    kinds: tuple[MemoryKind, ...] = ()
+    tags: tuple[str, ...] = ()  # an item has all of them
+    author: str | None = None
+    channel: str | None = None
+    session_id: str | None = None
+    since_ms: int | None = None  # of the statement
+    until_ms: int | None = None  # exclusive
+    as_of_ms: int | None = None  # as the memory was: with items superseded later
+    with_superseded: bool = False
+    with_hidden: bool = False  # items that are never recalled
+    before: str | None = None  # last memory_id of the previous page
+    limit: int = 100
+
+
+class ScoredMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """An item that matched a search in the text index, with its bm25 score, higher is better."""
+
+    row: int
+    lexical: float
+    item: MemoryRecord
+
+
+class MemoryLogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the memory, without text; `memory_id` is * for a whole principal."""
+
+    entry: int
+    principal: str
+    memory_id: str
+    action: MemoryAction
+    at_ms: int
+    by: str
+
+
+class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of items of a principal, or of all."""
+
+    total: int = 0
+    items: int = 0  # that a search may return
+    by_kind: dict[str, int] = {}
+    superseded: int = 0
+    never_recall: int = 0
+    pinned: int = 0
+    expiring: int = 0
+    without_vector: int = 0
+    text_bytes: int = 0
+    last_row: int = 0  # highest row ever used
+
+
+class SaidText(NamedTuple):
+    """A user's message or a model's answer on a tape."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    at_ms: int
+    is_user: bool
+    text: str
 
 
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,14 @@
 
 A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
 durable fact of its own (sessions, idempotency records, tokens, agents, channels, pairings, grants,
-budgets, incidents).  The wire shows them as they are.
+budgets, incidents, memories).  The wire shows them as they are.
 """
 
 from typing import Any, Literal
 
 import msgspec
+
+from palyra.core.trust.labels import Trust
 
 RunState = Literal["accepted", "in_progress", "done", "failed", "cancelled"]
 RunPhase = Literal[
@@ -222,7 +224,7 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str | None = None  # None: the daemon's default
     tools: tuple[str, ...] | None = None  # names; None: all there are
     labels: tuple[str, ...] = ()  # policies match agents by name and labels
-    memory_scope: MemoryScope = "principal"  # stored for recall, which is not implemented yet
+    memory_scope: MemoryScope = "principal"  # what its runs recall
     created_ms: int = 0
     updated_ms: int = 0
     deleted_ms: int | None = None
@@ -352,6 +354,134 @@ class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""  # of the resolution
 
 
+MemoryKind = Literal["fact", "preference", "procedure", "decision", "note", "turn"]
+ItemScope = Literal["principal", "channel", "session"]  # where an item of memory is recalled
+MemorySource = Literal["client", "import", "tool", "learning", "conversation"]
+MemoryAction = Literal[
+    "added",
+    "imported",
+    "updated",
+    "edited",
+    "superseded",
+    "pinned",
+    "unpinned",
+    "hidden",
+    "shown",
+    "undone",
+    "forgotten",
+    "expired",
+    "purged",
+]
+
+
+class Lineage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Events that an item of memory was taken from."""
+
+    run_id: str
+    first_seq: int = 0
+    last_seq: int | None = None  # None: to the end of the run
+
+
+class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One item of memory; see `core.memory.items`.
+
+    Its place is (principal, scope, channel, session_id): a search of another place never sees it.
+    `revision` grows by one with each change, and the store keeps the earlier revisions.
+    """
+
+    memory_id: str
+    principal: str
+    kind: MemoryKind = "note"
+    text: str
+    scope: ItemScope = "principal"
+    channel: str | None = None
+    session_id: str | None = None  # the conversation it is from; with scope "session" its place
+    author: str | None = None
+    at_ms: int  # of the statement, which an import may have from long ago
+    tags: tuple[str, ...] = ()
+    confidence_bps: int = 10_000
+    source: MemorySource = "client"
+    lineage: tuple[Lineage, ...] = ()
+    trust: Trust = "trusted_local"  # lowest label of the texts it was made from
+    pinned: bool = False
+    never_recall: bool = False
+    valid_from_ms: int
+    expires_ms: int | None = None
+    superseded_by: str | None = None
+    superseded_ms: int | None = None
+    text_hash: str  # of the text without case, punctuation and space
+    revision: int = 1
+    created_ms: int
+    changed_ms: int
+    changed_by: str  # principal
+    action: MemoryAction = "added"  # that made this revision
+
+    def is_live(self, at_ms: int) -> bool:
+        """True if a search at that time may return the item."""
+        is_current = self.superseded_by is None and not self.never_recall
+        return is_current and (self.expires_ms is None or at_ms < self.expires_ms)
+
+
+class MemoryRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of items with their index entries, vectors and earlier revisions.
+
+    Only the log keeps a line about each: the id and the time, no text.
+    """
+
+    principal: str
+    memory_ids: tuple[str, ...] | None  # None: every item and every use of the principal
+    at_ms: int
+    by: str
+    action: MemoryAction = "forgotten"
+
+
+class MemoryReindex(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Request to rewrite the index entries of rows `after_row` + 1 to `through_row`."""
+
+    after_row: int
+    through_row: int
+
+
+class MemoryVector(msgspec.Struct, frozen=True, gc=False):
+    """Vector of one row: component i is `scale` times byte i, read as a signed number."""
+
+    row: int
+    text_hash: str  # of the text that was embedded; another text needs another vector
+    scale: float
+    values: bytes
+
+
+class MemoryVectors(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Vectors for rows that have none of this embedder."""
+
+    embedder: str
+    vectors: tuple[MemoryVector, ...]
+
+
+MemoryWay = Literal["auto", "tool", "reference"]
+
+
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One item that a run was given, with the parts of its score."""
+
+    memory_id: str
+    score: float
+    parts: dict[str, float] = {}
+
+
+class MemoryUseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one recall gave a run, and for which question."""
+
+    use_id: str
+    run_id: str
+    session_id: str
+    principal: str
+    way: MemoryWay
+    question: str  # its start, redacted
+    at_ms: int
+    items: tuple[MemoryUse, ...] = ()
+
+
 Record = (
     RunRecord
     | SessionRecord
@@ -365,5 +495,10 @@ Record = (
     | UsageRecord
     | BudgetRecord
     | IncidentRecord
+    | MemoryRecord
+    | MemoryRemoval
+    | MemoryReindex
+    | MemoryVectors
+    | MemoryUseRecord
 )
 RECEIPT_TTL_MS = 86_400_000

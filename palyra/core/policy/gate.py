@@ -30,6 +30,7 @@ from palyra.core.tool.arguments import Refused, check_arguments, refusal, unknow
 from palyra.core.tool.paths import NO_PATHS, PathFacts, normal_path, read_paths
 from palyra.core.tool.spec import (
     CLIENT,
+    MEMORY_WRITE,
     NO_FACETS,
     SHARED_HOST,
     CallFacts,
@@ -42,6 +43,7 @@ from palyra.core.tool.spec import (
     is_sensitive,
     path_facets,
 )
+from palyra.core.trust.labels import Trust, is_from_outside
 from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
@@ -243,6 +245,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "interactive"
     approval_mode: ApprovalMode = "ask"
     is_tainted: bool = False
+    input_trust: Trust = "trusted_local"  # lowest label of what the model has read
     depth: int = 0
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
     pending_approvals: int = 0  # of the principal, over all runs
@@ -390,6 +393,10 @@ def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None
     if context.is_tainted and is_sensitive(checked.spec):
         return "tainted", (
             "untrusted text with findings reached this run: beyond reading, a person decides"
+        )
+    if MEMORY_WRITE in checked.spec.capabilities and is_from_outside(context.input_trust):
+        return "untrusted_input", (
+            "the model has read external text: a person decides what is remembered"
         )
     if SHARED_HOST in checked.spec.capabilities:
         return "sandbox_level_b", (

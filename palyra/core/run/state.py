@@ -53,6 +53,7 @@ from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 from palyra.core.text.references import has_references
 from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
+from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import InvariantBroken
 
 COMPACTION = "compaction"  # origin of a run that only summarises its session
@@ -158,6 +159,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unpriced_calls: int = 0  # model calls whose cost is not known
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
+    input_trust: Trust = "trusted_local"  # lowest label of the texts in the prompts so far
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
     recoveries: int = 0  # since the last completed turn or call
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
@@ -465,11 +467,19 @@ def _compaction_skipped(run: Run, event: ev.CompactionSkipped, _at_ms: int) -> C
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
+    changes: Changes = {"input_tokens": event.input_tokens}
+    known = run.input_trust
+    others = [
+        segment["trust"]
+        for segment in event.segments
+        if "trust" in segment and segment["trust"] != known
+    ]
+    if others:
+        changes["input_trust"] = lowest((known, *others))
     budget = event.budget
     if budget is None:
-        return {"input_tokens": event.input_tokens, "factor_bps": FACTOR}
-    return {
-        "input_tokens": event.input_tokens,
+        return changes | {"factor_bps": FACTOR}
+    return changes | {
         "factor_bps": budget.factor_bps,
         "omitted": budget.omitted,
         "pruned": budget.pruned,

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.journal.records import MemoryScope
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.paths import normal_path
 from palyra.core.trust.labels import Trust
@@ -31,6 +32,7 @@ OutcomeStatus = Literal[
 ]
 HANDED_OVER: OutcomeStatus = "handed_over"
 CLIENT = "client"  # the executor of tools that a client declared
+MEMORY_READ, MEMORY_WRITE = "memory.read", "memory.write"  # capabilities
 SHARED_HOST = "shared_host"  # capability: a program without namespaces of its own
 _WRITE = "fs.write"
 
@@ -77,7 +79,7 @@ def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
 
 # --- risk ----------------------------------------------------------------------------------------
 
-_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
+_HARMLESS = frozenset({"fs.read", MEMORY_READ})  # reading these changes nothing outside of them
 _RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 _LEAST_RISK: dict[str, Risk] = {
     "fs.write": "medium",
@@ -162,6 +164,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool_version: str
     arguments: Mapping[str, Any]
     inspection: Preflight | None = None  # for tools with an inspection
+    # Facts of the run, so the execution object has them by its run_id.
+    channel: str | None = None  # that the run answers
+    memory_scope: MemoryScope = "principal"  # of the agent
+    trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
+    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -40,15 +41,16 @@ from palyra.store.sqlite.connection import (
     storage_errors,
 )
 from palyra.store.sqlite.integrity import PageCheck
-from palyra.store.sqlite.queries import Queries, list_unresolved
+from palyra.store.sqlite.memory_search import MemorySearchQueries
+from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
+from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes, list_said
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
 
 
-class SqliteJournal(Queries):
+class SqliteJournal(MemorySearchQueries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
 
     def __init__(
@@ -136,6 +138,10 @@ class SqliteJournal(Queries):
                 run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
             )
         )
+
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """See `JournalStore.list_said`."""
+        return self._read(lambda c: list_said(c, run_ids))
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""

@@ -1,5 +1,7 @@
 """The record tables: how a record becomes a row, and every query that reads one.
 
+Items of memory have a text index and neighbours besides, and are in `memories`.
+
 Each table holds one row per record: the record as JSON in the column `record`, and copies of the
 fields that queries search by.  `TABLES` lists the tables and `Queries` is the query half of
 `core.ports.JournalStore`, so the SQL of a record is found in this file and, for its columns,
@@ -39,6 +41,7 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    MemoryUseRecord,
     PairingRecord,
     Record,
     RunRecord,
@@ -162,18 +165,32 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "domain state resolved_ms",
         lambda r, text: (r.incident_id, r.domain, r.state, r.resolved_ms, text),
     ),
+    MemoryUseRecord: _table(
+        "memory_uses",
+        "use_id",
+        "run_id session_id principal",
+        lambda r, text: (r.use_id, r.run_id, r.session_id, r.principal, text),
+    ),
 }  # fmt: skip
 
 
-def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
-    """Write the records, each table in the given order.  Raises apsw.ConstraintError."""
+def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Record]:
+    """Write the records, each table in the given order; return those of no table of this file.
+
+    Raises apsw.ConstraintError.
+    """
     rows: dict[type[Record], list[Row]] = {}
+    others: list[Record] = []
     for record in records:
-        text = _ENCODER.encode(record).decode()
         kind = type(record)
+        if kind not in TABLES:
+            others.append(record)
+            continue
+        text = _ENCODER.encode(record).decode()
         rows.setdefault(kind, []).append(TABLES[kind].row(record, text))
     for kind, batch in rows.items():
         TABLES[kind].insert.append(connection, batch)
+    return others
 
 
 def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
@@ -207,8 +224,10 @@ def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
 class Select(Generic[R]):
     """A SELECT of records of one type, with its WHERE clause under construction."""
 
-    def __init__(self, kind: type[R]) -> None:
+    def __init__(self, kind: type[R], table: str | None = None) -> None:
+        """`table` has a column `record`; None: the one in `TABLES`."""
         self._kind = kind
+        self._table = table or TABLES[kind].name
         self._conditions: list[str] = ["TRUE"]
         self._values: list[SQLValue] = []
 
@@ -235,7 +254,7 @@ class Select(Generic[R]):
         where, values = self.condition
         found = connection.execute(
             "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT record FROM {TABLES[self._kind].name} WHERE {where}"
+            f" (SELECT record FROM {self._table} WHERE {where}"
             f" ORDER BY {order} LIMIT ?)",
             (*values, limit),
         ).get

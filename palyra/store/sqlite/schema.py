@@ -225,6 +225,103 @@ CREATE TRIGGER incident_is_resolved_once BEFORE UPDATE ON incidents
     BEGIN SELECT RAISE(ABORT, 'the incident is resolved; its end stands'); END;
 """
 
+_MEMORY = """
+CREATE TABLE memories (            -- one row for each item; the record is made of its columns
+    row INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again: the vector index refers to it
+    memory_id TEXT NOT NULL UNIQUE,
+    principal TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    channel TEXT,
+    session_id TEXT,
+    author TEXT,
+    at_ms INTEGER NOT NULL,
+    tags TEXT NOT NULL,            -- JSON array
+    confidence_bps INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    lineage TEXT NOT NULL,         -- JSON array
+    trust TEXT NOT NULL,
+    pinned INTEGER NOT NULL,
+    never_recall INTEGER NOT NULL,
+    valid_from_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    superseded_by TEXT,
+    superseded_ms INTEGER,
+    text_hash TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    changed_ms INTEGER NOT NULL,
+    changed_by TEXT NOT NULL,
+    action TEXT NOT NULL,
+    previous_row INTEGER,          -- neighbours in the conversation
+    next_row INTEGER,
+    record TEXT GENERATED ALWAYS AS (json_object(
+        'memory_id', memory_id, 'principal', principal, 'kind', kind, 'text', text,
+        'scope', scope, 'channel', channel, 'session_id', session_id, 'author', author,
+        'at_ms', at_ms, 'tags', json(tags), 'confidence_bps', confidence_bps, 'source', source,
+        'lineage', json(lineage), 'trust', trust, 'pinned', json(iif(pinned, 'true', 'false')),
+        'never_recall', json(iif(never_recall, 'true', 'false')),
+        'valid_from_ms', valid_from_ms, 'expires_ms', expires_ms,
+        'superseded_by', superseded_by, 'superseded_ms', superseded_ms, 'text_hash', text_hash,
+        'revision', revision, 'created_ms', created_ms, 'changed_ms', changed_ms,
+        'changed_by', changed_by, 'action', action)) VIRTUAL
+) STRICT;
+CREATE INDEX memories_by_principal ON memories (principal, memory_id);
+CREATE INDEX memories_by_text ON memories (principal, text_hash);
+CREATE INDEX memories_by_session ON memories (principal, session_id, at_ms, row)
+    WHERE session_id IS NOT NULL;
+CREATE INDEX memories_by_end ON memories (expires_ms) WHERE expires_ms IS NOT NULL;
+CREATE INDEX memories_by_successor ON memories (superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE TRIGGER memory_changes_in_turn BEFORE UPDATE OF revision ON memories
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the memory was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE memory_versions (     -- the earlier revisions of each item
+    memory_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (memory_id, revision)
+) STRICT;
+CREATE TRIGGER memory_keeps_versions AFTER UPDATE OF revision ON memories
+    BEGIN INSERT INTO memory_versions VALUES (old.memory_id, old.revision, old.record); END;
+
+CREATE TABLE memory_log (          -- one line for each change, without text
+    entry INTEGER PRIMARY KEY AUTOINCREMENT,
+    principal TEXT NOT NULL,
+    memory_id TEXT NOT NULL,
+    action TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    by TEXT NOT NULL
+) STRICT;
+CREATE INDEX memory_log_by_principal ON memory_log (principal, entry);
+CREATE INDEX memory_log_by_item ON memory_log (memory_id, entry);
+
+CREATE TABLE memory_vectors (
+    row INTEGER PRIMARY KEY REFERENCES memories (row) ON DELETE CASCADE,
+    embedder TEXT NOT NULL,
+    scale REAL NOT NULL,           -- of one step of a component
+    vector BLOB NOT NULL           -- int8 components
+) STRICT;
+
+CREATE TABLE memory_uses (         -- the recalls of each run
+    use_id TEXT PRIMARY KEY,
+    run_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX memory_uses_by_session ON memory_uses (session_id, use_id);
+CREATE INDEX memory_uses_by_run ON memory_uses (run_id, use_id);
+CREATE INDEX memory_uses_by_principal ON memory_uses (principal, use_id);
+
+-- rowid = row.  Without content: an entry is rewritten from the row of the item.
+CREATE VIRTUAL TABLE memory_fts USING fts5 (
+    text, "when",
+    content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -232,6 +329,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _GRANTS,
     _LEDGER_AND_BUDGETS,
     _INCIDENTS,
+    _MEMORY,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -46,7 +46,7 @@ from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import queries
+from palyra.store.sqlite import memories, queries
 from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
 from palyra.store.sqlite.tapes import Tapes
 
@@ -168,6 +168,7 @@ class Writer:
                 with transaction(self._connection):
                     self._write_owner(self.position)
             queries.delete_expired(self._connection, now_ms=self._now_ms())
+            memories.delete_expired(self._connection, now_ms=self._now_ms())
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
@@ -218,7 +219,9 @@ class Writer:
         """Insert rows and records.  Raises apsw.ConstraintError."""
         rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
         _ROWS.append(self._connection, rows)
-        queries.append(self._connection, batch.records)
+        others = queries.append(self._connection, batch.records)
+        if others:
+            memories.append(self._connection, others)
 
     def _acknowledge(self, batch: Admission) -> None:
         """Update the caches after the commit; an ended run needs no head in memory."""

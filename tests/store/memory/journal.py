@@ -17,6 +17,7 @@ from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     OpenReport,
+    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -29,6 +30,7 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    MemoryUseRecord,
     PairingRecord,
     Record,
     RunRecord,
@@ -51,8 +53,8 @@ from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.journal.verification import verify_journal, verify_run
 from palyra.store.sqlite.queries import TABLES, R
-from palyra.store.sqlite.tapes import PAGE_BYTES
-from tests.store.memory.queries import MemoryQueries
+from palyra.store.sqlite.tapes import MESSAGE, PAGE_BYTES, TURN
+from tests.store.memory.items import StoredItems
 from tests.store.memory.tapes import MemoryFile, MemoryTapes
 
 Key = tuple[str | int, ...]
@@ -62,10 +64,11 @@ PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal(MemoryQueries):
+class MemoryJournal(StoredItems):
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
+        super().__init__()
         self._roots = SignedRootsFile(MemoryFile(), keys or KeyRing(MEMORY_SEED), "memory")
         self._now_ms = now_ms
         self._tapes = MemoryTapes()
@@ -100,6 +103,7 @@ class MemoryJournal(MemoryQueries):
         """See `JournalStore.seal`."""
         self._require_open()
         self._delete_expired_pairings()
+        self.delete_expired(self._now_ms())
         _delete_old_incidents(self._records[IncidentRecord])
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
@@ -130,7 +134,8 @@ class MemoryJournal(MemoryQueries):
         batch = Admission(len(self._tapes.links), {}, self._tapes)
         try:
             batch.admit(change)
-            accepted = self._accept(batch.records)
+            accepted = self._accept(each for each in batch.records if type(each) in TABLES)
+            self.append_items(each for each in batch.records if type(each) not in TABLES)
         except (InvariantBroken, Rejected) as refusal:
             return refusal
         for kind, records in accepted.items():
@@ -171,6 +176,17 @@ class MemoryJournal(MemoryQueries):
             size_bytes=sum(len(link.row.data) for link in links),
         )
 
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """See `JournalStore.list_said`."""
+        self._require_open()
+        found = [
+            SaidText(row.run_id, row.session_id, row.seq, row.at_ms, row.kind == MESSAGE, text)
+            for _, _, row in self._tapes.links
+            if row.run_id in run_ids and row.kind in {MESSAGE, TURN}
+            if (text := msgspec.json.decode(row.data).get("text"))
+        ]
+        return sorted(found, key=lambda said: (said.run_id, said.seq))
+
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
         self._require_open()
@@ -205,6 +221,12 @@ class MemoryJournal(MemoryQueries):
         """All records of one table, by key."""
         self._require_open()
         return [cast("R", record) for _, record in sorted(self._records[kind].items())]
+
+    def drop_uses(self, principal: str) -> None:
+        uses = self._records[MemoryUseRecord]
+        for record in self._list(MemoryUseRecord):
+            if record.principal == principal:
+                del uses[record.use_id,]
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -10,6 +10,7 @@ from palyra.net.api.methods import (
     connect,
     context,
     incident,
+    memory,
     model,
     run,
     session,
@@ -39,6 +40,7 @@ _GROUPS = (
     token,
     usage,
     incident,
+    memory,
 )
 
 METHODS: dict[str, AnyMethod] = {

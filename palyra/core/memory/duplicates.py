@@ -1,0 +1,316 @@
+"""Duplicates and corrections: how a new item relates to the items that are stored.
+
+Four relations, tried in this order for items of the same kind, place and author:
+
+- `same`: equal words.  The stored item is updated.
+- `correction`: the same statement with another value.  The stored item is superseded and stays as
+  history.  Three signs, all about words and none about meaning: a marker ("no longer", "is now",
+  "actually") and at least half of the words; one statement denies the other, or reverses a
+  comparison; the same subject and verb of identity ("the deploy port is …", "Alice lives in …") with
+  another value of the same form, or another number at the end.
+- `near`: the same words but for inflection, in the same order, with equal numbers, names and
+  negations, and an absolute cosine of at least `NEAR_COSINE`.  The stored item is updated.
+- `unlike`: everything else.  Both stay.
+
+The rules err towards `unlike`: two items where one would do cost a line of the prompt, a wrong
+update costs a fact.  A new item of lower trust never changes the text of a stored one, and a pinned item is
+superseded only by an edit or an explicit reference.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+from palyra.core.journal.records import MemoryRecord
+from palyra.core.trust.labels import lowest
+
+NEAR_COSINE = 0.92
+NEAR_OVERLAP = 0.8  # shared words of all words
+MARKED_OVERLAP = 0.5  # shared words of the shorter text, with a marker of a correction
+MIN_SHARED = 2
+PREFIX_CHARS, ENDING_CHARS = 4, 3  # of two forms of one word: equal beginning, differing letters
+RECALLED_OVERLAP = 0.9  # of the words of a text, in a recalled item
+
+Relation = Literal["same", "near", "correction", "unlike"]
+Similarity = Callable[[str, str], float]  # absolute cosine of two texts
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def no_similarity(one: str, other: str) -> float:
+    """Return the similarity without an embedding model: equal or unlike."""
+    return float(one == other)
+
+
+_TOKEN = re.compile(r"\w+(?:[./:_'\u2019@-]\w+)*|[=:]")
+_FILLERS = _words(
+    "a an the this that these those is are was were be been being am really very just also please"
+    " so ein eine einer eines einem einen der die das dem den des ist sind war waren sehr auch"
+)
+_SAME_WORDS = {
+    **dict.fromkeys(
+        _words("like likes prefer prefers love loves enjoy enjoys mag bevorzugt"), "prefer"
+    ),
+    **dict.fromkeys(_words("i me my user ich mein meine nutzer benutzer"), "user"),
+}
+_NEGATIONS = _words(
+    "not no never without cannot neither nor none avoid avoids dislike dislikes hate hates stop stops"
+    " nicht kein keine keinen nie niemals ohne"
+)
+_COMPARATORS = _words("over than before after above below als vor nach")
+_DATES = _words(
+    "january february march april may june july august september october november december monday"
+    " tuesday wednesday thursday friday saturday sunday today tomorrow yesterday"
+)
+_MARKER = re.compile(
+    r"^(?:actually|correction|update|in fact|no,|korrektur|eigentlich|tats\u00e4chlich)\b"
+    r"|\b(?:no longer|not any ?more|anymore|instead of|rather than|from now on|used to"
+    r"|(?:has |have )?(?:changed|moved|switched) (?:\w+ )?to|(?:is|are|was) now|now"
+    r"|nicht mehr|statt|jetzt|ab sofort)\b",
+    re.IGNORECASE,
+)
+_MARKER_WORDS = _words(
+    "actually correction update in fact no longer not any more anymore instead of rather than from now"
+    " on used to has have changed moved switched korrektur eigentlich nicht mehr statt jetzt ab"
+    " sofort"
+)
+# Verbs with one value at a time; before a copula the subject needs two words, since one thing has
+# many properties ("Alice is a doctor", "Alice is tall") and one attribute has one value.
+_COPULA = re.compile(
+    r"^(?P<subject>.+?)(?:\s+(?:is|are|equals|ist|sind)\s+|\s*[:=]\s+|\s*=\s*)(?P<value>.+)$"
+)
+_SINGLE = re.compile(
+    r"^(?P<subject>.+?\s(?:lives? in|works? (?:at|for|as)|listens? on|runs? on|is located in"
+    r"|is called|is named|wohnt in|arbeitet bei|hei\u00dft))\s+(?P<value>.+)$",
+    re.IGNORECASE,
+)
+_PREPOSITIONS = _words("at in on by for with from to of bei in auf mit von zu")
+_ARTICLES = _words("a an ein eine")
+_BEFORE_VALUES = _words("at to until by port version limit = um bis auf")
+_VALUE_VERBS = _words(
+    "uses use requires require needs need has have costs cost takes take supports"
+)
+_END_WORDS = 2  # a number among the last words is a value, an earlier one a name ("room 5")
+
+
+class Token(NamedTuple):
+    """One word of a text in its plain form."""
+
+    plain: str
+    is_name: bool  # capitalised inside the text
+
+    @property
+    def is_number(self) -> bool:
+        """True if the word holds a digit."""
+        return any(char.isdigit() for char in self.plain)
+
+
+def read_tokens(text: str) -> list[Token]:
+    """Return the words of a text that carry meaning, in order."""
+    found: list[Token] = []
+    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+        word = match.group().replace("\u2019", "'")
+        plain = word.casefold()
+        plain = "not" if plain.endswith("n't") else plain.removesuffix("'s")
+        if plain in _FILLERS or plain in "=:":
+            continue
+        is_name = word[:1].isupper() and match.start() > 0 and plain not in _SAME_WORDS
+        found.append(Token(_SAME_WORDS.get(plain, plain), is_name))
+    return found
+
+
+def gist(text: str) -> str:
+    """Return the words that the comparison of two texts is about; the text that is embedded."""
+    return " ".join(token.plain for token in read_tokens(text))
+
+
+def relate(new: MemoryRecord, old: MemoryRecord, similarity: Similarity) -> Relation:
+    """Return the relation of a new item to a stored one of the same place."""
+    if new.kind != old.kind or new.author != old.author:
+        return "unlike"
+    if new.text_hash == old.text_hash:
+        return "same"
+    mine, theirs = read_tokens(new.text), read_tokens(old.text)
+    if _is_correction(new.text, old.text, mine, theirs):
+        return "correction"
+    if (
+        _is_rewording(mine, theirs)
+        and abs(similarity(gist(new.text), gist(old.text))) >= NEAR_COSINE
+    ):
+        return "near"
+    return "unlike"
+
+
+class Resolution(NamedTuple):
+    """What becomes of a new item: `old` is updated or superseded; None: the item is added."""
+
+    relation: Relation
+    old: MemoryRecord | None
+
+
+ADDED = Resolution("unlike", None)
+_ORDER: tuple[Relation, ...] = ("same", "near", "correction")
+
+
+def resolve(
+    new: MemoryRecord, stored: Sequence[MemoryRecord], similarity: Similarity
+) -> Resolution:
+    """Choose the stored item that the new one repeats or corrects, the closest relation first."""
+    found: dict[Relation, MemoryRecord] = {}
+    for old in stored:
+        relation = relate(new, old, similarity)
+        if relation != "same" and lowest((new.trust, old.trust)) != old.trust:
+            continue  # the new text is less trusted
+        if relation == "correction" and old.pinned:
+            continue
+        if relation != "unlike":
+            found.setdefault(relation, old)
+    for relation in _ORDER:
+        if relation in found:
+            return Resolution(relation, found[relation])
+    return ADDED
+
+
+def choose_text(new: str, old: str) -> str:
+    """Return the text of an updated item: the new one, unless the old one says more."""
+    mine, theirs = ({token.plain for token in read_tokens(text)} for text in (new, old))
+    return old if mine < theirs else new
+
+
+def is_recalled(text: str, recalled: Sequence[str]) -> bool:
+    """True if a text repeats a recalled one, whole or in part, in its own words or nearly so."""
+    words = {token.plain for token in read_tokens(text)}
+    if not words:
+        return False
+    for known in recalled:
+        theirs = {token.plain for token in read_tokens(known)}
+        is_covered = len(words & theirs) >= RECALLED_OVERLAP * len(words)
+        if is_covered and _negations(words) == _negations(theirs):
+            return True
+    return False
+
+
+# --- signs ---------------------------------------------------------------------------------------
+
+
+def _is_correction(new: str, old: str, mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    return (
+        _is_marked(new, mine, theirs)
+        or _denies(mine, theirs)
+        or _changes_value(new, old)
+        or _changes_number(mine, theirs)
+    )
+
+
+def _is_marked(new: str, mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    if _MARKER.search(new) is None:
+        return False
+    own = {token.plain for token in mine} - _MARKER_WORDS - _NEGATIONS
+    known = {token.plain for token in theirs} - _MARKER_WORDS - _NEGATIONS
+    shared = {word for word in own if any(_is_same_word(word, other) for other in known)}
+    least = min(MIN_SHARED, len(known))
+    return bool(known) and len(shared) >= max(least, MARKED_OVERLAP * min(len(own), len(known)))
+
+
+def _denies(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    """True if the texts differ in negations only, or in the order around a comparison only."""
+    new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
+    plain_new, plain_old = (
+        [word for word in words if word not in _NEGATIONS] for words in (new, old)
+    )
+    if not plain_new or len(plain_new) != len(plain_old):
+        return False
+    if all(map(_is_same_word, plain_new, plain_old)):
+        return len(new) % 2 != len(old) % 2 or _negations(new) != _negations(old)
+    return sorted(new) == sorted(old) and not _COMPARATORS.isdisjoint(new)
+
+
+def _negations(words: Sequence[str] | set[str]) -> int:
+    return sum(word in _NEGATIONS for word in words)
+
+
+def _changes_value(new: str, old: str) -> bool:
+    mine, theirs = _slot(new), _slot(old)
+    if mine is None or theirs is None or len(mine[0]) != len(theirs[0]):
+        return False
+    if not all(map(_is_same_word, mine[0], theirs[0])):
+        return False
+    return mine[1] != theirs[1] and _shape(mine[1]) == _shape(theirs[1])
+
+
+def _slot(text: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return subject and value of a statement of identity, as words."""
+    flat = " ".join(text.split()).rstrip(".!")
+    match = _SINGLE.match(flat)
+    least = 1
+    if match is None:
+        match, least = _COPULA.match(flat), MIN_SHARED
+    if match is None:
+        return None
+    subject = tuple(token.plain for token in read_tokens(match["subject"]))
+    value = tuple(match["value"].casefold().split())
+    return (subject, value) if len(subject) >= least and value else None
+
+
+def _shape(value: tuple[str, ...]) -> tuple[str, bool, bool]:
+    """Return the form of a value: its preposition, an article, a digit."""
+    first = value[0] if value[0] in _PREPOSITIONS else ""
+    has_digit = any(char.isdigit() for word in value for char in word)
+    return first, value[0] in _ARTICLES, has_digit
+
+
+def _changes_number(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    """True if only one number differs, at the end and as a value, in a text without a date.
+
+    A number is a value after a verb of state or directly after a word that takes one; "item 7" and
+    "item 8" are names.
+    """
+    if len(mine) != len(theirs) or len(mine) <= _END_WORDS:
+        return False
+    new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
+    differ = [at for at, pair in enumerate(zip(new, old, strict=True)) if pair[0] != pair[1]]
+    if len(differ) != 1 or differ[0] < len(new) - _END_WORDS or not _DATES.isdisjoint(new):
+        return False
+    at = differ[0]
+    is_value = new[at - 1] in _BEFORE_VALUES or not _VALUE_VERBS.isdisjoint(new[:at])
+    return is_value and mine[at].is_number and theirs[at].is_number
+
+
+def _is_rewording(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+    """True if one text has the words of the other in the same order, but for few added ones."""
+    short, long = sorted((mine, theirs), key=len)
+    if not short or len(short) < NEAR_OVERLAP * len(long):
+        return False
+    at, added = 0, []
+    for token in long:
+        if at < len(short) and _is_same_token(token, short[at]):
+            at += 1
+        else:
+            added.append(token)
+    if at < len(short):
+        return False
+    return not any(token.is_number or token.is_name or token.plain in _NEGATIONS for token in added)
+
+
+def _is_same_token(one: Token, other: Token) -> bool:
+    if one.is_number or other.is_number or one.is_name or other.is_name:
+        return one.plain == other.plain
+    return _is_same_word(one.plain, other.plain)
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    """True for equal words and for forms of one word, such as prefers and preferred."""
+    if one == other or any(char.isdigit() for char in one + other):
+        return one == other
+    prefix = _count_equal(one, other)
+    suffix = _count_equal(one[prefix:][::-1], other[prefix:][::-1])
+    return prefix >= PREFIX_CHARS and max(len(one), len(other)) - prefix - suffix <= ENDING_CHARS
+
+
+def _count_equal(one: str, other: str) -> int:
+    """Return the number of equal characters at the start of both."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,0 +1,114 @@
+"""What a question asks for: content words, named people, named dates, and texts to embed.
+
+Nothing here filters.  A name or a date in a question is a hint: the answer may come from another
+person, on another day, so `ranking` adds to a score and never removes a candidate.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+
+from palyra.core.memory.dates import Span, find_spans, without_dates
+from palyra.core.memory.fields import searchable
+
+MAX_TERMS = 24  # content words; the rest of a long question is ignored by full text search
+MAX_QUESTION_CHARS = 4_000
+MIN_LOWER_NAME_CHARS = 3  # a shorter name, or one that is a word, counts only with its capital
+_CACHED = 8
+
+_ENGLISH = """
+a about above after again all also am an and any are as at be because been before being
+below between both but by can could did do does doing down during each ever few for from
+further had has have having he her here hers herself him himself his how i if in into is it
+its itself just let like may me might more most much my myself no nor not now of off on once
+only or other our ours out over own same shall she should so some such than that the their
+theirs them then there these they this those through to too under until up upon us very was
+we were what when where which while who whom whose why will with would you your yours
+yourself s t d ll m re ve don didn doesn isn wasn many kind type tell know remember say said
+please
+"""
+_GERMAN = """
+aber alle allem allen aller alles als also am an ander andere auch auf aus bei beim bin bis
+bist da damit dann das dass dasselbe dazu dein deine dem den denn der des dessen dich die
+dies diese diesem diesen dieser dieses dir doch dort du durch ein eine einem einen einer
+eines er es etwas euch euer eure für gegen gewesen hab habe haben hat hatte hatten hier hin
+hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in indem ins ist jede jedem jeden
+jeder jedes jene jetzt kann kein keine können könnte machen man manche mehr mein meine
+meinem meinen meiner mich mir mit muss nach nicht nichts noch nun nur ob oder ohne sehr sein
+seine seinem seinen seiner selbst sich sie sind so solche soll sollte sondern sonst über um
+und uns unser unsere unter viel vom von vor wann war waren warum was weg weil weiter welche
+welchem welchen welcher welches wenn wer werde werden wessen wie wieder will wir wird wo
+woher wohin wollen worden wurde wurden würde zu zum zur zwar zwischen bitte weißt
+"""
+_STOP_WORDS = frozenset(f"{_ENGLISH} {_GERMAN}".split())
+_WORD = re.compile(r"[^\W_]+")
+_POSSESSIVE = r"(?:['\u2019`\u00b4]s\b|['\u2019`\u00b4](?!\w))?"
+_BLANKS = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, taken apart.
+
+    `terms` are lower-case words for full text search, unique, not stemmed.  `authors` are known
+    authors that the text names.  `dates` are spans of days that it names.  `texts` are what to
+    embed: the vector of the question is the mean of their vectors.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    authors: tuple[str, ...] = ()
+    dates: tuple[Span, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+def analyse(text: str, authors: Collection[str], today: date) -> Question:
+    """Take a question apart; relative dates in it are relative to `today`."""
+    text = text[:MAX_QUESTION_CHARS]
+    names = _named(text, tuple(sorted(authors)))
+    without = _replace(text, names, "")
+    words = _WORD.findall(searchable(without_dates(without, today)).lower())
+    content = [word for word in words if word not in _STOP_WORDS]
+    texts = (without, _replace(text, names, "I")) if names else (text,)
+    return Question(
+        text=text,
+        terms=tuple(dict.fromkeys(content or words))[:MAX_TERMS],
+        authors=names,
+        dates=find_spans(text, today),
+        texts=tuple(dict.fromkeys(each for each in texts if each.strip())) or (text,),
+    )
+
+
+def _named(text: str, authors: Sequence[str]) -> tuple[str, ...]:
+    lower = text.lower()
+    return tuple(
+        author
+        for author in authors
+        if author.strip() and author.lower() in lower and _find(text, author) is not None
+    )
+
+
+def _find(text: str, author: str) -> re.Match[str] | None:
+    """Find the author by whole word; a name that is also a word needs its capital inside a text."""
+    is_word = author.lower() in _STOP_WORDS or len(author) < MIN_LOWER_NAME_CHARS
+    for match in _pattern(author).finditer(text):
+        found = match["name"]
+        if not is_word or (found[0].isupper() and match.start() > 0):
+            return match
+    return None
+
+
+@lru_cache(1_024)
+def _pattern(author: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?P<name>{re.escape(author)}){_POSSESSIVE}(?!\w)", re.IGNORECASE)
+
+
+def _replace(text: str, names: Sequence[str], by: str) -> str:
+    for name in names:
+        text = _pattern(name).sub(by, text)
+    return _BLANKS.sub(" ", text).strip()
+
+
+__all__ = ["MAX_TERMS", "Question", "analyse"]

@@ -1,0 +1,25 @@
+"""Vectors of memories as they are stored: 8 bits a component and one scale."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class StoredVector(msgspec.Struct, frozen=True, gc=False):
+    """Vector of length 1: component i is `scale` times byte i, read as a signed number."""
+
+    scale: float
+    values: bytes
+
+    @property
+    def dimensions(self) -> int:
+        return len(self.values)
+
+
+def quantise(vector: Sequence[float]) -> StoredVector:
+    """Return the nearest vector of 8-bit components; of zeros, the scale is 0."""
+    largest = max(map(abs, vector), default=0.0)
+    if not largest:
+        return StoredVector(0.0, bytes(len(vector)))
+    scale = largest / 127
+    return StoredVector(scale, bytes(round(value / scale) & 0xFF for value in vector))

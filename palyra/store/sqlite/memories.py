@@ -1,0 +1,500 @@
+"""Items of memory: their rows, their neighbours, the text index, and the queries on them.
+
+Writing takes a fixed number of statements for any number of items (see `connection`), and is one
+transaction with the rest of its change:
+
+1. The rows.  Triggers refuse a revision out of turn and keep the revision before.
+2. The neighbours.  Items of one conversation form a list in the order of their time; a new item is
+   linked between its neighbours, a deleted one is cut out.
+3. The text index, from the rows of the changed items.  Search adds the scores of neighbours itself.
+4. The log, one line for each change.
+
+A change of an item's text deletes its vector; the embedding task makes the next one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import apsw
+import msgspec
+
+from palyra.core.journal.changes import (
+    MemoryCounts,
+    MemoryFilter,
+    MemoryLogLine,
+    ScoredMemory,
+)
+from palyra.core.journal.records import (
+    MemoryRecord,
+    MemoryReindex,
+    MemoryRemoval,
+    MemoryUseRecord,
+    MemoryVectors,
+    Record,
+)
+from palyra.core.memory.fields import search_fields
+from palyra.errors import InvariantBroken
+from palyra.store.sqlite.connection import BulkInsert, Row, transaction
+from palyra.store.sqlite.queries import Queries, Select
+
+EXPIRED_AT_ONCE = 200  # deleted by one seal, so that a commit never waits long
+_FTS_WEIGHTS = "1.0, 0.5"  # of text, when
+_MAX_WORDS = 64  # of one query
+
+# Columns that a record has under the same name.
+_COLUMNS = MemoryRecord.__struct_fields__
+_JSON = ("tags", "lineage")
+_KEY = "memory_id"
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != _KEY)
+_ITEMS = BulkInsert("memories", _COLUMNS, f"ON CONFLICT ({_KEY}) DO UPDATE SET {_CHANGES}")
+_LOG = BulkInsert("memory_log", ("principal", "memory_id", "action", "at_ms", "by"))
+VECTORS = BulkInsert(
+    "memory_vectors",
+    ("row", "embedder", "scale", "vector"),
+    "ON CONFLICT (row) DO UPDATE SET embedder = excluded.embedder, scale = excluded.scale,"
+    " vector = excluded.vector",
+)
+_FTS = BulkInsert("memory_fts", ("rowid", "text", '"when"'))
+
+# Nearest item of the same conversation before and after one, by time and then by row.
+_CONVERSATION = (
+    "n.principal = memories.principal AND n.session_id = memories.session_id"
+    " AND n.channel IS memories.channel"
+)
+_PREVIOUS = (
+    f"(SELECT n.row FROM memories AS n WHERE {_CONVERSATION}"  # noqa: S608 - only literals of this file
+    " AND (n.at_ms, n.row) < (memories.at_ms, memories.row)"
+    " ORDER BY n.at_ms DESC, n.row DESC LIMIT 1)"
+)
+_NEXT = (
+    f"(SELECT n.row FROM memories AS n WHERE {_CONVERSATION}"  # noqa: S608 - only literals of this file
+    " AND (n.at_ms, n.row) > (memories.at_ms, memories.row)"
+    " ORDER BY n.at_ms, n.row LIMIT 1)"
+)
+_IN_ROWS = "row IN (SELECT value FROM json_each(?))"
+
+MemoryChange: TypeAlias = MemoryRecord | MemoryRemoval | MemoryReindex
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
+    """Write items, removals and reindexing in their order.  Raises apsw.ConstraintError."""
+    for kind, batch in groupby(records, type):
+        changes: Any = list(batch)
+        if kind is MemoryRecord:
+            _put(connection, changes)
+        elif kind is MemoryRemoval:
+            _remove(connection, changes)
+        elif kind is MemoryReindex:
+            _reindex(connection, changes)
+        elif kind is MemoryVectors:
+            _put_vectors(connection, changes)
+        else:
+            raise InvariantBroken(f"no table for {kind.__name__}")
+
+
+def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
+    """Delete some of the items whose time to live has ended."""
+    found = read_rows(
+        connection,
+        "SELECT json_array(principal, memory_id) AS found FROM memories WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
+        (now_ms, EXPIRED_AT_ONCE),
+    )
+    if not found:
+        return
+    removals = [
+        MemoryRemoval(
+            principal=principal,
+            memory_ids=tuple(memory_id for _, memory_id in items),
+            at_ms=now_ms,
+            by="",
+            action="expired",
+        )
+        for principal, items in groupby(sorted(found), itemgetter(0))
+    ]
+    with transaction(connection):
+        _remove(connection, removals)
+
+
+def _put(connection: apsw.Connection, items: Sequence[MemoryRecord]) -> None:
+    old = _read_old(connection, items)
+    _ITEMS.append(connection, [_row(item) for item in items])
+    _LOG.append(
+        connection,
+        [(i.principal, i.memory_id, i.action, i.changed_ms, i.changed_by) for i in items],
+    )
+    changed = {
+        item.memory_id for item in items if old.get(item.memory_id, ())[1:] != _content(item)
+    }
+    if not changed:
+        return
+    links = read_rows(
+        connection,
+        f"SELECT json_array(row, previous_row, next_row, {_PREVIOUS}, {_NEXT}) AS found FROM memories"  # noqa: S608 - only literals of this file
+        " WHERE memory_id IN (SELECT value FROM json_each(?))",
+        (_json(changed),),
+    )
+    reworded = [row for key, (row, *_) in old.items() if key in changed]
+    connection.execute(f"DELETE FROM memory_vectors WHERE {_IN_ROWS}", (_json(reworded),))  # noqa: S608 - only literals of this file
+    _link(connection, {row for link in links for row in link if row is not None})
+    _index(connection, {row for row, *_ in links})
+
+
+def _read_old(
+    connection: apsw.Connection, items: Sequence[MemoryRecord]
+) -> dict[str, tuple[Any, ...]]:
+    """Return row and content of the items that are stored already, as `_content` gives it."""
+    known = [item.memory_id for item in items if item.revision > 1]
+    if not known:
+        return {}
+    found = read_rows(
+        connection,
+        "SELECT json_array(memory_id, row, text, at_ms) AS found FROM memories"
+        " WHERE memory_id IN (SELECT value FROM json_each(?))",
+        (_json(known),),
+    )
+    return {memory_id: tuple(content) for memory_id, *content in found}
+
+
+def _content(item: MemoryRecord) -> tuple[Any, ...]:
+    """Return the fields that the text index and the neighbours depend on."""
+    return item.text, item.at_ms
+
+
+def _row(item: MemoryRecord) -> Row:
+    return tuple(
+        _json(getattr(item, name)) if name in _JSON else getattr(item, name) for name in _COLUMNS
+    )
+
+
+def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> None:
+    for removal in removals:
+        if removal.memory_ids is None:
+            _purge(connection, removal)
+            continue
+        gone = read_rows(
+            connection,
+            "WITH RECURSIVE gone (memory_id) AS (SELECT value FROM json_each(?1)"
+            " UNION SELECT m.memory_id FROM memories AS m JOIN gone ON m.superseded_by = gone.memory_id)"
+            " SELECT json_array(row, previous_row, next_row, memory_id) AS found FROM memories"
+            " WHERE principal = ?2 AND memory_id IN gone",
+            (_json(removal.memory_ids), removal.principal),
+        )
+        _delete_rows(connection, gone)
+        _LOG.append(
+            connection,
+            [
+                (removal.principal, memory_id, removal.action, removal.at_ms, removal.by)
+                for *_, memory_id in gone
+            ],
+        )
+
+
+def _purge(connection: apsw.Connection, removal: MemoryRemoval) -> None:
+    principal = removal.principal
+    gone = read_rows(
+        connection,
+        "SELECT json_array(row, NULL, NULL, memory_id) AS found FROM memories WHERE principal = ?",
+        (principal,),
+    )
+    _delete_rows(connection, gone)
+    connection.execute("DELETE FROM memory_uses WHERE principal = ?", (principal,))
+    connection.execute("DELETE FROM memory_log WHERE principal = ?", (principal,))
+    _LOG.append(connection, [(principal, "*", removal.action, removal.at_ms, removal.by)])
+
+
+def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> None:
+    """Delete items with all that belongs to them, and close the gaps between their neighbours."""
+    rows, ids = [row for row, *_ in gone], [memory_id for *_, memory_id in gone]
+    connection.execute(
+        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (_json(rows),)
+    )
+    connection.execute(
+        "DELETE FROM memory_versions WHERE memory_id IN (SELECT value FROM json_each(?))",
+        (_json(ids),),
+    )
+    connection.execute(f"DELETE FROM memories WHERE {_IN_ROWS}", (_json(rows),))  # noqa: S608 - only literals of this file
+    beside = {row for _, before, after, _ in gone for row in (before, after) if row is not None}
+    _link(connection, beside.difference(rows))
+
+
+def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
+    for each in wanted:
+        found = read_rows(
+            connection,
+            "SELECT json_array(row) AS found FROM memories WHERE row > ? AND row <= ?",
+            (each.after_row, each.through_row),
+        )
+        connection.execute(
+            "DELETE FROM memory_fts WHERE rowid > ? AND rowid <= ?",
+            (each.after_row, each.through_row),
+        )
+        _link(connection, {row for (row,) in found})
+        _index(connection, {row for (row,) in found})
+
+
+def _link(connection: apsw.Connection, rows: set[int]) -> None:
+    """Link the rows to their neighbours."""
+    connection.execute(
+        f"UPDATE memories SET previous_row = {_PREVIOUS}, next_row = {_NEXT}"  # noqa: S608 - only literals of this file
+        f" WHERE session_id IS NOT NULL AND {_IN_ROWS}",
+        (_json(rows),),
+    )
+
+
+def _index(connection: apsw.Connection, rows: set[int]) -> None:
+    """Write the entries of the rows in the text index again."""
+    found = read_rows(
+        connection,
+        f"SELECT json_array(row, text, at_ms) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+        (_json(rows),),
+    )
+    connection.execute(
+        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (_json(rows),)
+    )
+    _FTS.append(connection, [(row, *search_fields(text, at_ms)) for row, text, at_ms in found])
+
+
+def _put_vectors(connection: apsw.Connection, batches: Sequence[MemoryVectors]) -> None:
+    """Write the vectors of rows that still have the text that was embedded."""
+    for batch in batches:
+        found = read_rows(
+            connection,
+            f"SELECT json_array(row, text_hash) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+            (_json([each.row for each in batch.vectors]),),
+        )
+        hashes = dict(found)
+        rows: list[Row] = [
+            (each.row, batch.embedder, each.scale, each.values)
+            for each in batch.vectors
+            if hashes.get(each.row) == each.text_hash
+        ]
+        VECTORS.append(connection, rows)
+
+
+def _json(value: object) -> str:
+    plain = sorted(value) if isinstance(value, set) else value
+    return msgspec.json.encode(plain).decode()
+
+
+def read_rows(
+    connection: apsw.Connection, statement: str, values: tuple[Any, ...] = ()
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a SELECT of one JSON array a row, called `found`, in one step of SQLite."""
+    text = connection.execute(
+        f"SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM ({statement})",  # noqa: S608 - only literals of this file
+        values,
+    ).get
+    return [] if text is None else [tuple(row) for row in msgspec.json.decode(text)]
+
+
+# --- queries -------------------------------------------------------------------------------------
+
+
+class ItemQueries(Queries):
+    """Queries on items of memory; see `core.ports.MemoryStore`."""
+
+    def find_memory(self, memory_id: str) -> MemoryRecord | None:
+        return self._find(select_items().where("memory_id = ?", memory_id), "row")
+
+    def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
+        """Newest first."""
+        select = narrow(select_items(), wanted).where("memory_id < ?", wanted.before)
+        return self._list(select, "memory_id DESC", wanted.limit)
+
+    def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
+        """Items with one of the words in their text index, best first."""
+        condition, values = narrow(select_items(), wanted).condition
+        statement = (
+            "SELECT json_array(m.row, -f.score, json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
+            f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
+            " FROM memory_fts WHERE memory_fts MATCH ?) AS f"
+            f" JOIN (SELECT * FROM memories WHERE {condition}) AS m ON m.row = f.rowid"
+            " ORDER BY f.score, m.row DESC LIMIT ?"
+        )
+        rows = self._read_words(statement, words, values, wanted.limit)
+        return [
+            ScoredMemory(row=row, lexical=score, item=msgspec.convert(item, MemoryRecord))
+            for row, score, item in rows
+        ]
+
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        """Current items of a principal with one of these texts."""
+        select = select_items().where("principal = ? AND superseded_by IS NULL", principal)
+        select.where("text_hash IN (SELECT value FROM json_each(?))", _json(hashes))
+        return self._list(select, "row")
+
+    def find_alike(
+        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
+    ) -> list[MemoryRecord]:
+        """Current items of the same place, kind and author: equal texts, then by shared words."""
+        place = select_items().where("principal = ? AND scope = ?", item.principal, item.scope)
+        place.where("kind = ? AND author IS ?", item.kind, item.author)
+        place.where("superseded_by IS NULL")
+        place.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
+        if item.scope == "channel":
+            place.where("channel = ?", item.channel)
+        if item.scope == "session":
+            place.where("session_id = ?", item.session_id)
+        condition, values = place.condition
+        equal = self._list(place.where("text_hash = ?", item.text_hash), "row", limit)
+        statement = (
+            "SELECT json_array(json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
+            f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
+            " FROM memory_fts WHERE memory_fts MATCH ?) AS f"
+            f" JOIN (SELECT * FROM memories WHERE {condition}) AS m ON m.row = f.rowid"
+            " ORDER BY f.score, m.row DESC LIMIT ?"
+        )
+        rows = self._read_words(statement, words, values, limit, column="text")
+        near = [msgspec.convert(found, MemoryRecord) for (found,) in rows]
+        return [*equal, *(each for each in near if each.text_hash != item.text_hash)]
+
+    def _read_words(
+        self,
+        statement: str,
+        words: Sequence[str],
+        values: Sequence[Any],
+        limit: int,
+        *,
+        column: str | None = None,
+    ) -> list[tuple[Any, ...]]:
+        match = match_any(words)
+        if not match:
+            return []
+        if column is not None:
+            match = f"{{{column}}} : ({match})"
+        return self._read(lambda c: read_rows(c, statement, (match, *values, limit)))
+
+    def list_versions(self, memory_id: str) -> list[MemoryRecord]:
+        """Earlier revisions of an item, oldest first."""
+        select = Select(MemoryRecord, "memory_versions").where("memory_id = ?", memory_id)
+        return self._list(select, "revision")
+
+    def list_superseded(self, memory_id: str) -> list[MemoryRecord]:
+        """Items that this one superseded."""
+        return self._list(select_items().where("superseded_by = ?", memory_id), "row")
+
+    def list_memory_log(
+        self,
+        *,
+        principal: str | None,
+        memory_id: str | None = None,
+        before: int | None = None,
+        limit: int,
+    ) -> list[MemoryLogLine]:
+        """Newest first."""
+        statement = (
+            "SELECT json_object('entry', entry, 'principal', principal, 'memory_id', memory_id,"
+            " 'action', action, 'at_ms', at_ms, 'by', by) AS record FROM memory_log"
+            " WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR memory_id = ?2)"
+            " AND (?3 IS NULL OR entry < ?3) ORDER BY entry DESC LIMIT ?4"
+        )
+        rows = self._read(
+            lambda c: read_rows(
+                c,
+                f"SELECT json_array(json(record)) AS found FROM ({statement})",  # noqa: S608 - only literals of this file
+                (principal, memory_id, before, limit),
+            )
+        )
+        return [msgspec.convert(line, MemoryLogLine) for (line,) in rows]
+
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]:
+        """Recalls of a run or a session, newest first."""
+        select = Select(MemoryUseRecord).where("run_id = ?", run_id)
+        return self._list(select.where("session_id = ?", session_id), "use_id DESC", limit)
+
+    def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
+        """Counts of unexpired items."""
+        rows = self._read(lambda c: read_rows(c, _COUNTS, (principal, now_ms)))
+        last_row = self._read(
+            lambda c: c.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").get
+        )
+        by_kind = {kind: items for kind, items, *_ in rows if items}
+        sums = [sum(row[at] for row in rows) for at in range(1, 9)]
+        items, superseded, hidden, pinned, expiring, without_vector, text_bytes, total = sums
+        return MemoryCounts(
+            total=total,
+            items=items,
+            by_kind=by_kind,
+            superseded=superseded,
+            never_recall=hidden,
+            pinned=pinned,
+            expiring=expiring,
+            without_vector=without_vector,
+            text_bytes=text_bytes,
+            last_row=last_row or 0,
+        )
+
+
+_COUNTS = """
+SELECT json_array(kind, sum(is_live), sum(superseded_by IS NOT NULL), sum(never_recall),
+    sum(pinned AND superseded_by IS NULL), sum(expires_ms IS NOT NULL),
+    sum(row NOT IN (SELECT row FROM memory_vectors)), sum(length(CAST(text AS BLOB))), count(*)) AS found
+FROM (SELECT *, superseded_by IS NULL AND NOT never_recall AS is_live FROM memories
+    WHERE (?1 IS NULL OR principal = ?1) AND (expires_ms IS NULL OR expires_ms > ?2))
+GROUP BY kind
+"""
+
+
+def match_any(words: Iterable[str]) -> str:
+    """Return the expression of the text index that means any of these words.
+
+    Each word is a quoted string, so no word can be an operator, a column or a prefix; characters
+    that the tokenizer drops match nothing.
+    """
+    plain = dict.fromkeys(word.replace('"', "").replace("\0", "") for word in words)
+    quoted = (f'"{word}"' for word in plain if word)
+    return " OR ".join(islice(quoted, _MAX_WORDS))
+
+
+def select_items() -> Select[MemoryRecord]:
+    return Select(MemoryRecord, "memories")
+
+
+def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
+    """Add the filter's conditions: principal, place, life, then what was asked for."""
+    select.where("principal = ?", wanted.principal)
+    for condition, *values in _place_conditions(wanted):
+        select.where(condition, *values)
+    select.where("(expires_ms IS NULL OR expires_ms > ?)", wanted.now_ms)
+    if wanted.as_of_ms is not None:
+        at_ms = wanted.as_of_ms
+        select.where(
+            "valid_from_ms <= ? AND (superseded_ms IS NULL OR superseded_ms > ?)", at_ms, at_ms
+        )
+    elif not wanted.with_superseded:
+        select.where("superseded_by IS NULL")
+    if not wanted.with_hidden:
+        select.where("NOT never_recall")
+    for tag in wanted.tags:
+        select.where("EXISTS (SELECT 1 FROM json_each(memories.tags) WHERE value = ?)", tag)
+    return (
+        select.where_in("kind", wanted.kinds)
+        .where("author = ?", wanted.author)
+        .where("channel = ?", wanted.channel)
+        .where("session_id = ?", wanted.session_id)
+        .where("at_ms >= ?", wanted.since_ms)
+        .where("at_ms < ?", wanted.until_ms)
+    )
+
+
+def _place_conditions(wanted: MemoryFilter) -> Iterator[tuple[Any, ...]]:
+    """Yield what `MemoryPlace.sees` says, as SQL; a comparison with NULL is never true."""
+    place = wanted.place
+    if place is None:
+        return
+    yield "principal = ?", place.principal
+    yield (
+        "(scope = 'principal' OR scope = ? AND channel = ? OR scope = 'session' AND session_id = ?)",
+        "channel",
+        place.channel,
+        place.session_id,
+    )
+    if place.only_session:
+        yield "(? AND session_id = ?)", True, place.session_id

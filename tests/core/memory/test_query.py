@@ -1,0 +1,80 @@
+"""Questions taken apart: words, names, dates, texts to embed."""
+
+from datetime import date
+
+import pytest
+
+from palyra.core.memory.dates import Span
+from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, Question, analyse
+
+TODAY = date(2023, 5, 8)
+AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No")
+
+
+def asked(text: str) -> Question:
+    return analyse(text, AUTHORS, TODAY)
+
+
+def test_stop_words_and_names_are_no_terms() -> None:
+    """Terms are the content words of the question without the people it names."""
+    question = asked("What books did Deborah's sister read, and which books did Jolene?")
+    assert ("books", "sister", "read") == question.terms
+    assert ("Deborah", "Jolene") == question.authors
+
+
+def test_german_stop_words_are_no_terms() -> None:
+    """German questions lose their stop words, too."""
+    assert ("port", "lauscht", "dienst") == asked("Auf welchem Port lauscht der Dienst?").terms
+
+
+@pytest.mark.parametrize(
+    ("text", "authors"),
+    [
+        ("What is the time limit?", ()),
+        ("Does tim know?", ("Tim",)),
+        ("tim's dog", ("Tim",)),
+        ("Tim\u2019s dog", ("Tim",)),
+        ("the parents` house of Deborah`s", ("Deborah",)),
+        ("Will it rain?", ()),
+        ("will Will come?", ("Will",)),
+        ("what will happen", ()),
+        ("also al dente", ()),
+        ("and Al too", ("Al",)),
+        ("output of run_tests", ("run_tests",)),
+        ("who is Dr. No here", ("Dr. No",)),
+        ("Deborahs", ()),
+    ],
+)
+def test_a_name_is_found_by_whole_word(text: str, authors: tuple[str, ...]) -> None:
+    """A known author is named by its whole word; a name that is a word needs its capital."""
+    assert authors == asked(text).authors
+
+
+def test_the_texts_to_embed_have_no_name() -> None:
+    """A name is left out of one text and is the speaker of the other."""
+    assert ("Where has camped?", "Where has I camped?") == asked("Where has Tim camped?").texts
+    assert ("Where is it?",) == asked("Where is it?").texts
+
+
+def test_a_question_of_a_name_alone_has_words_and_a_text() -> None:
+    """A question without any content word still searches for something."""
+    assert ("who", "is") == asked("Who is Tim?").terms
+    assert ("I",) == asked("Tim").texts
+    assert ("",) == asked("").texts
+    assert () == asked("?!").terms
+
+
+def test_dates_are_read_from_the_question() -> None:
+    """A named day becomes a span, relative to today."""
+    assert (Span(date(2023, 5, 7), date(2023, 5, 7)),) == asked("What happened yesterday?").dates
+
+
+def test_identifiers_of_a_question_are_split() -> None:
+    """A question finds `parse http` by `parseHttp` and the other way round."""
+    assert ("parsehttp", "parse", "http") == asked("parseHttp").terms
+
+
+def test_a_long_question_is_cut() -> None:
+    """Words and characters of a question are bounded."""
+    question = asked(" ".join(f"w{number}" for number in range(5_000)))
+    assert (MAX_TERMS, MAX_QUESTION_CHARS) == (len(question.terms), len(question.text))

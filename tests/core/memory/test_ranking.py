@@ -1,0 +1,129 @@
+"""Scores of candidates and the parts they are made of."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.memory.query import Question
+from palyra.core.memory.ranking import (
+    DATE,
+    FORM,
+    PARTS_OF_WORDS,
+    SESSION,
+    Candidate,
+    ScoreParts,
+    question_share,
+    rank,
+)
+
+QUESTION = Question("q", ("q",))
+ABOUT_ANN = Question("q", ("q",), authors=("Ann",))
+
+
+def candidate(row: int, **fields: Any) -> Candidate:
+    return Candidate(
+        **{
+            "row": row,
+            "text": "A statement.",
+            "author": None,
+            "session": None,
+            "at_ms": 0,
+            "lexical": 0.5,
+            **fields,
+        }
+    )
+
+
+def parts(question: Question, **fields: Any) -> dict[str, float]:
+    [hit] = rank(question, [candidate(1, **fields)])
+    return {name: round(value, 4) for name, value in msgspec.structs.asdict(hit.parts).items()}
+
+
+def test_the_parts_add_up_to_the_score() -> None:
+    """The score of a hit is the sum of its parts, so each part explains its share."""
+    hits = rank(
+        ABOUT_ANN,
+        [
+            candidate(1, author="Ann", session="s", cosine=0.4, has_date=True, text="Why? Yes."),
+            candidate(2, author="Bob", session="s", cosine=-0.2),
+            candidate(3, lexical=0.0, cosine=0.9),
+        ],
+    )
+    assert [hit.score for hit in hits] == pytest.approx(
+        [sum(msgspec.structs.asdict(hit.parts).values()) for hit in hits]
+    )
+
+
+def test_words_and_vectors_weigh_what_the_module_says() -> None:
+    """Half of the lexical score, twice the positive cosine, nothing for the rest."""
+    nothing = {"author": 0.0, "date": 0.0, "form": 0.0, "session": 0.0}
+    assert {"lexical": 0.25, "vector": 0.8, **nothing} == parts(QUESTION, cosine=0.4)
+    assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION, cosine=-0.4)
+    assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION)
+
+
+def test_the_named_author_gains_and_others_stay() -> None:
+    """A named author's items count 2.5 times by words and 0.12 of a cosine more."""
+    assert parts(ABOUT_ANN, author="Ann", cosine=0.4)["author"] == pytest.approx(0.375 + 0.24)
+    assert parts(ABOUT_ANN, author="Ann")["author"] == pytest.approx(0.375)
+    assert not parts(ABOUT_ANN, author="Bob", cosine=0.4)["author"]
+
+
+def test_two_named_authors_give_no_prior() -> None:
+    """A question about two people prefers neither."""
+    both = Question("q", ("q",), authors=("Ann", "Bob"))
+    assert not parts(both, author="Ann")["author"]
+
+
+def test_dates_and_questions_change_the_score() -> None:
+    """A matching date adds, the share of a question subtracts."""
+    assert DATE == parts(QUESTION, has_date=True)["date"]
+    assert -FORM == parts(QUESTION, text="Why is that so?")["form"]
+
+
+def test_a_session_counts_by_its_three_best() -> None:
+    """Each item of a session gains a tenth of the mean of the three best in it."""
+    scores = (1.0, 0.8, 0.6, 0.1)
+    hits = rank(
+        QUESTION,
+        [candidate(row, lexical=score, session="s") for row, score in enumerate(scores)],
+    )
+    assert [SESSION * 0.4] * 4 == pytest.approx([hit.parts.session for hit in hits])
+
+
+def test_a_foreign_question_finds_nothing() -> None:
+    """If not even the best candidate is related by words or meaning, there is no hit."""
+    assert [] == rank(QUESTION, [])
+    assert [] == rank(QUESTION, [candidate(1, lexical=0.1, cosine=0.2, has_date=True)])
+    assert [] == rank(ABOUT_ANN, [candidate(1, lexical=0.1, author="Ann")])
+    assert [1] == [hit.row for hit in rank(QUESTION, [candidate(1, lexical=0.0, cosine=0.31)])]
+    weak = candidate(1, lexical=0.0, cosine=0.25)
+    assert [] == rank(QUESTION, [weak], PARTS_OF_WORDS)
+
+
+def test_weak_candidates_follow_a_related_one() -> None:
+    """The floor is for the whole question: no candidate is dropped beside a related one."""
+    hits = rank(QUESTION, [candidate(1, lexical=0.01), candidate(2)])
+    assert [2, 1] == [hit.row for hit in hits]
+
+
+def test_equal_scores_are_newest_first() -> None:
+    """The order of hits does not depend on the order of candidates."""
+    items = [candidate(1, at_ms=5), candidate(2, at_ms=9), candidate(3, at_ms=5)]
+    assert [2, 3, 1] == [hit.row for hit in rank(QUESTION, items)]
+    assert rank(QUESTION, items) == rank(QUESTION, items[::-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("No.", 0.0), ("Why?", 1.0), ("I ran. Did you run too?", 0.667), ("?", 1.0), ("? ?", 1.0)],
+)
+def test_the_share_of_a_question_counts_words(text: str, share: float) -> None:
+    """The share is by words of sentences that end with a question mark."""
+    assert share == round(question_share(text), 3)
+
+
+def test_an_empty_score_is_zero() -> None:
+    """Parts default to nothing."""
+    assert not ScoreParts().sum
