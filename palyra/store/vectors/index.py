@@ -72,6 +72,7 @@ _OUTGROWN = 4  # times as many vectors as in the build
 class MemorySource(Protocol):
     """Reads of the journal; implemented by `store.sqlite.memory_search`."""
 
+    def last_memory_entry(self) -> int: ...
     def list_memory_changes(self, after_entry: int) -> MemoryChanges: ...
     def list_memory_facts(self, *, after_row: int, limit: int) -> list[MemoryFacts]: ...
     def get_memory_facts(self, rows: Sequence[int]) -> list[MemoryFacts]: ...
@@ -247,7 +248,7 @@ class MemoryIndex:
             self._refresh(self._table.find_all(np.array(sorted(rows), np.int64)))
 
     def _load(self) -> None:
-        self._entry = self._source.list_memory_changes(0).last_entry
+        self._entry = self._source.last_memory_entry()
         after = 0
         while page := self._source.list_memory_facts(after_row=after, limit=_FACTS_PAGE):
             self._table.put(page)
@@ -306,9 +307,9 @@ class MemoryIndex:
         stored = read_numbers(self._source.list_vector_rows(name))
         if slots.size < snapshot.rows.size or not np.isin(snapshot.rows, stored).all():
             raise SnapshotError("stale: items of it are gone")
-        changes = self._source.list_memory_changes(snapshot.header.last_entry)
-        if changes.last_entry < snapshot.header.last_entry:
+        if self._entry < snapshot.header.last_entry:
             raise SnapshotError("newer than the journal")
+        changes = self._source.list_memory_changes(snapshot.header.last_entry)
         vectors = FlatVectors(dimensions, snapshot.header.span)
         vectors.grow(self._table.count)
         vectors.put_codes(slots, snapshot.codes)

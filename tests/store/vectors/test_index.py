@@ -442,12 +442,13 @@ def test_every_flipped_byte_is_noticed(kept: Memory) -> None:
 def test_an_interrupted_save_leaves_the_old_file(kept: Memory) -> None:
     """A temporary file of a crash is ignored and replaced."""
     saved(kept)
-    kept.path.with_suffix(".new").write_bytes(b"half")
+    draft = kept.path.with_name(f".{kept.path.name}.draft")
+    draft.write_bytes(b"half")
     kept.open_index()
     kept.index.catch_up()
     assert None is kept.index.degraded
     kept.index.save()
-    assert not kept.path.with_suffix(".new").exists()
+    assert not draft.exists()
 
 
 def test_a_file_of_a_newer_journal_is_not_used(kept: Memory, tmp_path: Path) -> None:
