@@ -69,11 +69,12 @@ from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
+from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
 from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
-from palyra.wiring.runs import build_channels, build_incidents, run_limits
+from palyra.wiring.runs import build_channels, build_incidents, build_memories, run_limits
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile, build_budgets
 
@@ -118,8 +119,14 @@ class Daemon:
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
+        self.memories = build_memories(self.journal, self.redactor, self.host)
         self.toolset = build_toolset(
-            config, self.host, self.redactor, self.registry, alarms=book, more=tools
+            config,
+            self.host,
+            self.redactor,
+            self.registry,
+            alarms=book,
+            more=[*memory_tools(self.memories.search, self.memories), *tools],
         )
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
@@ -193,6 +200,8 @@ class Daemon:
             agents=self.services.agents,
             channels=self.services.channels,
             incidents=self.incidents,
+            memories=self.memories,
+            memory_search=self.memories.search,
             files=ArtifactService(
                 self.toolset.artifacts,
                 self.toolset.checkpoints,

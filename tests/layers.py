@@ -92,6 +92,7 @@ ROOMS = {
         "channels",
         "history",
         "embeddings",
+        "memory_search",
         "memory",
         "usage",
     ),

@@ -16,6 +16,7 @@ from palyra.net.protocol.notifications import NOTIFICATIONS
 from palyra.tools.files.read import read_file_spec
 from palyra.tools.files.search import search_text_spec
 from palyra.tools.files.write import write_file_spec
+from palyra.tools.memory import RETAIN, SEARCH
 from palyra.tools.programs.shell import shell_spec
 from tests.docs_blocks import ROOT
 
@@ -54,7 +55,7 @@ def list_tests(file: Path) -> frozenset[str]:
 def find_wrong_calls(page: Path) -> list[str]:
     """Example calls of the page that their tool would refuse."""
     specs = (read_file_spec(""), search_text_spec(""), write_file_spec(""), shell_spec("", 600))
-    known = {spec.name: spec for spec in specs}
+    known = {spec.name: spec for spec in (*specs, SEARCH, RETAIN)}
     found = CALL.findall(page.read_text(encoding="utf-8"))
     return [
         f"{tool} {text}"

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "artifacts": ("artifacts", "Print outputs that were too long for the tape."),
     "checkpoints": ("checkpoints", "List what calls changed in files, and put files back."),
     "sessions": ("sessions", "List, show, archive and reset conversations."),
+    "memory": ("memory", "Store, search, change and forget what runs remember."),
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete what messages may come in through."),
     "pairings": ("channels", "List, approve and revoke senders."),

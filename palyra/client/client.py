@@ -3,6 +3,7 @@
 from palyra.client.approvals import ApprovalMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
+from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.registry import RegistryMethods
 from palyra.client.runs import RunMethods
@@ -22,6 +23,7 @@ class Client(
     SkillMethods,
     UsageMethods,
     IncidentMethods,
+    MemoryMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

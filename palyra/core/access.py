@@ -19,6 +19,8 @@ SCOPES: dict[Role, frozenset[str]] = {
             "agents:read",
             "tools:read",
             "usage:read",
+            "memory:read",
+            "memory:write",
             "system:read",
         }
     ),

@@ -17,9 +17,11 @@ from palyra.core.journal.changes import (
     MemoryCounts,
     MemoryFilter,
     MemoryLogLine,
+    MemoryPlace,
     OpenReport,
     PairingFilter,
     RunFilter,
+    SaidText,
     ScoredMemory,
     TapePage,
     UsageBy,
@@ -44,6 +46,15 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.memory.items import (
+    MemoryAdded,
+    MemoryDraft,
+    MemoryForgotten,
+    MemoryHit,
+    MemoryHits,
+    RecallPack,
+    RecallUse,
+)
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
@@ -117,6 +128,9 @@ class MemoryStore(Protocol):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Return the items with one of the words, best first; the filter is part of the search."""
 
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        """Return the current items with one of these texts, by their `text_hash`."""
+
     def find_alike(
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
@@ -132,7 +146,9 @@ class MemoryStore(Protocol):
         before: int | None = None,
         limit: int,
     ) -> list[MemoryLogLine]: ...
-    def list_memory_uses(self, run_id: str) -> list[MemoryUseRecord]: ...
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]: ...
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
 
 
@@ -167,6 +183,9 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, Protocol):
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
+
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """Return the users' messages and the models' answers of these runs."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
@@ -312,6 +331,47 @@ class EmbeddingService(Protocol):
 
         Raises also Rejected when a budget refuses the call.
         """
+
+
+class Recall(Protocol):
+    """The memory as the assembly of a prompt uses it."""
+
+    async def recall(
+        self, question: str, place: MemoryPlace, *, limit: int | None = None
+    ) -> RecallPack:
+        """Return what the memory of that place holds about a question; empty for nothing.
+
+        Never raises for a memory that is damaged or being rebuilt: `degraded` says so.
+        Cancellation: nothing happened.
+        """
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given, for `memory.used`; never waits."""
+
+
+class MemoryFinder(Protocol):
+    """Search of the memory, for tools."""
+
+    async def search_in(self, place: MemoryPlace, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best matches that the place sees."""
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """Record what a run was given."""
+
+    async def search_said(
+        self, place: MemoryPlace, query: str, *, run_id: str, limit: int
+    ) -> list[SaidText]:
+        """Return texts of earlier conversations that the place sees, except of that run."""
+
+
+class MemoryKeeper(Protocol):
+    """Storing in the memory and deleting from it, for tools."""
+
+    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+        """Store a statement of a run.  Raises Rejected, also for text that came from the memory."""
+
+    async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:
+        """Delete items that the place sees.  Raises NotFound."""
 
 
 class ToolRunner(Protocol):

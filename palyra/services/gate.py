@@ -162,6 +162,7 @@ class Gate:
             origin=accepted.origin,
             approval_mode=accepted.approval_mode,
             is_tainted=run.is_tainted,
+            input_trust=run.input_trust,
             depth=accepted.depth,
             denied=run.denied,
             end=end,

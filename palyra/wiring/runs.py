@@ -1,13 +1,16 @@
-"""Wiring of run limits, incidents and channels."""
+"""Wiring of run limits, incidents, channels and the memory."""
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
 from palyra.core.ports import Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
+from palyra.models.lexical_embeddings import text_similarity
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.incidents import Incidents
+from palyra.services.memory import Memories
+from palyra.services.memory_search import MemorySearch
 from palyra.wiring.host import Host
 
 
@@ -27,6 +30,20 @@ def build_incidents(
 ) -> Incidents:
     """Build the incidents service."""
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
+
+
+def build_memories(journal: JournalHandle, redactor: Redactor, host: Host) -> Memories:
+    """Build the memory and its search."""
+    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id)
+    return Memories(
+        journal=journal,
+        search=search,
+        redactor=redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        run_blocking=host.run_blocking,
+        similarity=text_similarity,
+    )
 
 
 def build_channels(

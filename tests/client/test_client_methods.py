@@ -9,9 +9,11 @@ import pytest
 
 from palyra.client import Client
 from palyra.client.frames import render_request
+from palyra.core.journal.records import Lineage
 from palyra.errors import PalyraError
 from palyra.net.api.methods.table import METHODS
 from palyra.net.protocol.params import convert_params
+from palyra.net.protocol.results import MemoryStatement
 from tests.client.fake_daemon import RUN, SESSION
 
 Call = Callable[[Client], Awaitable[object]]
@@ -81,6 +83,38 @@ CALLS: dict[str, Call] = {
     ),
     "incident.get": lambda client: client.get_incident("inc_1"),
     "incident.resolve": lambda client: client.resolve_incident("inc_1", "made room"),
+    "memory.add": lambda client: client.add_memory(
+        "the port is 8080", kind="fact", tags=["a"], author="Bob", session_id=SESSION,
+        channel="chat", scope="session", at_ms=1, confidence_bps=9_000, ttl_ms=5, pinned=True,
+        lineage=[Lineage(run_id=RUN, first_seq=1)], trust="workspace", supersedes="mem_1",
+        principal="p", transient=True, valid_from_ms=1, never_recall=True,
+    ),
+    "memory.import": lambda client: client.import_memories(
+        [MemoryStatement(text="the port is 8080", kind="fact")], on_conflict="update",
+        principal="p",
+    ),
+    "memory.search": lambda client: client.search_memories(
+        "port", limit=3, kinds=["fact"], tags=["a"], author="Bob", session_id=SESSION,
+        channel="chat", since_ms=1, until_ms=2, as_of_ms=3, explain=True, principal="p",
+    ),
+    "memory.get": lambda client: client.get_memory("mem_1", session_id=SESSION, channel="chat"),
+    "memory.list": lambda client: client.list_memories(
+        superseded=True, hidden=True, limit=3, cursor="mem_1", kinds=["fact"], principal="p"
+    ),
+    "memory.edit": lambda client: client.edit_memory(
+        "mem_1", text="t", kind="note", tags=[], author="", confidence_bps=1, ttl_ms=0
+    ),
+    "memory.forget": lambda client: client.forget_memories("mem_1", "mem_2", dry_run=True),
+    "memory.undo": lambda client: client.undo_memory("mem_1"),
+    "memory.pin": lambda client: client.pin_memory("mem_1", pinned=False),
+    "memory.never_recall": lambda client: client.never_recall_memory("mem_1"),
+    "memory.history": lambda client: client.get_memory_history("mem_1"),
+    "memory.status": lambda client: client.get_memory_status("p"),
+    "memory.rebuild": lambda client: client.rebuild_memory(),
+    "memory.audit": lambda client: client.audit_memory("p", limit=3, cursor=9),
+    "memory.export": lambda client: client.export_memories("p", limit=3, cursor="mem_1"),
+    "memory.used": lambda client: client.get_memory_used(RUN),
+    "memory.purge": lambda client: client.purge_memory("p", dry_run=True),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),
     "session.get": lambda client: client.get_session(SESSION),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),

@@ -7,6 +7,7 @@ import pytest
 
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace
 from palyra.core.journal.records import (
+    ItemScope,
     Lineage,
     MemoryRecord,
     MemoryReindex,
@@ -90,14 +91,14 @@ def test_words_are_never_operators(store: JournalStore, word: str) -> None:
     assert ["mem_1"] == found(store, word, "plain")
 
 
-PLACES = (
+PLACES: tuple[dict[str, Any], ...] = (
     {},
     {"channel": "chat"},
     {"session_id": "ses_1"},
     {"channel": "chat", "session_id": "ses_1"},
     {"channel": "mail", "session_id": "ses_2"},
 )
-SCOPES = ("principal", "channel", "session")
+SCOPES: tuple[ItemScope, ...] = ("principal", "channel", "session")
 
 
 def test_no_place_sees_the_items_of_another(store: JournalStore) -> None:
@@ -224,13 +225,13 @@ def test_purge_removes_a_principal(store: JournalStore) -> None:
         question="which port?", at_ms=NOW, items=(MemoryUse(memory_id="mem_1", score=0.5),),
     )  # fmt: skip
     put(store, mine, theirs, use)
-    assert [use] == store.list_memory_uses("run_1")
+    assert [use] == store.list_memory_uses(run_id="run_1")
     gone = MemoryRemoval(principal="alice", memory_ids=None, at_ms=NOW, by="op", action="purged")
     put(store, gone)
     assert [[], [theirs]] == [
         store.list_memories(wanted(principal=principal)) for principal in ("alice", "bob")
     ]
-    assert [] == store.list_memory_uses("run_1")
+    assert [] == store.list_memory_uses(run_id="run_1")
     assert [("*", "purged", "op")] == [
         (line.memory_id, line.action, line.by)
         for line in store.list_memory_log(principal="alice", limit=9)
@@ -253,6 +254,20 @@ def test_alike_items_share_place_kind_and_author(store: JournalStore) -> None:
     new = memory("mem_9", kind="fact")
     alike = store.find_alike(new, ("deploy", "port"), now_ms=NOW, limit=9)
     assert ["mem_2", "mem_1"] == [item.memory_id for item in alike]
+
+
+def test_equal_texts_are_found_by_their_hash(store: JournalStore) -> None:
+    """Lookups by text leave out superseded items and those of other principals."""
+    item = memory("mem_1", "cmake")
+    put(
+        store,
+        item,
+        memory("mem_2", "ninja"),
+        memory("mem_3", "cmake", principal="bob"),
+        memory("mem_4", "cmake", superseded_by="mem_1"),
+    )
+    assert [item] == store.find_by_text("alice", (item.text_hash, "none"))
+    assert [] == store.find_by_text("alice", ())
 
 
 def test_counts_leave_out_what_is_not_recalled(store: JournalStore) -> None:

@@ -108,6 +108,9 @@ class CallArguments:
             tool=call.tool,
             tool_version=spec.version if spec is not None else "",
             arguments=self._arguments.get(call.call_id, call.arguments),
+            channel=run.accepted.channel,
+            memory_scope=self._prefix.agent.memory_scope,
+            trust=run.input_trust,
         )
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:

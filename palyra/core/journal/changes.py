@@ -6,7 +6,7 @@ that lost ownership cannot add to a tape.  Repeating a committed row with the sa
 (idempotent by (run_id, seq)).
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -145,6 +145,7 @@ class MemoryLogLine(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Number of items of a principal, or of all."""
 
+    total: int = 0
     items: int = 0  # that a search may return
     by_kind: dict[str, int] = {}
     superseded: int = 0
@@ -154,6 +155,17 @@ class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
     without_vector: int = 0
     text_bytes: int = 0
     last_row: int = 0  # highest row ever used
+
+
+class SaidText(NamedTuple):
+    """A user's message or a model's answer on a tape."""
+
+    run_id: str
+    session_id: str
+    seq: int
+    at_ms: int
+    is_user: bool
+    text: str
 
 
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):

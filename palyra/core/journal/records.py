@@ -224,7 +224,7 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str | None = None  # None: the daemon's default
     tools: tuple[str, ...] | None = None  # names; None: all there are
     labels: tuple[str, ...] = ()  # policies match agents by name and labels
-    memory_scope: MemoryScope = "principal"  # stored for recall, which is not implemented yet
+    memory_scope: MemoryScope = "principal"  # what its runs recall
     created_ms: int = 0
     updated_ms: int = 0
     deleted_ms: int | None = None

@@ -20,6 +20,7 @@ superseded only by an edit or an explicit reference.
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from palyra.core.journal.records import MemoryRecord
@@ -29,7 +30,7 @@ NEAR_COSINE = 0.92
 NEAR_OVERLAP = 0.8  # shared words of all words
 MARKED_OVERLAP = 0.5  # shared words of the shorter text, with a marker of a correction
 MIN_SHARED = 2
-PREFIX_CHARS, SUFFIX_CHARS = 4, 3  # of two forms of one word: like beginnings, different endings
+PREFIX_CHARS, ENDING_CHARS = 4, 3  # of two forms of one word: equal beginning, differing letters
 RECALLED_OVERLAP = 0.9  # of the words of a text, in a recalled item
 
 Relation = Literal["same", "near", "correction", "unlike"]
@@ -38,6 +39,11 @@ Similarity = Callable[[str, str], float]  # absolute cosine of two texts
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def no_similarity(one: str, other: str) -> float:
+    """Return the similarity without an embedding model: equal or unlike."""
+    return float(one == other)
 
 
 _TOKEN = re.compile(r"\w+(?:[./:_'\u2019@-]\w+)*|[=:]")
@@ -49,8 +55,7 @@ _SAME_WORDS = {
     **dict.fromkeys(
         _words("like likes prefer prefers love loves enjoy enjoys mag bevorzugt"), "prefer"
     ),
-    **dict.fromkeys(_words("i me user ich nutzer benutzer"), "user"),
-    **dict.fromkeys(_words("my user's mein meine"), "user's"),
+    **dict.fromkeys(_words("i me my user ich mein meine nutzer benutzer"), "user"),
 }
 _NEGATIONS = _words(
     "not no never without cannot neither nor none avoid avoids dislike dislikes hate hates stop stops"
@@ -85,6 +90,10 @@ _SINGLE = re.compile(
 )
 _PREPOSITIONS = _words("at in on by for with from to of bei in auf mit von zu")
 _ARTICLES = _words("a an ein eine")
+_BEFORE_VALUES = _words("at to until by port version limit = um bis auf")
+_VALUE_VERBS = _words(
+    "uses use requires require needs need has have costs cost takes take supports"
+)
 _END_WORDS = 2  # a number among the last words is a value, an earlier one a name ("room 5")
 
 
@@ -106,8 +115,7 @@ def read_tokens(text: str) -> list[Token]:
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         word = match.group().replace("\u2019", "'")
         plain = word.casefold()
-        if plain.endswith("n't"):
-            plain = "not"
+        plain = "not" if plain.endswith("n't") else plain.removesuffix("'s")
         if plain in _FILLERS or plain in "=:":
             continue
         is_name = word[:1].isupper() and match.start() > 0 and plain not in _SAME_WORDS
@@ -179,8 +187,9 @@ def is_recalled(text: str, recalled: Sequence[str]) -> bool:
     if not words:
         return False
     for known in recalled:
-        shared = words & {token.plain for token in read_tokens(known)}
-        if len(shared) >= RECALLED_OVERLAP * len(words) and _negations(words) == _negations(shared):
+        theirs = {token.plain for token in read_tokens(known)}
+        is_covered = len(words & theirs) >= RECALLED_OVERLAP * len(words)
+        if is_covered and _negations(words) == _negations(theirs):
             return True
     return False
 
@@ -255,17 +264,20 @@ def _shape(value: tuple[str, ...]) -> tuple[str, bool, bool]:
 
 
 def _changes_number(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
-    """True if only one number at the end differs, in a text without a date."""
+    """True if only one number differs, at the end and as a value, in a text without a date.
+
+    A number is a value after a verb of state or directly after a word that takes one; "item 7" and
+    "item 8" are names.
+    """
     if len(mine) != len(theirs) or len(mine) <= _END_WORDS:
         return False
-    differ = [
-        at for at, (new, old) in enumerate(zip(mine, theirs, strict=True)) if new.plain != old.plain
-    ]
-    if len(differ) != 1 or differ[0] < len(mine) - _END_WORDS:
+    new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
+    differ = [at for at, pair in enumerate(zip(new, old, strict=True)) if pair[0] != pair[1]]
+    if len(differ) != 1 or differ[0] < len(new) - _END_WORDS or not _DATES.isdisjoint(new):
         return False
-    if not _DATES.isdisjoint(token.plain for token in mine):
-        return False
-    return mine[differ[0]].is_number and theirs[differ[0]].is_number
+    at = differ[0]
+    is_value = new[at - 1] in _BEFORE_VALUES or not _VALUE_VERBS.isdisjoint(new[:at])
+    return is_value and mine[at].is_number and theirs[at].is_number
 
 
 def _is_rewording(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
@@ -292,11 +304,13 @@ def _is_same_token(one: Token, other: Token) -> bool:
 
 def _is_same_word(one: str, other: str) -> bool:
     """True for equal words and for forms of one word, such as prefers and preferred."""
-    if one == other:
-        return True
-    prefix = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        prefix += 1
-    return prefix >= PREFIX_CHARS and max(len(one), len(other)) - prefix <= SUFFIX_CHARS
+    if one == other or any(char.isdigit() for char in one + other):
+        return one == other
+    prefix = _count_equal(one, other)
+    suffix = _count_equal(one[prefix:][::-1], other[prefix:][::-1])
+    return prefix >= PREFIX_CHARS and max(len(one), len(other)) - prefix - suffix <= ENDING_CHARS
+
+
+def _count_equal(one: str, other: str) -> int:
+    """Return the number of equal characters at the start of both."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

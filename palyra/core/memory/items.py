@@ -14,7 +14,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,7 @@ from palyra.core.journal.records import (
     MemoryKind,
     MemoryRecord,
     MemorySource,
+    MemoryWay,
 )
 from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import IllegalState, InvalidParams, TooLarge
@@ -40,6 +41,7 @@ LAST_MS = 253_402_300_799_999  # the end of the year 9999
 FULL_BPS = 10_000
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _TEXT_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # tab and line ends are text
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"\w+")
 
 
@@ -59,6 +61,7 @@ class MemoryDraft(msgspec.Struct, frozen=True, kw_only=True):
     is_transient: bool = False  # a fact about a running system: 24 h if no ttl is given
     valid_from_ms: int | None = None
     pinned: bool = False
+    never_recall: bool = False
     supersedes: str | None = None  # the item that this one corrects
     lineage: tuple[Lineage, ...] = ()
     source: MemorySource = "client"
@@ -110,7 +113,7 @@ def check_text(text: str, field: str = "text") -> None:
         raise TooLarge(
             f"{size} bytes of text; an item holds at most {MAX_TEXT_BYTES}: split it", field=field
         )
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if _SURROGATE.search(text) is not None:
         raise InvalidParams("the text holds half a surrogate pair: send UTF-8", field=field)
 
 
@@ -180,6 +183,7 @@ def make_item(
         lineage=draft.lineage,
         trust=draft.trust,
         pinned=draft.pinned,
+        never_recall=draft.never_recall,
         valid_from_ms=at_ms if draft.valid_from_ms is None else draft.valid_from_ms,
         expires_ms=None if ttl_ms is None else now_ms + ttl_ms,
         text_hash=hash_text(draft.text),
@@ -285,28 +289,90 @@ def restore(item: MemoryRecord, earlier: MemoryRecord, *, by: str, now_ms: int) 
     return revise(item, "undone", by=by, now_ms=now_ms, **fields)
 
 
-# --- what a recall gives ------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
+
+Disposition = Literal["added", "updated", "superseded"]
 
 
-class RecalledItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a recall, with its score and the parts of the score."""
+class MemoryAdded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Outcome of storing one statement: the item that holds it now."""
 
     memory_id: str
-    kind: MemoryKind
-    text: str
-    author: str | None
-    at_ms: int
-    session_id: str | None
-    trust: Trust
+    disposition: Disposition
+    superseded: str | None = None  # the item that was corrected
+
+
+class MemoryImported(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of an import; `memory_ids` has one id for each given item, in their order."""
+
+    added: int
+    updated: int
+    skipped: int
+    memory_ids: tuple[str, ...]
+
+
+class MemoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Outcome of a change of one item: its new revision, and what made it."""
+
+    memory_id: str
+    action: MemoryAction
+    revision: int
+    superseded_by: str | None = None
+
+
+class MemoryForgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """Items that were deleted: those named, and those they had superseded."""
+
+    memory_ids: tuple[str, ...]
+    dry_run: bool = False  # nothing was deleted
+
+
+class MemoryPurged(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of items deleted with everything about them; with `dry_run` nothing was deleted."""
+
+    principal: str
+    items: int
+    dry_run: bool = False
+
+
+class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
+    """An item that matches a search, with its score and the parts of the score."""
+
+    item: MemoryRecord
     score: float
-    parts: dict[str, float]
+    parts: dict[str, float]  # lexical, vector, author, date, session
+
+
+SearchMode = Literal["hybrid", "lexical"]
+
+
+class MemoryHits(msgspec.Struct, frozen=True, kw_only=True):
+    """Matching items, best first."""
+
+    hits: tuple[MemoryHit, ...] = ()
+    mode: SearchMode = "lexical"
+    degraded: str = ""  # why a part of the search was left out
 
 
 class RecallPack(msgspec.Struct, frozen=True, kw_only=True):
     """Items for one question, in the order in which the model reads them."""
 
-    items: tuple[RecalledItem, ...] = ()
+    hits: tuple[MemoryHit, ...] = ()
     tokens: int = 0
-    mode: str = "lexical"  # or hybrid
-    degraded: str = ""  # why a part of the search was left out
-    trust: Trust = "trusted_local"  # lowest of the items
+    mode: SearchMode = "lexical"
+    degraded: str = ""
+
+    @property
+    def trust(self) -> Trust:
+        """Lowest label of the items."""
+        return lowest(hit.item.trust for hit in self.hits)
+
+
+class RecallUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Run that a recall was for."""
+
+    run_id: str
+    session_id: str
+    principal: str
+    way: MemoryWay
+    question: str

@@ -1,7 +1,7 @@
 """What a question asks for: content words, named people, named dates, and texts to embed.
 
-Nothing here filters.  A name or a date in a question is a hint: the answer may come from somebody
-else, on another day, so `ranking` adds to a score and never removes a candidate.
+Nothing here filters.  A name or a date in a question is a hint: the answer may come from another
+person, on another day, so `ranking` adds to a score and never removes a candidate.
 """
 
 import re

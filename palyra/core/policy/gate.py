@@ -22,7 +22,8 @@ from palyra.core.policy.validation import CheckedCall
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.visible import least_chars, render_call, render_json
 from palyra.core.tool.risk import compute_risk, is_sensitive
-from palyra.core.tool.spec import SHARED_HOST, Preflight, Risk, ToolCall
+from palyra.core.tool.spec import MEMORY_WRITE, SHARED_HOST, Preflight, Risk, ToolCall
+from palyra.core.trust.labels import Trust, is_from_outside
 from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
@@ -102,6 +103,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "interactive"
     approval_mode: ApprovalMode = "ask"
     is_tainted: bool = False
+    input_trust: Trust = "trusted_local"  # lowest label of what the model has read
     depth: int = 0
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
     pending_approvals: int = 0  # of the principal, over all runs
@@ -249,6 +251,10 @@ def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None
     if context.is_tainted and is_sensitive(checked.spec):
         return "tainted", (
             "untrusted text with findings reached this run: beyond reading, a person decides"
+        )
+    if MEMORY_WRITE in checked.spec.capabilities and is_from_outside(context.input_trust):
+        return "untrusted_input", (
+            "the model has read external text: a person decides what is remembered"
         )
     if SHARED_HOST in checked.spec.capabilities:
         return "sandbox_level_b", (

@@ -34,6 +34,7 @@ from palyra.core.run.state import (
     transcript_with_results,
 )
 from palyra.core.tape import events as ev
+from palyra.core.trust.labels import lowest
 from palyra.errors import InvariantBroken
 
 Changes = dict[str, Any]  # fields of Run and their new values
@@ -176,7 +177,15 @@ def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Cha
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
-    return {"input_tokens": event.input_tokens}
+    known = run.input_trust
+    others = [
+        segment["trust"]
+        for segment in event.segments
+        if "trust" in segment and segment["trust"] != known
+    ]
+    if not others:
+        return {"input_tokens": event.input_tokens}
+    return {"input_tokens": event.input_tokens, "input_trust": lowest((known, *others))}
 
 
 @_rule(ev.TurnStarted)

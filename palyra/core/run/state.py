@@ -38,6 +38,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
+from palyra.core.trust.labels import Trust
 
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
@@ -129,6 +130,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unpriced_calls: int = 0  # model calls whose cost is not known
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
+    input_trust: Trust = "trusted_local"  # lowest label of the texts in the prompts so far
     denied: frozenset[tuple[str, str]] = frozenset()  # (tool, digest) denied by a person
     recoveries: int = 0  # since the last completed turn or call
     attestation_head: str = ""  # SHA-256 of the last attestation, hex

@@ -1,8 +1,8 @@
 """Risk of a call, and whether its tool can do more than read the workspace."""
 
-from palyra.core.tool.spec import Risk, ToolSpec
+from palyra.core.tool.spec import MEMORY_READ, Risk, ToolSpec
 
-_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
+_HARMLESS = frozenset({"fs.read", MEMORY_READ})  # reading these changes nothing outside of them
 _RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 _LEAST_RISK: dict[str, Risk] = {
     "fs.write": "medium",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.journal.records import MemoryScope
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.paths import normal_path
 from palyra.core.trust.labels import Trust
@@ -86,6 +87,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_FACETS = CallFacts()
+MEMORY_READ, MEMORY_WRITE = "memory.read", "memory.write"  # capabilities
 SHARED_HOST = "shared_host"  # capability: a program without namespaces of its own
 _WRITE = "fs.write"
 
@@ -128,6 +130,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     tool_version: str
     arguments: Mapping[str, Any]
     inspection: Preflight | None = None  # for tools with an inspection
+    # Facts of the run, so the execution object has them by its run_id.
+    channel: str | None = None  # that the run answers
+    memory_scope: MemoryScope = "principal"  # of the agent
+    trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
 from palyra.services.grants import Grants
 from palyra.services.incidents import Incidents
+from palyra.services.memory import Memories
+from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
 from palyra.services.usage import UsageService
 
@@ -38,6 +40,8 @@ class Backend:
     agents: Agents
     channels: Channels
     incidents: Incidents
+    memories: Memories
+    memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService
     hub: Hub

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.journal.changes import MemoryLogLine
 from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetAction,
@@ -23,12 +24,19 @@ from palyra.core.journal.records import (
     IncidentDomain,
     IncidentSeverity,
     IncidentState,
+    ItemScope,
+    Lineage,
+    MemoryAction,
+    MemoryKind,
     MemoryScope,
+    MemorySource,
+    MemoryUseRecord,
     PairingMode,
     PairingState,
     Role,
     SessionRecord,
 )
+from palyra.core.memory.items import SearchMode
 from palyra.core.session.commands import RunView, Started
 from palyra.core.skill.manifest import SkillState
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
@@ -409,3 +417,151 @@ class IncidentPage(Result, frozen=True, kw_only=True):
 
     incidents: list[IncidentView]
     next_cursor: str | None = None
+
+
+# --- memory
+
+
+class MemoryItem(Result, frozen=True, kw_only=True):
+    """An item of memory in one revision, without the digest of its text."""
+
+    memory_id: str
+    principal: str
+    kind: Annotated[str, known(MemoryKind)]
+    text: str
+    scope: Annotated[str, known(ItemScope)] = "principal"
+    channel: str | None = None
+    session_id: str | None = None
+    author: str | None = None
+    at_ms: int
+    tags: tuple[str, ...] = ()
+    confidence_bps: int
+    source: Annotated[str, known(MemorySource)]
+    lineage: tuple[Lineage, ...] = ()
+    trust: Annotated[str, known(Trust)]
+    pinned: bool = False
+    never_recall: bool = False
+    valid_from_ms: int
+    expires_ms: int | None = None
+    superseded_by: str | None = None
+    superseded_ms: int | None = None
+    revision: int
+    created_ms: int
+    changed_ms: int
+    changed_by: str
+    action: Annotated[str, known(MemoryAction)]
+
+
+class MemoryPage(Result, frozen=True, kw_only=True):
+    """A page of items, newest first."""
+
+    items: list[MemoryItem]
+    next_cursor: str | None = None
+
+
+class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of a score; it is their sum."""
+
+    lexical: float = 0.0  # words
+    vector: float = 0.0  # similarity of meaning
+    author: float = 0.0  # the person that the query names
+    date: float = 0.0  # the time that the query names
+    session: float = 0.0  # other good hits of the same conversation
+
+
+class MemoryFound(Result, frozen=True, kw_only=True):
+    """One hit of a search; `why` explains the score in words, if that was asked for."""
+
+    memory_id: str
+    kind: Annotated[str, known(MemoryKind)]
+    text: str
+    author: str | None = None
+    at_ms: int
+    session_id: str | None = None
+    tags: tuple[str, ...] = ()
+    trust: Annotated[str, known(Trust)]
+    score: float
+    parts: MemoryScore
+    lineage: tuple[Lineage, ...] = ()
+    why: str | None = None
+
+
+class MemorySearched(Result, frozen=True, kw_only=True):
+    """Hits of a search, best first; `degraded` says which part of it was left out, and why."""
+
+    hits: list[MemoryFound]
+    mode: Annotated[str, known(SearchMode)]
+    degraded: str | None = None
+
+
+class MemoryHistory(Result, frozen=True, kw_only=True):
+    """All revisions of an item, oldest first, the items it superseded, and its log, newest first."""
+
+    versions: list[MemoryItem]
+    superseded: list[MemoryItem] = []
+    log: list[MemoryLogLine] = []
+
+
+class MemoryStatus(Result, frozen=True, kw_only=True):
+    """Figures of the memory of one principal, and state of the search."""
+
+    principal: str
+    total: int
+    items: int  # that a search may return
+    by_kind: dict[str, int] = {}
+    pinned: int = 0
+    never_recall: int = 0
+    superseded: int = 0
+    expiring: int = 0
+    text_bytes: int = 0
+    without_vector: int = 0
+    mode: Annotated[str, known(SearchMode)]
+    degraded: str | None = None
+
+
+class MemoryRebuilt(Result, frozen=True, kw_only=True):
+    """Number of rows whose index entries were written again."""
+
+    rows: int
+
+
+class MemoryAudit(Result, frozen=True, kw_only=True):
+    """Changes of a principal's memory, newest first, without text."""
+
+    entries: list[MemoryLogLine]
+    next_cursor: int | None = None
+
+
+class MemoryStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
+                      forbid_unknown_fields=True):  # fmt: skip
+    """An item as an import takes it and an export gives it."""
+
+    text: str
+    kind: MemoryKind = "note"
+    tags: tuple[str, ...] = ()
+    author: str | None = None
+    session_id: str | None = None
+    channel: str | None = None
+    scope: ItemScope = "principal"
+    at_ms: int | None = None
+    confidence_bps: int = 10_000
+    ttl_ms: int | None = None
+    transient: bool = False  # a fact about a running system: 24 h if no `ttl_ms` is given
+    valid_from_ms: int | None = None
+    pinned: bool = False
+    never_recall: bool = False
+    lineage: tuple[Lineage, ...] = ()
+    trust: Trust = "trusted_local"
+
+
+class MemoryExport(Result, frozen=True, kw_only=True):
+    """A page of current items that `memory.import` takes, newest first."""
+
+    items: list[MemoryStatement]
+    next_cursor: str | None = None
+
+
+class MemoryUsed(Result, frozen=True, kw_only=True):
+    """What the memory gave a run, oldest first."""
+
+    uses: list[MemoryUseRecord]

@@ -23,6 +23,7 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
+    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -134,6 +135,10 @@ class SqliteJournal(MemorySearchQueries):
                 c, run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
             )
         )
+
+    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
+        """See `JournalStore.list_said`."""
+        return self._read(lambda c: tapes.list_said(c, run_ids))
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""

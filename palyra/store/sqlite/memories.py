@@ -296,6 +296,12 @@ class ItemQueries(Queries):
             for row, score, item in rows
         ]
 
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        """Current items of a principal with one of these texts."""
+        select = select_items().where("principal = ? AND superseded_by IS NULL", principal)
+        select.where("text_hash IN (SELECT value FROM json_each(?))", _json(hashes))
+        return self._list(select, "row")
+
     def find_alike(
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
@@ -370,9 +376,12 @@ class ItemQueries(Queries):
         )
         return [msgspec.convert(line, MemoryLogLine) for (line,) in rows]
 
-    def list_memory_uses(self, run_id: str) -> list[MemoryUseRecord]:
-        """Recalls of a run, oldest first."""
-        return self._list(Select(MemoryUseRecord).where("run_id = ?", run_id), "use_id")
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]:
+        """Recalls of a run or a session, newest first."""
+        select = Select(MemoryUseRecord).where("run_id = ?", run_id)
+        return self._list(select.where("session_id = ?", session_id), "use_id DESC", limit)
 
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
         """Counts of unexpired items."""
@@ -381,9 +390,10 @@ class ItemQueries(Queries):
             lambda c: c.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").get
         )
         by_kind = {kind: items for kind, items, *_ in rows if items}
-        sums = [sum(row[at] for row in rows) for at in range(1, 8)]
-        items, superseded, hidden, pinned, expiring, without_vector, text_bytes = sums
+        sums = [sum(row[at] for row in rows) for at in range(1, 9)]
+        items, superseded, hidden, pinned, expiring, without_vector, text_bytes, total = sums
         return MemoryCounts(
+            total=total,
             items=items,
             by_kind=by_kind,
             superseded=superseded,
@@ -399,7 +409,7 @@ class ItemQueries(Queries):
 _COUNTS = """
 SELECT json_array(kind, sum(is_live), sum(superseded_by IS NOT NULL), sum(never_recall),
     sum(pinned AND superseded_by IS NULL), sum(expires_ms IS NOT NULL),
-    sum(row NOT IN (SELECT row FROM memory_vectors)), sum(length(CAST(text AS BLOB)))) AS found
+    sum(row NOT IN (SELECT row FROM memory_vectors)), sum(length(CAST(text AS BLOB))), count(*)) AS found
 FROM (SELECT *, superseded_by IS NULL AND NOT never_recall AS is_live FROM memories
     WHERE (?1 IS NULL OR principal = ?1) AND (expires_ms IS NULL OR expires_ms > ?2))
 GROUP BY kind

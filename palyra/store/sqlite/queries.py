@@ -168,8 +168,8 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
     MemoryUseRecord: _table(
         "memory_uses",
         "use_id",
-        "run_id principal",
-        lambda r, text: (r.use_id, r.run_id, r.principal, text),
+        "run_id session_id principal",
+        lambda r, text: (r.use_id, r.run_id, r.session_id, r.principal, text),
     ),
 }  # fmt: skip
 

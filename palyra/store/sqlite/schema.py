@@ -307,9 +307,11 @@ CREATE TABLE memory_vectors (
 CREATE TABLE memory_uses (         -- the recalls of each run
     use_id TEXT PRIMARY KEY,
     run_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
     principal TEXT NOT NULL,
     record TEXT NOT NULL
 ) STRICT;
+CREATE INDEX memory_uses_by_session ON memory_uses (session_id, use_id);
 CREATE INDEX memory_uses_by_run ON memory_uses (run_id, use_id);
 CREATE INDEX memory_uses_by_principal ON memory_uses (principal, use_id);
 

@@ -55,6 +55,7 @@ from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
+from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
 from tests.net.api.fake_store import FakeJournal, FakeStore, run_record
@@ -330,6 +331,7 @@ class Daemon:
         self.channels = FakeChannels(self.store)
         self.budgets = FakeBudgets(self.store)
         self.incidents = FakeIncidents(self.store)
+        self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.hub = Hub(encoding)
@@ -350,6 +352,8 @@ class Daemon:
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
+            memories=self.memories.service,
+            memory_search=self.memories.service.search,
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),

@@ -236,6 +236,14 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
     "incident.resolve": {"incident_id": "inc_1", "reason": "seen to"},
+    "memory.add": {"text": "the port is 8080"},
+    "memory.import": {"items": [{"text": "the port is 8080"}]},
+    "memory.edit": {"memory_id": "mem_1", "text": "a third text"},
+    "memory.forget": {"memory_id": "mem_1"},
+    "memory.undo": {"memory_id": "mem_1"},
+    "memory.pin": {"memory_id": "mem_1"},
+    "memory.never_recall": {"memory_id": "mem_1"},
+    "memory.purge": {"principal": "root"},
     "pairing.approve": {"pairing_id": "pai_1", "code": "c"},
     "pairing.revoke": {"pairing_id": "pai_1"},
     "skill.install": {"sha256": "b" * 64, "grant": ["clock"]},
@@ -253,7 +261,7 @@ def test_every_mutation_is_covered() -> None:
 def effects_of(daemon: Daemon) -> list[Any]:
     """What has happened in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
-    asked += [*daemon.budgets.asked, *daemon.incidents.asked]
+    asked += [*daemon.budgets.asked, *daemon.incidents.asked, *daemon.memories.asked]
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 

@@ -155,6 +155,15 @@ class StoredItems(MemoryQueries):
         ]
         return sorted(found, key=lambda each: (-each.lexical, -each.row))[: wanted.limit]
 
+    def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
+        self._require_open()
+        return [
+            item
+            for item in self._items.values()
+            if (item.principal, item.superseded_by) == (principal, None)
+            and item.text_hash in hashes
+        ]
+
     def find_alike(
         self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
     ) -> list[MemoryRecord]:
@@ -195,8 +204,15 @@ class StoredItems(MemoryQueries):
         ]
         return found[:limit]
 
-    def list_memory_uses(self, run_id: str) -> list[MemoryUseRecord]:
-        return [use for use in self._list(MemoryUseRecord) if use.run_id == run_id]
+    def list_memory_uses(
+        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+    ) -> list[MemoryUseRecord]:
+        found = [
+            use
+            for use in self._list(MemoryUseRecord)
+            if run_id in {None, use.run_id} and session_id in {None, use.session_id}
+        ]
+        return found[::-1][:limit]
 
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
         self._require_open()
@@ -209,6 +225,7 @@ class StoredItems(MemoryQueries):
         live = [item for item in items if item.superseded_by is None and not item.never_recall]
         kinds = [item.kind for item in live]
         return MemoryCounts(
+            total=len(items),
             items=len(live),
             by_kind={kind: kinds.count(kind) for kind in sorted(set(kinds))},
             superseded=sum(item.superseded_by is not None for item in items),

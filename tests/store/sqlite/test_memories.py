@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +44,7 @@ def match(journal: SqliteJournal, column: str, word: str) -> list[str]:
     return (found or "").split()
 
 
-def links(journal: SqliteJournal) -> list[tuple[str, str | None, str | None]]:
+def links(journal: SqliteJournal) -> list[Any]:
     """Each item with its neighbours, in the order of the conversation."""
     statement = (
         "SELECT m.memory_id, p.memory_id, n.memory_id FROM memories AS m"
@@ -72,9 +73,6 @@ def test_neighbours_are_linked_in_the_order_of_time(journal: SqliteJournal) -> N
     put(journal, items[2])
     put(journal, items[1])
     assert chain(["mem_0", "mem_1", "mem_2", "mem_3"]) == links(journal)
-    assert ["mem_0", "mem_2"] == sorted(
-        match(journal, "next", "bravo") + match(journal, "prev", "bravo")
-    )
     assert ["mem_1"] == match(journal, "text", "bravo")
 
 
@@ -90,24 +88,20 @@ def test_items_of_different_places_are_not_neighbours(journal: SqliteJournal) ->
         memory("mem_5", "alpha"),
     )
     assert [(None, None)] * 6 == [link[1:] for link in links(journal)]
-    assert [] == [key for word in WORDS for key in match(journal, "prev", word)]
 
 
-def test_an_edit_reaches_the_entries_of_the_neighbours(journal: SqliteJournal) -> None:
-    """The index entries of both neighbours follow the text of an edited item."""
+def test_an_edit_replaces_the_entry(journal: SqliteJournal) -> None:
+    """The index entry of an edited item has its new words and none of the old ones."""
     items = talk(3)
     put(journal, *items)
     edited = revise(memory("mem_1", "bravo", session_id="ses_1", at_ms=10), "edited", by="a",
                     now_ms=NOW, text="foxtrot")  # fmt: skip
     put(journal, edited)
-    assert [[], []] == [match(journal, column, "bravo") for column in ("prev", "next")]
-    assert (["mem_2"], ["mem_0"]) == (
-        match(journal, "prev", "foxtrot"), match(journal, "next", "foxtrot"),
-    )  # fmt: skip
+    assert ([], ["mem_1"]) == (match(journal, "text", "bravo"), match(journal, "text", "foxtrot"))
 
 
 def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
-    """The row, its entry, its words at the neighbours and its vector go in one transaction."""
+    """The row, its entry and its vector go in one transaction."""
     put(journal, *talk(4))
     journal._get_opened().writer._connection.execute(
         "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00' FROM memories"
@@ -116,10 +110,7 @@ def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
     put(journal, gone)
     assert chain(["mem_0", "mem_3"]) == links(journal)
     for word in ("bravo", "charlie"):
-        assert [] == [
-            key for column in ("text", "prev", "next") for key in match(journal, column, word)
-        ]
-    assert ["mem_0"] == match(journal, "next", "delta")
+        assert [] == match(journal, "text", word)
     assert 2 == journal._read(lambda c: c.execute("SELECT count(*) FROM memory_vectors").get)
 
 
@@ -180,6 +171,4 @@ def test_index_and_links_follow_any_changes(
     for word in WORDS:
         own = [key for key in order if items[key][1] == word]
         assert sorted(own) == match(journal, "text", word)
-        after = [key for key, before, _ in chain(order) if before and items[before][1] == word]
-        assert sorted(after) == match(journal, "prev", word)
     journal.close()

@@ -9,6 +9,7 @@ from palyra.net.api.methods import (
     checkpoint,
     connect,
     incident,
+    memory,
     model,
     run,
     session,
@@ -37,6 +38,7 @@ _GROUPS = (
     token,
     usage,
     incident,
+    memory,
 )
 
 METHODS: dict[str, AnyMethod] = {

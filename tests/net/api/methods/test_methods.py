@@ -80,6 +80,23 @@ CALLS: dict[str, dict[str, Any]] = {
     "incident.list": {"states": ["open"], "domain": "store", "limit": 3},
     "incident.get": {"incident_id": "inc_1"},
     "incident.resolve": {"incident_id": "inc_1", "reason": "made room"},
+    "memory.add": {"text": "the port is 8080", "tags": ["a"], "lineage": [{"run_id": RUN}]},
+    "memory.import": {"items": [{"text": "the port is 8080"}], "on_conflict": "update"},
+    "memory.search": {"query": "another", "explain": True},
+    "memory.get": {"memory_id": "mem_1"},
+    "memory.list": {"kinds": ["note"], "limit": 1},
+    "memory.edit": {"memory_id": "mem_1", "text": "a third text"},
+    "memory.undo": {"memory_id": "mem_1"},
+    "memory.pin": {"memory_id": "mem_1"},
+    "memory.never_recall": {"memory_id": "mem_1"},
+    "memory.history": {"memory_id": "mem_1"},
+    "memory.status": {},
+    "memory.rebuild": {},
+    "memory.audit": {"limit": 1},
+    "memory.export": {"limit": 1},
+    "memory.used": {"run_id": RUN},
+    "memory.forget": {"memory_id": "mem_1", "dry_run": True},
+    "memory.purge": {"principal": "ann", "dry_run": True},
     "policy.explain": {"tool": "echo", "arguments": {}},
     "token.create": {"principal": "x", "role": "client", "name": "x"},
     "token.list": {},
@@ -107,7 +124,7 @@ async def test_roles_may_call_what_their_scopes_say(autojump_clock: Clock, role:
             reply = await peer.ask(name, **CALLS[name])
             code = reply.get("error", {}).get("data", {}).get("code")
             is_granted = method.scope is None or "*" in granted or method.scope in granted
-            is_refused_anyway = name == "system.tree" and role == "client"
+            is_refused_anyway = role == "client" and name in {"system.tree", "memory.rebuild"}
             assert (is_granted and not is_refused_anyway) == (code != "forbidden"), name
 
 

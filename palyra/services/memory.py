@@ -1,0 +1,644 @@
+"""The memory: items of principals, stored, changed and deleted for clients and tools.
+
+Owns: nothing that a restart would lose; items are records of the journal.
+Talks to: the journal, the search (which forgets first).
+Never: shows or changes an item of another principal, stores a secret, or stores a text that a recall
+gave to the same session.
+
+Writes of one principal are made one at a time, because what becomes of a statement depends on the
+items before it; the store refuses a revision out of turn besides.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.ids import NewId
+from palyra.core.journal.changes import (
+    Change,
+    MemoryCounts,
+    MemoryFilter,
+    MemoryLogLine,
+    MemoryPlace,
+)
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import (
+    MemoryAction,
+    MemoryRecord,
+    MemoryReindex,
+    MemoryRemoval,
+    MemoryUseRecord,
+    Record,
+)
+from palyra.core.memory.duplicates import (
+    ADDED,
+    Resolution,
+    Similarity,
+    choose_text,
+    is_recalled,
+    no_similarity,
+    resolve,
+)
+from palyra.core.memory.items import (
+    MAX_IMPORT,
+    Disposition,
+    MemoryAdded,
+    MemoryChanged,
+    MemoryDraft,
+    MemoryForgotten,
+    MemoryImported,
+    MemoryPurged,
+    check_draft,
+    edit_item,
+    make_item,
+    merge_item,
+    restore,
+    revise,
+    supersede,
+)
+from palyra.core.ports import Journal, NowMs, RunBlocking
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
+from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
+
+ALIKE_WORDS, MOST_ALIKE = 6, 20  # words and items of a search for duplicates
+REINDEX_ROWS = 200  # of one change, so that no commit waits long
+_WORD = re.compile(r"\w+")
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """All items of memory.  Every method for clients takes the authenticated caller first."""
+
+    journal: Journal
+    search: MemorySearch
+    redactor: Redactor
+    now_ms: NowMs
+    new_id: NewId
+    run_blocking: RunBlocking
+    similarity: Similarity = no_similarity
+    _locks: WeakValueDictionary[str, trio.Lock] = field(default_factory=WeakValueDictionary)
+
+    # --- storing
+
+    async def add(
+        self,
+        caller: Caller,
+        draft: MemoryDraft,
+        *,
+        principal: str | None = None,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryAdded:
+        """Store a statement, or update or supersede the item that it repeats or corrects.
+
+        Raises InvalidParams, TooLarge, NotFound, and IllegalState for an item to supersede that is
+        superseded already.  Cancellation: it may have been stored; a retry with the same
+        idempotency key returns the result.
+        """
+        caller.require(WRITE)
+        whose = whose_memory(caller, principal)
+        return await self._add(draft, principal=whose, by=caller.principal, receipt=receipt)
+
+    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+        """Store a statement of a run.
+
+        Raises as `add` does, and IllegalState for a text that the session got from a recall: a
+        memory does not confirm itself.  Cancellation: it may have been stored.
+        """
+        known = await self._find_recalled(principal, session_id)
+        if is_recalled(draft.text, known):
+            raise IllegalState(
+                "this text came from the memory: recalled text is not stored again; state what is "
+                "new about it"
+            )
+        return await self._add(draft, principal=principal, by=principal)
+
+    async def _find_recalled(self, principal: str, session_id: str) -> list[str]:
+        uses = await self.journal.read(lambda s: s.list_memory_uses(session_id=session_id))
+        ids = {item.memory_id for use in uses for item in use.items}
+        found = await self._find_all(sorted(ids))
+        return [item.text for item in found if item.principal == principal]
+
+    async def _find_all(self, memory_ids: Sequence[str]) -> list[MemoryRecord]:
+        if not memory_ids:
+            return []
+        found = await self.journal.read(lambda s: [s.find_memory(each) for each in memory_ids])
+        return [item for item in found if item is not None]
+
+    async def _add(
+        self,
+        draft: MemoryDraft,
+        *,
+        principal: str,
+        by: str,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryAdded:
+        (new,) = await self._make([draft], principal, by)
+        async with self._lock(principal):
+            found = await self._resolve(draft, new)
+            result, records = _apply(found, new)
+            await self._commit(principal, records, result, receipt)
+            return result
+
+    async def _resolve(self, draft: MemoryDraft, new: MemoryRecord) -> Resolution:
+        """Find the stored item that the new one repeats or corrects."""
+        if draft.supersedes is not None:
+            old = await self._get(new.principal, draft.supersedes)
+            if old.superseded_by is not None:
+                raise IllegalState(
+                    f"{old.memory_id} is superseded by {old.superseded_by}: name that one",
+                    field="supersedes",
+                )
+            return Resolution("correction", old)
+        if draft.is_utterance:
+            equal = await self.journal.read(
+                lambda s: s.find_by_text(new.principal, (new.text_hash,))
+            )
+            same = _find_same(new, equal, is_utterance=True)
+            return ADDED if same is None else Resolution("same", same)
+        words = _search_words(new.text)
+        alike = await self.journal.read(
+            lambda s: s.find_alike(new, words, now_ms=new.created_ms, limit=MOST_ALIKE)
+        )
+        stored = [item for item in alike if self.search.is_shown(item)]
+        if not stored:
+            return ADDED
+        return await self.run_blocking(resolve, new, stored, self.similarity)
+
+    async def import_items(
+        self,
+        caller: Caller,
+        drafts: Sequence[MemoryDraft],
+        *,
+        updates: bool = False,
+        principal: str | None = None,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryImported:
+        """Store up to `MAX_IMPORT` statements in one transaction.
+
+        A statement with the text, place, author and, in a conversation, time of a stored one is
+        skipped, or updates it.  Raises InvalidParams and TooLarge that name the item; then nothing
+        is stored.  Cancellation: everything or nothing was stored.
+        """
+        caller.require(WRITE)
+        whose = whose_memory(caller, principal)
+        if not 1 <= len(drafts) <= MAX_IMPORT:
+            raise InvalidParams(
+                f"{len(drafts)} items; send 1 to {MAX_IMPORT} at once", field="items"
+            )
+        items = await self._make(drafts, whose, caller.principal, "items[{}].")
+        async with self._lock(whose):
+            hashes = tuple({item.text_hash for item in items})
+            stored = await self.journal.read(lambda s: s.find_by_text(whose, hashes))
+            merge = partial(_merge_import, drafts, items, stored, updates=updates)
+            result, records = await self.run_blocking(merge)
+            await self._commit(whose, records, result, receipt)
+            return result
+
+    # --- changing
+
+    async def edit(
+        self,
+        caller: Caller,
+        memory_id: str,
+        fields: dict[str, Any],
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryChanged:
+        """Change fields of an item; the revision before is kept.
+
+        Raises NotFound, InvalidParams, TooLarge, and IllegalState for a superseded item.
+        """
+        texts = [fields.get("text") or "", fields.get("author") or "", *fields.get("tags", ())]
+        await self.run_blocking(_require_no_secret, self.redactor, "\n".join(texts), "text")
+        return await self._change(
+            caller,
+            memory_id,
+            lambda item, now_ms: edit_item(item, fields, by=caller.principal, now_ms=now_ms),
+            receipt,
+        )
+
+    async def pin(
+        self,
+        caller: Caller,
+        memory_id: str,
+        *,
+        pinned: bool,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryChanged:
+        """Pin an item, so that no correction supersedes it by itself, or release it."""
+        action: MemoryAction = "pinned" if pinned else "unpinned"
+        return await self._mark(caller, memory_id, action, {"pinned": pinned}, receipt)
+
+    async def never_recall(
+        self,
+        caller: Caller,
+        memory_id: str,
+        *,
+        hidden: bool,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryChanged:
+        """Hide an item from every search and recall, or show it again."""
+        action: MemoryAction = "hidden" if hidden else "shown"
+        return await self._mark(caller, memory_id, action, {"never_recall": hidden}, receipt)
+
+    async def _mark(
+        self,
+        caller: Caller,
+        memory_id: str,
+        action: MemoryAction,
+        fields: dict[str, bool],
+        receipt: IdempotencyKey | None,
+    ) -> MemoryChanged:
+        def change(item: MemoryRecord, now_ms: int) -> MemoryRecord:
+            if all(getattr(item, name) == value for name, value in fields.items()):
+                return item
+            return revise(item, action, by=caller.principal, now_ms=now_ms, **fields)
+
+        return await self._change(caller, memory_id, change, receipt)
+
+    async def _change(
+        self,
+        caller: Caller,
+        memory_id: str,
+        change: Callable[[MemoryRecord, int], MemoryRecord],
+        receipt: IdempotencyKey | None,
+    ) -> MemoryChanged:
+        caller.require(WRITE)
+        found = await self._get_seen(caller, memory_id)
+        async with self._lock(found.principal):
+            before = await self._get(found.principal, memory_id)
+            after = change(before, self.now_ms())
+            records = [after] if after is not before else []
+            result = _describe_change(after)
+            await self._commit(found.principal, records, result, receipt)
+            return result
+
+    async def undo(
+        self, caller: Caller, memory_id: str, receipt: IdempotencyKey | None = None
+    ) -> MemoryChanged:
+        """Take back the last change of an item, or the correction that it was.
+
+        The state before becomes the next revision, so that an undo can be undone.  Of an item that
+        superseded another, the other is current again and this one is superseded by it.
+        Raises NotFound, and IllegalState for an item that was only added.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, memory_id)
+        async with self._lock(found.principal):
+            item = await self._get(found.principal, memory_id)
+            now_ms, by = self.now_ms(), caller.principal
+            versions = await self.journal.read(lambda s: s.list_versions(memory_id))
+            corrected = await self.journal.read(lambda s: s.list_superseded(memory_id))
+            if versions:
+                after = restore(item, versions[-1], by=by, now_ms=now_ms)
+                records: list[Record] = [after]
+            elif corrected:
+                after = revise(
+                    item,
+                    "undone",
+                    by=by,
+                    now_ms=now_ms,
+                    superseded_by=corrected[0].memory_id,
+                    superseded_ms=now_ms,
+                )
+                again = {"superseded_by": None, "superseded_ms": None}
+                records = [
+                    after,
+                    *(revise(old, "undone", by=by, now_ms=now_ms, **again) for old in corrected),
+                ]
+            else:
+                raise IllegalState(
+                    f"{memory_id} has no earlier state: forget it, if it should not exist"
+                )
+            result = _describe_change(after)
+            await self._commit(item.principal, records, result, receipt)
+            return result
+
+    # --- deleting
+
+    async def forget(
+        self,
+        caller: Caller,
+        memory_ids: Sequence[str],
+        receipt: IdempotencyKey | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> MemoryForgotten:
+        """Delete items with all their revisions, index entries and vectors, and what they superseded.
+
+        Final: there is no undo; `dry_run` returns the ids and deletes nothing.  Raises NotFound, and deletes nothing, if one of them is unknown.
+        Cancellation: they may have been deleted; none of them is returned by a search meanwhile.
+        """
+        caller.require(WRITE)
+        found = [await self._get_seen(caller, memory_id) for memory_id in memory_ids]
+        principal = found[0].principal
+        if any(item.principal != principal for item in found):
+            raise InvalidParams("the items belong to several principals", field="memory_ids")
+        if dry_run:
+            gone = await self.journal.read(
+                lambda s: _with_superseded(s.list_superseded, memory_ids)
+            )
+            return MemoryForgotten(memory_ids=tuple(gone), dry_run=True)
+        return await self._forget(principal, [*memory_ids], by=caller.principal, receipt=receipt)
+
+    async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:
+        """Delete items for a run, which reaches those of its own place only.  See `forget`."""
+        for memory_id in memory_ids:
+            found = await self._find_own(place.principal, memory_id)
+            if found is None or not place.sees(found):
+                raise _unknown(memory_id)
+        return await self._forget(place.principal, [*memory_ids], by=place.principal)
+
+    async def _forget(
+        self,
+        principal: str,
+        memory_ids: list[str],
+        *,
+        by: str,
+        receipt: IdempotencyKey | None = None,
+    ) -> MemoryForgotten:
+        async with self._lock(principal):
+            gone = await self.journal.read(
+                lambda s: _with_superseded(s.list_superseded, memory_ids)
+            )
+            result = MemoryForgotten(memory_ids=tuple(gone))
+            removal = MemoryRemoval(
+                principal=principal, memory_ids=tuple(gone), at_ms=self.now_ms(), by=by
+            )
+            with self.search.hiding(principal, gone):
+                await self._commit(principal, [removal], result, receipt)
+            return result
+
+    async def purge(self, caller: Caller, principal: str, *, dry_run: bool = False) -> MemoryPurged:
+        """Delete the whole memory of a principal, with the log of its changes and uses.
+
+        One line about the purge remains.  Raises Forbidden for a foreign principal, unless the caller
+        is an operator.
+        """
+        caller.require(WRITE)
+        whose = whose_memory(caller, principal)
+        async with self._lock(whose):
+            now_ms = self.now_ms()
+            counts = await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
+            result = MemoryPurged(principal=whose, items=counts.total, dry_run=dry_run)
+            if dry_run:
+                return result
+            removal = MemoryRemoval(
+                principal=whose, memory_ids=None, at_ms=now_ms, by=caller.principal, action="purged"
+            )
+            with self.search.hiding_all(whose):
+                await self._commit(whose, [removal], result, None)
+            return result
+
+    # --- reading
+
+    async def get(
+        self, caller: Caller, memory_id: str, place: MemoryPlace | None = None
+    ) -> MemoryRecord:
+        """Return an item.  Raises NotFound, also for one that the `place` does not see."""
+        caller.require(READ)
+        found = await self._get_seen(caller, memory_id)
+        if place is not None and not msgspec.structs.replace(place, principal=found.principal).sees(
+            found
+        ):
+            raise _unknown(memory_id)
+        return found
+
+    async def list_items(self, caller: Caller, wanted: MemoryFilter) -> list[MemoryRecord]:
+        """Return items of one principal, newest first; an empty one is the caller's own."""
+        caller.require(READ)
+        whose = whose_memory(caller, wanted.principal or None)
+        narrowed = msgspec.structs.replace(wanted, principal=whose, now_ms=self.now_ms())
+        found = await self.journal.read(lambda s: s.list_memories(narrowed))
+        return [item for item in found if self.search.is_shown(item)]
+
+    async def history(
+        self, caller: Caller, memory_id: str
+    ) -> tuple[list[MemoryRecord], list[MemoryRecord], list[MemoryLogLine]]:
+        """Return all revisions of an item, oldest first, what it superseded, and its log."""
+        caller.require(READ)
+        item = await self._get_seen(caller, memory_id)
+        return await self.journal.read(
+            lambda s: (
+                [*s.list_versions(memory_id), item],
+                s.list_superseded(memory_id),
+                s.list_memory_log(principal=item.principal, memory_id=memory_id, limit=200),
+            )
+        )
+
+    async def audit(
+        self, caller: Caller, principal: str | None, *, before: int | None, limit: int
+    ) -> list[MemoryLogLine]:
+        """Return the changes of a principal's memory, newest first, without text."""
+        caller.require(READ)
+        whose = whose_memory(caller, principal)
+        return await self.journal.read(
+            lambda s: s.list_memory_log(principal=whose, before=before, limit=limit)
+        )
+
+    async def used(self, caller: Caller, run_id: str) -> list[MemoryUseRecord]:
+        """Return what a run was given, oldest first.  Raises NotFound for a foreign run."""
+        caller.require(READ)
+        run = await self.journal.find(lambda s: s.find_run(run_id))
+        if run is None or not caller.sees(run.principal):
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        return (await self.journal.read(lambda s: s.list_memory_uses(run_id=run_id)))[::-1]
+
+    async def count(self, caller: Caller, principal: str | None) -> MemoryCounts:
+        """Return the counts of a principal's items."""
+        caller.require(READ)
+        whose = whose_memory(caller, principal)
+        now_ms = self.now_ms()
+        return await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
+
+    async def rebuild(self, caller: Caller) -> int:
+        """Write the text index of all items again; return the number of items.  Operators only.
+
+        Searches and writes go on meanwhile.  Cancellation: a part was rewritten, which is harmless.
+        """
+        if caller.principal_filter is not None:
+            raise Forbidden(
+                "only operators rebuild the index, because it is that of all principals"
+            )
+        caller.require(WRITE)
+        counts = await self.journal.read(lambda s: s.count_memories(None, now_ms=self.now_ms()))
+        for after in range(0, counts.last_row, REINDEX_ROWS):
+            part = MemoryReindex(after_row=after, through_row=after + REINDEX_ROWS)
+            await self.journal.commit(Change(records=(part,)))
+        self.search.invalidate(None)
+        return counts.total
+
+    # --- shared
+
+    def _lock(self, principal: str) -> trio.Lock:
+        return self._locks.setdefault(principal, trio.Lock())
+
+    async def _commit(
+        self,
+        principal: str,
+        records: Sequence[Record],
+        result: T,
+        receipt: IdempotencyKey | None,
+    ) -> None:
+        kept = [] if receipt is None else [receipt_for(receipt, result, self.now_ms())]
+        if not records and not kept:
+            return
+        with trio.CancelScope(shield=True):  # so that search and store agree; bounded by the disk
+            await self.journal.commit(Change(records=(*records, *kept)))
+        self.search.invalidate(principal)
+
+    async def _get_seen(self, caller: Caller, memory_id: str) -> MemoryRecord:
+        found = await self._find_own(caller.principal_filter, memory_id)
+        if found is None:
+            raise _unknown(memory_id)
+        return found
+
+    async def _get(self, principal: str, memory_id: str) -> MemoryRecord:
+        found = await self._find_own(principal, memory_id)
+        if found is None:
+            raise _unknown(memory_id)
+        return found
+
+    async def _find_own(self, principal: str | None, memory_id: str) -> MemoryRecord | None:
+        """Find an unexpired item of that principal, of any for None."""
+        found = await self.journal.find(lambda s: s.find_memory(memory_id))
+        if found is None or principal not in {None, found.principal}:
+            return None
+        return found if self.search.is_shown(found) else None
+
+    async def _make(
+        self, drafts: Sequence[MemoryDraft], principal: str, by: str, field: str = ""
+    ) -> Sequence[MemoryRecord]:
+        """Check the drafts in a thread and make items of them; `field` with {} is their prefix."""
+        now_ms = self.now_ms()
+        ids = [self.new_id("mem") for _ in drafts]
+
+        def make() -> Sequence[MemoryRecord]:
+            made: list[MemoryRecord] = []
+            for at, (memory_id, draft) in enumerate(zip(ids, drafts, strict=True)):
+                check_draft(draft, field.format(at))
+                texts = "\n".join((draft.text, *draft.tags, draft.author or ""))
+                _require_no_secret(self.redactor, texts, f"{field.format(at)}text")
+                made.append(
+                    make_item(draft, memory_id=memory_id, principal=principal, by=by, now_ms=now_ms)
+                )
+            return made
+
+        return await self.run_blocking(make)
+
+
+def _require_no_secret(redactor: Redactor, text: str, field: str) -> None:
+    """Raise InvalidParams for a text with a secret, which would be recalled into prompts."""
+    if redactor.redact_text(text)[1]:
+        raise InvalidParams(
+            f"{field} holds a secret: leave it out, and keep it in the vault (`palyra secrets`)",
+            field=field,
+        )
+
+
+def _describe_change(item: MemoryRecord) -> MemoryChanged:
+    """Return the outcome without the text: a receipt outlives a forgotten item."""
+    return MemoryChanged(
+        memory_id=item.memory_id,
+        action=item.action,
+        revision=item.revision,
+        superseded_by=item.superseded_by,
+    )
+
+
+def _unknown(memory_id: str) -> NotFound:
+    return NotFound(f"no memory {memory_id!r}", field="memory_id")
+
+
+def _search_words(text: str) -> list[str]:
+    """Return the longest words of a text, which are usually the rarest."""
+    words = {word.casefold() for word in _WORD.findall(text)}
+    return sorted(words, key=lambda word: (-len(word), word))[:ALIKE_WORDS]
+
+
+def _apply(found: Resolution, new: MemoryRecord) -> tuple[MemoryAdded, list[Record]]:
+    """Return outcome and records of a new item that was compared with the stored ones."""
+    old = found.old
+    if old is None:
+        return MemoryAdded(memory_id=new.memory_id, disposition="added"), [new]
+    if found.relation == "correction":
+        result = MemoryAdded(
+            memory_id=new.memory_id, disposition="superseded", superseded=old.memory_id
+        )
+        return result, [new, supersede(old, new)]
+    text = choose_text(new.text, old.text)
+    disposition: Disposition = "updated"
+    result = MemoryAdded(memory_id=old.memory_id, disposition=disposition)
+    return result, [merge_item(old, new, text=text)]
+
+
+def _find_same(
+    new: MemoryRecord, stored: Iterable[MemoryRecord], *, is_utterance: bool
+) -> MemoryRecord | None:
+    """Find the item with the same text, place, kind and author; of an utterance also its time."""
+    names = ["principal", "scope", "kind", "author", "text_hash"]
+    if is_utterance:
+        names += ["channel", "session_id", "at_ms"]
+    elif new.scope != "principal":
+        names.append("channel" if new.scope == "channel" else "session_id")
+    for old in stored:
+        if all(getattr(old, name) == getattr(new, name) for name in names):
+            return old
+    return None
+
+
+def _merge_import(
+    drafts: Sequence[MemoryDraft],
+    items: Sequence[MemoryRecord],
+    stored: Sequence[MemoryRecord],
+    *,
+    updates: bool,
+) -> tuple[MemoryImported, list[Record]]:
+    """Return outcome and records of an import; items may repeat stored ones and each other."""
+    known: dict[str, MemoryRecord] = {old.memory_id: old for old in stored}
+    records: list[Record] = []
+    ids: list[str] = []
+    updated = skipped = 0
+    by_text: dict[str, list[str]] = {}
+    for old in stored:
+        by_text.setdefault(old.text_hash, []).append(old.memory_id)
+    for draft, new in zip(drafts, items, strict=True):
+        equal = [known[key] for key in by_text.get(new.text_hash, ())]
+        same = _find_same(new, equal, is_utterance=draft.is_utterance)
+        after = new
+        if same is not None and not updates:
+            skipped += 1
+            ids.append(same.memory_id)
+            continue
+        if same is not None:
+            updated += 1
+            after = merge_item(same, new, text=new.text)
+        else:
+            by_text.setdefault(new.text_hash, []).append(new.memory_id)
+        known[after.memory_id] = after
+        records.append(after)
+        ids.append(after.memory_id)
+    added = len(items) - updated - skipped
+    result = MemoryImported(added=added, updated=updated, skipped=skipped, memory_ids=tuple(ids))
+    return result, records
+
+
+def _with_superseded(
+    list_superseded: Callable[[str], list[MemoryRecord]], memory_ids: Sequence[str]
+) -> list[str]:
+    """Return the ids, and those of all items that they superseded, each once."""
+    found = dict.fromkeys(memory_ids)
+    waiting = [*memory_ids]
+    while waiting:
+        more = [old.memory_id for old in list_superseded(waiting.pop())]
+        waiting += [memory_id for memory_id in more if memory_id not in found]
+        found.update(dict.fromkeys(more))
+    return list(found)

@@ -1,0 +1,229 @@
+"""Search in the memory, for clients, tools and prompts.
+
+Owns: tombstones of items that were forgotten since the start, and a bounded cache of results.  Both
+are lost in a restart without harm.  Talks to: the journal; written by `services.memory`.
+Never: returns an item of another principal or place, an expired one, or one that is being forgotten.
+
+To forget takes effect before the commit: a tombstone keeps the item out of every result that leaves,
+also of a search that began earlier.  A write drops the cached results of its principal, because the
+key of a result has the generation of the principal's items.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from palyra.core.access import Caller
+from palyra.core.ids import NewId
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
+from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
+from palyra.core.memory.duplicates import read_tokens
+from palyra.core.memory.items import (
+    MemoryHit,
+    MemoryHits,
+    RecallPack,
+    RecallUse,
+    SearchMode,
+)
+from palyra.core.memory.packing import pack_hits
+from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
+from palyra.core.ports import Journal, JournalStore, NowMs
+from palyra.core.redaction.redactor import Redactor
+from palyra.errors import Forbidden, PalyraError, Unavailable
+
+READ, WRITE = "memory:read", "memory:write"  # scopes
+MAX_CACHED = 512  # results, of all principals
+MAX_TOMBSTONES = 65_536
+QUESTION_CHARS = 500  # of a question on record
+RECALL_LIMIT = 100  # items from which a recall is packed
+_WORD = re.compile(r"\w+")
+
+
+class MemorySearch:
+    """Searches of all principals; implements `core.ports.Recall`."""
+
+    def __init__(
+        self, journal: Journal, redactor: Redactor, *, now_ms: NowMs, new_id: NewId
+    ) -> None:
+        self._journal = journal
+        self._redactor = redactor
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
+        self._generations: dict[str, int] = {}
+        self._purged: dict[str, int] = {}  # generation at the last purge of a principal
+        self._purging: set[str] = set()
+
+    @property
+    def mode(self) -> SearchMode:
+        """Parts of the search: words and vectors, or words alone."""
+        return "lexical"
+
+    @property
+    def degraded(self) -> str:
+        """Why a part of the search is left out at the moment; "" for nothing."""
+        return ""
+
+    # --- for clients, tools and prompts
+
+    async def search(self, caller: Caller, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best matches of a query; see `MemoryFilter` for what narrows it.
+
+        An empty principal is the caller's own.  Raises Forbidden for a foreign one.
+        Cancellation: nothing happened.
+        """
+        caller.require(READ)
+        whose = whose_memory(caller, wanted.principal or None)
+        place = wanted.place or MemoryPlace(principal=whose)
+        place = msgspec.structs.replace(place, principal=whose)
+        return await self.search_in(place, query, wanted)
+
+    async def search_in(self, place: MemoryPlace, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Search from a place, whose principal is the one that the filter has from here on."""
+        principal = place.principal
+        asked = msgspec.structs.replace(wanted, principal=principal, place=place, now_ms=0)
+        while True:
+            generation = self._generations.get(principal, 0)
+            found = await self._search_once(query, asked, generation)
+            if generation >= self._purged.get(principal, 0):
+                break
+        hits = tuple(hit for hit in found.hits if self.is_shown(hit.item))
+        return msgspec.structs.replace(found, hits=hits)
+
+    async def _search_once(self, query: str, asked: MemoryFilter, generation: int) -> MemoryHits:
+        key = msgspec.json.encode((query, asked, generation))
+        found = self._cache.get(key)
+        if found is None:
+            wanted = msgspec.structs.replace(asked, now_ms=self._now_ms())
+            found = await self._search(query, wanted)
+            if generation == self._generations.get(asked.principal, 0):
+                self._cache[key] = found
+            while len(self._cache) > MAX_CACHED:
+                self._cache.popitem(last=False)
+        return found
+
+    async def _search(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+        tokens = (token.plain for token in read_tokens(query))
+        words = list(dict.fromkeys(word for token in tokens for word in _WORD.findall(token)))
+        if not words:
+            return MemoryHits()
+        found = await self._journal.read(lambda s: s.search_memories(wanted, words))
+        return MemoryHits(
+            hits=tuple(
+                MemoryHit(item=each.item, score=each.lexical, parts={"lexical": each.lexical})
+                for each in found
+            )
+        )
+
+    async def search_said(
+        self, place: MemoryPlace, query: str, *, run_id: str, limit: int
+    ) -> list[SaidText]:
+        """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
+
+        Cancellation: nothing happened.
+        """
+        return await self._journal.read(
+            lambda store: rank_texts(_list_said(store, place, run_id), query, limit)
+        )
+
+    async def recall(
+        self, question: str, place: MemoryPlace, *, limit: int | None = None
+    ) -> RecallPack:
+        """See `core.ports.Recall`."""
+        wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
+        try:
+            return pack_hits(await self.search_in(place, question, wanted))
+        except Unavailable as error:
+            return RecallPack(degraded=error.message)
+
+    def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
+        """See `core.ports.Recall`."""
+        if not hits:
+            return
+        record = MemoryUseRecord(
+            use_id=self._new_id("use"),
+            run_id=use.run_id,
+            session_id=use.session_id,
+            principal=use.principal,
+            way=use.way,
+            question=self._redactor.redact_text(use.question[:QUESTION_CHARS])[0],
+            at_ms=self._now_ms(),
+            items=tuple(
+                MemoryUse(memory_id=hit.item.memory_id, score=hit.score, parts=hit.parts)
+                for hit in hits
+            ),
+        )
+        self._journal.append(Change(records=(record,)))
+
+    # --- for the items' service
+
+    def is_shown(self, item: MemoryRecord) -> bool:
+        """True unless the item has expired or is being forgotten."""
+        if item.memory_id in self._tombstones or item.principal in self._purging:
+            return False
+        return item.expires_ms is None or item.expires_ms > self._now_ms()
+
+    def invalidate(self, principal: str | None) -> None:
+        """Drop the cached results of a principal, of all for None."""
+        if principal is None:
+            self._cache.clear()
+        else:
+            self._generations[principal] = self._generations.get(principal, 0) + 1
+
+    @contextmanager
+    def hiding(self, principal: str, memory_ids: Sequence[str]) -> Generator[None]:
+        """Keep items out of every result, for good unless the block raises."""
+        for memory_id in memory_ids:
+            self._tombstones[memory_id] = None
+        while len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)
+        self.invalidate(principal)
+        try:
+            yield
+        except PalyraError:
+            for memory_id in memory_ids:
+                self._tombstones.pop(memory_id, None)
+            raise
+
+    @contextmanager
+    def hiding_all(self, principal: str) -> Generator[None]:
+        """Keep all items of a principal out of every result during the block.
+
+        A search that began before the end of the block is made again.
+        """
+        self._purging.add(principal)
+        try:
+            yield
+        finally:
+            self._purging.discard(principal)
+            self.invalidate(principal)
+            self._purged[principal] = self._generations[principal]
+
+
+def _list_said(store: JournalStore, place: MemoryPlace, run_id: str) -> list[SaidText]:
+    """Return what was said in the newest conversations of the place.  Blocks."""
+    only = place.session_id if place.only_session else None
+    wanted = RunFilter(principal=place.principal, session_id=only, limit=MAX_RUNS)
+    runs = [run for run in store.list_runs(wanted) if run.run_id != run_id]
+    here = None if place.session_id is None else store.find_session(place.session_id)
+    conversation = None if here is None else here.conversation_id
+    seen = {
+        session_id
+        for session_id in {run.session_id for run in runs}
+        if (found := store.find_session(session_id)) is not None
+        and (found.channel, found.conversation_id) == (place.channel, conversation)
+    }
+    return store.list_said([run.run_id for run in runs if run.session_id in seen])
+
+
+def whose_memory(caller: Caller, principal: str | None) -> str:
+    """Return the principal that a request is about.  Raises Forbidden for a foreign one."""
+    if principal is None:
+        return caller.principal
+    if not caller.sees(principal):
+        raise Forbidden(f"the memory of {principal!r} is not yours: leave principal out")
+    return principal

@@ -1,0 +1,173 @@
+"""How a statement relates to a stored one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.journal.records import MemoryRecord
+from palyra.core.memory.duplicates import (
+    ADDED,
+    NEAR_COSINE,
+    choose_text,
+    gist,
+    is_recalled,
+    relate,
+    resolve,
+)
+from palyra.core.memory.items import MemoryDraft, make_item
+from palyra.models.lexical_embeddings import text_similarity as similarity
+
+
+def far(_one: str, _other: str) -> float:
+    return NEAR_COSINE - 0.01
+
+
+def opposite(_one: str, _other: str) -> float:
+    return -NEAR_COSINE
+
+
+def item(text: str, memory_id: str = "mem_new", **fields: object) -> MemoryRecord:
+    draft = MemoryDraft(**{"text": text, "kind": "fact", **fields})  # type: ignore[arg-type]  # plain fields
+    return make_item(draft, memory_id=memory_id, principal="ann", by="ann", now_ms=1)
+
+
+SAME = [
+    ("The office is closed", "the OFFICE is closed!"),
+    ("a  b\nc", "A b, c."),
+    ("\U0001f600", "\U0001f600"),
+]
+NEAR = [
+    ("User prefers dark mode", "The user prefers dark mode."),
+    ("User prefers dark mode", "The user really prefers the dark mode"),
+    ("The user likes tabs", "I prefer tabs"),
+    ("The user mag Tee", "Der Nutzer bevorzugt Tee"),
+]
+CORRECTIONS = [
+    ("The deploy port is 8080", "The deploy port is 9090"),
+    ("deploy port: 8080", "deploy port: 9090"),
+    ("prefers tabs over spaces", "prefers spaces over tabs"),
+    ("Tests are run with pytest", "Tests are not run with pytest"),
+    ("The user is vegetarian", "The user isn't vegetarian"),
+    ("Never force-push to main", "Force-push to main"),
+    ("Alice lives in Munich", "Alice lives in Berlin"),
+    ("Alice wohnt in München", "Alice wohnt in Berlin"),
+    ("The user lives in Munich", "The user no longer lives in Munich but in Berlin"),
+    ("The API listens on port 8080", "The API listens on port 9090"),
+    ("My favourite editor is vim", "My favorite editor is emacs"),
+    ("Backups run every night at 2", "Backups run every night at 3"),
+    ("The build uses Python 3.11", "The build uses Python 3.12"),
+    ("I use emacs", "Actually I use vim now"),
+]
+UNLIKE = [
+    ("I prefer tea in the morning", "I prefer coffee in the evening"),
+    ("I like tea", "I like coffee"),
+    ("Alice is a doctor", "Alice is tall"),
+    ("Alice prefers dark mode in all editors", "Bob prefers dark mode in all editors"),
+    ("deploys to staging from main", "deploys from staging to main"),
+    ("The office is in Berlin", "The office is now open"),
+    ("The build server is fast", "The build server is at 10.0.0.1"),
+    ("Meeting with Bob on 3 May", "Meeting with Bob on 10 May"),
+    ("memory item 1", "memory item 2"),
+    ("cmake 0 item", "cmake 1 item"),
+    ("fact number 7 is about cats", "fact number 8 is about dogs"),
+    ("user 10001 has 3 cats", "user 10002 has 3 cats"),
+    ("Room 5 has a projector", "Room 6 has a projector"),
+    ("Martin works hard", "Martina works hard"),
+    ("note", "something else"),
+    ("...", "!!!"),
+]
+
+
+@pytest.mark.parametrize(
+    ("relation", "old", "new"),
+    [
+        *(("same", *pair) for pair in SAME),
+        *(("near", *pair) for pair in NEAR),
+        *(("correction", *pair) for pair in CORRECTIONS),
+        *(("unlike", *pair) for pair in UNLIKE),
+    ],
+)
+def test_relations(relation: str, old: str, new: str) -> None:
+    """Repetitions, corrections and unlike statements are told apart."""
+    assert relation == relate(item(new), item(old), similarity)
+
+
+@pytest.mark.parametrize(("old", "new"), [*SAME, *NEAR, *CORRECTIONS])
+def test_kind_and_author_come_first(old: str, new: str) -> None:
+    """Statements of another kind or author are unlike, whatever their words."""
+    assert "unlike" == relate(item(new, kind="note"), item(old), similarity)
+    assert "unlike" == relate(item(new, author="Bob"), item(old), similarity)
+    assert "unlike" == relate(item(new, author="Bob"), item(old, author="Ann"), similarity)
+
+
+def test_a_near_duplicate_needs_words_and_cosine() -> None:
+    """The absolute cosine must reach the threshold, and the words must agree."""
+    old, new = NEAR[1]
+    assert "unlike" == relate(item(new), item(old), far)
+    assert "near" == relate(item(new), item(old), opposite)
+    assert "unlike" == relate(item("cats sleep"), item("dogs bark"), opposite)
+
+
+def test_the_closest_relation_wins() -> None:
+    """An equal item is preferred to a near one, a near one to a correction."""
+    stored = [
+        item("The deploy port is 8080", "mem_1"),
+        item("The deploy port is 9090", "mem_2"),
+    ]
+    found = resolve(item("the deploy port is 9090"), stored, similarity)
+    assert ("same", "mem_2") == (found.relation, found.old and found.old.memory_id)
+    assert ADDED == resolve(item("unrelated words"), stored, similarity)
+
+
+def test_pins_and_trust_hold() -> None:
+    """A pinned item and one of higher trust are not superseded; an equal text is still the same."""
+    new = item("The deploy port is 9090")
+    assert ADDED == resolve(new, [item("The deploy port is 8080", pinned=True)], similarity)
+    low = item("The deploy port is 9090", trust="external_untrusted")
+    assert ADDED == resolve(low, [item("The deploy port is 8080")], similarity)
+    assert "same" == resolve(low, [item("the deploy port is 9090")], similarity).relation
+    assert (
+        "correction"
+        == resolve(new, [item("The deploy port is 8080", trust="mixed")], similarity).relation
+    )
+
+
+def test_the_fuller_text_is_kept() -> None:
+    """An update takes the new words, unless the old text says more."""
+    assert "the user likes tea" == choose_text("the user likes tea", "user likes tea")
+    assert "user likes green tea" == choose_text("likes tea", "user likes green tea")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The deploy port of staging is 8080", True),
+        ("deploy port: 8080", True),
+        ("The deploy port of staging is 9090", False),
+        ("The deploy port of staging is not 8080", False),
+        ("cats", False),
+        ("...", False),
+    ],
+)
+def test_recalled_text_is_recognised(text: str, expected: bool) -> None:  # noqa: FBT001 - a case
+    """A text whose words all come from one recalled item, with its negations, is recalled text."""
+    known = ["something else", "The deploy port of staging is 8080"]
+    assert expected == is_recalled(text, known)
+
+
+def test_a_denial_of_recalled_text_is_new() -> None:
+    """Leaving out or adding a negation makes a new statement."""
+    assert not is_recalled("force-push to main", ["never force-push to main today"])
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
+
+
+@given(words, words)
+def test_relations_never_fail(one: str, other: str) -> None:
+    """Any two texts have a relation, and a text is the same as itself."""
+    left, right = item(one or "x"), item(other or "x")
+    assert relate(left, right, similarity) in {"same", "near", "correction", "unlike"}
+    assert "same" == relate(left, left, similarity)
+    assert isinstance(gist(one), str)
+    assert not is_recalled(one, [])
