@@ -90,18 +90,19 @@ def test_items_of_different_places_are_not_neighbours(journal: SqliteJournal) ->
     assert [(None, None)] * 6 == [link[1:] for link in links(journal)]
 
 
-def test_an_edit_replaces_the_entry(journal: SqliteJournal) -> None:
-    """The index entry of an edited item has its new words and none of the old ones."""
+def test_an_edit_rewrites_the_entry(journal: SqliteJournal) -> None:
+    """The index entry follows the text of an edited item; its neighbours stay linked."""
     items = talk(3)
     put(journal, *items)
     edited = revise(memory("mem_1", "bravo", session_id="ses_1", at_ms=10), "edited", by="a",
                     now_ms=NOW, text="foxtrot")  # fmt: skip
     put(journal, edited)
     assert ([], ["mem_1"]) == (match(journal, "text", "bravo"), match(journal, "text", "foxtrot"))
+    assert chain(["mem_0", "mem_1", "mem_2"]) == links(journal)
 
 
 def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
-    """The row, its entry and its vector go in one transaction."""
+    """The row, its entry and its vector go in one transaction, and its neighbours are linked."""
     put(journal, *talk(4))
     journal._get_opened().writer._connection.execute(
         "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00' FROM memories"
@@ -109,8 +110,8 @@ def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
     gone = MemoryRemoval(principal="alice", memory_ids=("mem_1", "mem_2"), at_ms=NOW, by="a")
     put(journal, gone)
     assert chain(["mem_0", "mem_3"]) == links(journal)
-    for word in ("bravo", "charlie"):
-        assert [] == match(journal, "text", word)
+    assert [[], []] == [match(journal, "text", word) for word in ("bravo", "charlie")]
+    assert ["mem_0"] == match(journal, "text", "alpha")
     assert 2 == journal._read(lambda c: c.execute("SELECT count(*) FROM memory_vectors").get)
 
 
