@@ -85,7 +85,9 @@ class MemorySearchQueries(ItemQueries):
 
     def last_memory_entry(self) -> int:
         """Return the number of the last entry of the log; 0 without one."""
-        return self._read(lambda c: c.execute("SELECT coalesce(max(entry), 0) FROM memory_log").get)
+        statement = "SELECT coalesce(max(entry), 0) FROM memory_log"
+        last: int = self._read(lambda c: c.execute(statement).get)
+        return last
 
     def list_memory_changes(self, after_entry: int) -> MemoryChanges:
         """Return the items with a log entry after this one, and the last entry."""
@@ -158,7 +160,8 @@ class MemorySearchQueries(ItemQueries):
             f" (SELECT {column} AS found FROM json_each(?) AS wanted"
             f" CROSS JOIN memories ON row = wanted.value WHERE {where})"
         )
-        return self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
+        found: bytes | None = self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
+        return found
 
     def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:
         """Return the next vectors of this embedder, in the order of their rows."""
