@@ -332,7 +332,8 @@ def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[
     result: dict[str, Any] = {
         "load_ms": _ms(loaded - began),
         "build_ms": _ms(time.perf_counter() - loaded),
-        "memory_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
+        "memory_bytes_per_item": round(index.memory_bytes / index.items),
+        "resident_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
     }
     began = time.perf_counter()
     index.save()

@@ -129,6 +129,12 @@ class MemoryIndex:
     def vectors(self) -> int:
         return 0 if self._vectors is None else self._vectors.count
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the facts and vectors in memory."""
+        vectors = 0 if self._vectors is None else self._vectors.codes.nbytes + self._vectors.slots
+        return self._table.memory_bytes + vectors
+
     def list_missing(self, limit: int) -> list[int]:
         """Return rows of living items without a usable vector, the newest first."""
         if self._vectors is None:
