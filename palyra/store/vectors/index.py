@@ -119,6 +119,8 @@ class MemoryIndex:
         """True if there are no usable vectors, or many more than when they were built."""
         if self._vectors is None:
             return self._embedder is not None
+        if self._vectors.is_clustering_due:
+            return True
         return self._vectors.count > _OUTGROWN * max(self._built, _FEW_VECTORS // _OUTGROWN)
 
     @property
@@ -433,6 +435,8 @@ class BuildJob:
                 mixed[has_one] += NEIGHBOUR * (own[at] * scales[at, None])
             has_vector = np.flatnonzero(scales[part] > 0)
             vectors.put(start + has_vector, direction(mixed[has_vector]))
+        if vectors.is_clustering_due:
+            vectors.make_clusters()
         return BuiltVectors(vectors, self.entry)
 
 
