@@ -7,6 +7,7 @@ the statements where a person would.  The same seed gives the same tapes.
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 DAY_MS = 86_400_000
 START_MS = 1_735_725_600_000  # 1 January 2025, 10:00 UTC
@@ -92,8 +93,8 @@ class _Writer:
         german = number % 3 == 2
         service = SERVICES[number % len(SERVICES)]
         facts = [self._path, self._error, self._version, self._decision, self._code, self._port]
-        plants = [lambda make=make: make(service, german=german) for make in facts]
-        plants += [lambda: self._filler(german=german)] * FILLERS
+        plants = [partial(make, service, german=german) for make in facts]
+        plants += [partial(self._filler, german=german)] * FILLERS
         rng.shuffle(plants)
         self._session = f"ses_{number:02}"
         self._at_ms = START_MS + number * 4 * DAY_MS
