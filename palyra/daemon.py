@@ -111,6 +111,7 @@ class Daemon:
             keys=keys,
             policy=self.policy,
             toolset=self.toolset,
+            memories=self.memories,
             modelset=self.modelset,
             registry=self.registry,
             journal=self.journal,

@@ -99,6 +99,7 @@ ROOMS = {
         "embeddings",
         "memory_index",
         "memory_search",
+        "memory_recall",
         "memory",
         "usage",
     ),

@@ -84,6 +84,7 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
         Literal["auto", "hashed", "minilm"],
         _doc("What compares meanings: parts of words, or MiniLM; auto takes MiniLM if installed."),
     ] = "auto"
+    recall: Annotated[bool, _doc("Show matching memories to the model of a new run.")] = True
 
 
 class RunsConfig(Section, frozen=True, kw_only=True):

@@ -338,6 +338,10 @@ class EmbeddingService(Protocol):
 class PromptRecall(Protocol):
     """The memory as prompts use it."""
 
+    def has_items(self, principal: str) -> bool:
+        """Return True unless the principal is known to have no items.  Never waits."""
+        ...
+
     async def recall(self, question: str, scope: RecallScope) -> Sequence[ContextSource]:
         """Return the memories for a question, the best first, in the order of the prompt.
 

@@ -178,6 +178,10 @@ class MemorySearch:
             return False
         return item.expires_ms is None or item.expires_ms > self._now_ms()
 
+    def generation(self, principal: str) -> int:
+        """Return a number that changes whenever items of the principal change."""
+        return self._generations.get(principal, 0)
+
     def invalidate(self, principal: str | None) -> None:
         """Drop the cached results of a principal, of all for None: items have changed."""
         if self._index is not None:
@@ -186,6 +190,10 @@ class MemorySearch:
             self._cache.clear()
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
+
+    def _note_removal(self) -> None:
+        if self._index is not None:
+            self._index.notify(is_removal=True)
 
     @contextmanager
     def hiding(self, principal: str, memory_ids: Sequence[str]) -> Generator[None]:
@@ -201,6 +209,7 @@ class MemorySearch:
             for memory_id in memory_ids:
                 self._tombstones.pop(memory_id, None)
             raise
+        self._note_removal()
 
     @contextmanager
     def hiding_all(self, principal: str) -> Generator[None]:
@@ -211,6 +220,7 @@ class MemorySearch:
         self._purging.add(principal)
         try:
             yield
+            self._note_removal()
         finally:
             self._purging.discard(principal)
             self.invalidate(principal)

@@ -132,6 +132,7 @@ class ContextSources:
             agent=accepted.agent,
             channel=accepted.channel,
             run_id=run.run_id,
+            memory_scope=prefix.agent.memory_scope,
         )
         return Asker(scope=scope, refusal=refusal)
 
@@ -170,13 +171,14 @@ class ContextSources:
     def has_sources(self, run: Run) -> bool:
         """True if a run that begins has more to gather than its references.  Never waits."""
         return (
-            self._recall is not None or run.has_references or self._has_names(self._project_files)
+            self.may_recall(run.accepted.principal)
+            or run.has_references
+            or self._has_names(self._project_files)
         )
 
-    @property
-    def has_recall(self) -> bool:
-        """True if there is a memory."""
-        return self._recall is not None
+    def may_recall(self, principal: str) -> bool:
+        """True if the principal may have memories.  Never waits."""
+        return self._recall is not None and self._recall.has_items(principal)
 
     # --- project files
 

@@ -25,6 +25,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
@@ -111,6 +112,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
     keys: KeyRing,
     policy: CedarPolicy,
     toolset: Toolset,
+    memories: Memories,
     modelset: Modelset,
     registry: ActorRegistry,
     journal: JournalHandle,
@@ -169,6 +171,9 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             has_names=toolset.workspace.has_any,
             project_files=PROJECT_FILES if config.context.project_files else (),
             read_diff=toolset.read_diff,
+            recall=MemoryRecall(memories.search, journal, host.now_ms)
+            if config.memory.recall
+            else None,
         ),
         factors=TokenFactors(),
         registry=registry,

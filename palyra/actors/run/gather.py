@@ -94,7 +94,7 @@ async def find_files(
 
 async def _memories(sources: ContextSources, asker: Asker, question: str) -> list[ContextGathered]:
     """Recall memories; preferences are a layer of their own."""
-    if not sources.has_recall:
+    if not sources.may_recall(asker.scope.principal):
         return []
     absent = LATE
     with trio.move_on_after(SOURCE_S):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.journal.records import MemoryScope
 from palyra.core.trust.labels import Trust
 
 # What a gathered text is to the prompt; `core.context.layers` ranks them.
@@ -36,4 +37,5 @@ class RecallScope(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None
     run_id: str = ""  # "": a preview
     limit: int | None = None  # items; None: as many as the memory packs
+    memory_scope: MemoryScope = "principal"  # of the agent
     is_explicit: bool = False  # the user asked for it with `@memory:`
