@@ -57,11 +57,6 @@ class Rule(NamedTuple):
         return f"{self.start}{self.before}{self.joint}({self.secret}){self.after}"
 
     @property
-    def body(self) -> str:
-        """The shape without its boundary and without a group."""
-        return f"{self.before}{self.rest}"
-
-    @property
     def rest(self) -> str:
         """The body behind `before`."""
         return f"{self.joint}{self.secret}{self.after}"

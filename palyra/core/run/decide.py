@@ -506,7 +506,7 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
 
 def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
     """Record the answer about a budget; call the model or end the run."""
-    exceeded = step.run.exceeded
+    exceeded = cast("ev.BudgetExceeded", step.run.exceeded)  # or it could not have been asked
     step.add(
         ev.ApprovalResolved(
             approval_id=incoming.approval_id,
@@ -519,7 +519,7 @@ def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
     )
     if incoming.decision == "allow":
         next_turn(step, step.run.attempt + 1)
-    elif exceeded is not None:
+    else:
         end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
 
 

@@ -263,6 +263,8 @@ INNOCENT = [
     "const password = req.body.password;",
     "const token = await getToken({ req, secret: process.env.NEXTAUTH_SECRET });",
     "let token = tokens[index1];",
+    'names[api_key] = "Xq8zR2vB7nLw4TkP9sYd"',
+    "names[password] = Xq8zR2vB7nLw4TkP9sYd",
     "token = self.tokenizer.next_token()",
     "token := lexer.NextToken()",
     "if token.type == TokenType.IDENT2:",

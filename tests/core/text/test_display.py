@@ -116,6 +116,7 @@ VALUES = st.recursive(
         ("はい（Tシャツ）！どう？", "はい（Tシャツ）！どう？"),
         ("می\u200cخواهم क्\u200dष", "می\u200cخواهم क्\u200dष"),
         ("👩\u200d💻 ❤\ufe0f 👍🏽 1\ufe0f\u20e3 ①", "👩\u200d💻 ❤\ufe0f 👍🏽 1\ufe0f\u20e3 ①"),
+        ("👩🏽\u200d💻 a\U0001f3fd\u200db", "👩🏽\u200d💻 a\U0001f3fd\\u200db"),
         (
             "Tiếng Việt, naïve, Îles, İstanbul ışık, שָׁלוֹם, สวัสดีครับ",
             "Tiếng Việt, naïve, Îles, İstanbul ışık, שָׁלוֹם, สวัสดีครับ",

@@ -407,6 +407,11 @@ FORMS = {
             "a",
             'the answer: it is shorter than 3 characters (got "a")',
         ),
+        (
+            {"if": {"type": "string"}, "else": {"type": "null"}, "minLength": 3},
+            "a",
+            'the answer: it is shorter than 3 characters (got "a")',
+        ),
         ({"required": ["a"]}, {}, 'the answer: "a" is a required property (got {})'),
     ],
 )

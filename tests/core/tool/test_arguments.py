@@ -425,3 +425,12 @@ def test_what_is_accepted_fits_by_the_reference(
         assert taken.coercions or values == taken.arguments
     elif properties and not values.keys() - properties.keys() and "{" not in str(values)[1:]:
         assert not reference.is_valid(values)  # without objects inside, nothing else is refused
+
+
+@pytest.mark.parametrize(("references", "is_coerced"), [(7, True), (8, False)])
+def test_a_chain_of_references_has_an_end(references: int, is_coerced: bool) -> None:  # noqa: FBT001 - a case
+    """Behind more references than are followed a value is refused instead of coerced."""
+    chain = {f"A{at}": {"$ref": f"#/$defs/A{at + 1}"} for at in range(references - 1)}
+    chain[f"A{references - 1}"] = {"type": "integer"}
+    taken = take_of({"$defs": chain, "properties": {"a": {"$ref": "#/$defs/A0"}}}, {"a": "2"})
+    assert isinstance(taken, Accepted if is_coerced else Refused)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from palyra.core.tool.hosts import normal_host
+from palyra.core.tool.hosts import may_be_opened, normal_host
 from palyra.errors import InvalidParams
 
 NORMAL = [
@@ -75,3 +75,17 @@ def test_a_resolver_would_read_them_as_loopback(text: str) -> None:
     """The control: the C library takes each of these for 127.0.0.1."""
     found = socket.getaddrinfo(text, 80, type=socket.SOCK_STREAM)
     assert "127.0.0.1" in {str(address[0]) for *_, address in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.1", True),
+        ("169.254.169.254", False),
+        ("93.184.216.34", False),
+        ("example.com", False),
+    ],
+)
+def test_private_addresses_may_be_opened(text: str, expected: bool) -> None:  # noqa: FBT001 - a case
+    """The configuration can allow private addresses; no metadata service, and no name."""
+    assert expected == may_be_opened(text)
