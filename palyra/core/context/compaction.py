@@ -111,13 +111,6 @@ def _pruned(run: Run) -> Sequence[Message]:
 # --- the compacted prompt ------------------------------------------------------------------------
 
 
-def remaining(history: History, cut: Compaction | None) -> History:
-    """Return the history without its removed runs."""
-    if cut is None or not cut.history_runs:
-        return history
-    return History(runs=history.runs[cut.history_runs :], is_cut=True)
-
-
 def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message, ...]:
     """Return the conversation with shortened old outputs; every call keeps its result."""
     if cut is None or not cut.output_bytes:
