@@ -80,9 +80,7 @@ async def test_a_session_remembers(store: MemoryJournal, autojump_clock: MockClo
             started.history, started.history_is_cut, started.is_tainted,
         )  # fmt: skip
         layers = kit.events(second, "context.assembled")[0].segments
-        assert ["instructions", "history", "conversation", "user_input"] == [
-            one["layer"] for one in layers
-        ]
+        assert ["instructions", "history", "user_input"] == [one["layer"] for one in layers]
         await talk(kit, "three", session_key="other")
         assert ["user: three"] == seen(kit)
         assert [] == list(kit.events(first, "run.started")[0].history)

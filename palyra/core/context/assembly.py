@@ -471,7 +471,8 @@ class _Prompt:
             segments.append(self.cache.describe_summary())
         if history.runs or history.is_cut:
             segments.append(self._past_segment(history))
-        segments.append(conversation)
+        if conversation["messages"] or self.own_start:
+            segments.append(conversation)
         segments += self._input_segments()
         if self.run.sources:
             segments += self._source_segments()

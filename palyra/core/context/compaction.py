@@ -13,10 +13,12 @@ removed parts are only not shown to the model.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice, starmap
 
 import msgspec
 
 from palyra.core.context.history import History
+from palyra.core.context.pruning import find_stubs
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -86,21 +88,27 @@ def _answered(run: Run) -> int:
 
 
 def _tokens(run: Run, history: History, cut: Compaction) -> int:
-    """Estimate the tokens of the compacted conversation."""
-    past = history.runs[cut.history_runs :]
-    shown = shortened(run.transcript, cut)[cut.inherited_messages :]
-    return sum(each.tokens for each in past) + sum(map(message_tokens, shown))
+    """Estimate the tokens of the compacted conversation, without what earlier prompts left out."""
+    past_count = sum(len(past.messages) for past in history.runs)
+    removed = sum(len(past.messages) for past in history.runs[: cut.history_runs])
+    past = (message for each in history.runs for message in each.messages)
+    shown = islice(past, max(removed, run.omitted), None)
+    own = shortened(_pruned(run), cut)
+    first = max(cut.inherited_messages, run.omitted - past_count)
+    inputs = (each for each in own[:first] if isinstance(each, UserMessage))
+    early = inputs if first > cut.inherited_messages else ()
+    return sum(map(message_tokens, chain(shown, early, own[first:])))
+
+
+def _pruned(run: Run) -> Sequence[Message]:
+    """Return the conversation with the stubs that prompts show."""
+    if not run.pruned:
+        return run.transcript
+    stubs = find_stubs(run.transcript[: run.pruned])
+    return list(starmap(stubs.get, enumerate(run.transcript)))
 
 
 # --- the compacted prompt ------------------------------------------------------------------------
-
-
-def remaining(history: History, cut: Compaction | None) -> History:
-    """Return the history without its removed runs."""
-    if cut is None or not cut.history_runs:
-        return history
-    runs = history.runs[cut.history_runs :]
-    return msgspec.structs.replace(history, runs=runs, is_cut=True)
 
 
 def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message, ...]:

@@ -30,8 +30,10 @@ RECALLED_CHARS = 24_000  # of all recalled memories
 
 def list_references(text: str) -> tuple[list[Reference], list[ContextSource]]:
     """Return the references to resolve, each once, and the refusals of those over the bound."""
-    found = list({each.key: each for each in reversed(parse_references(text))}.values())[::-1]
-    wanted, over = found[:MAX_REFERENCES], found[MAX_REFERENCES:]
+    found: dict[object, Reference] = {}
+    for each in parse_references(text):
+        found.setdefault(each.key, each)
+    wanted, over = list(found.values())[:MAX_REFERENCES], list(found.values())[MAX_REFERENCES:]
     error = f"refused: a message may have {MAX_REFERENCES} references"
     refused = [
         ContextSource(name=each.name, kind=each.kind, error=error) for each in over[:MAX_NAMED]

@@ -7,14 +7,12 @@ Attributes are reduced to harmless characters, and a line of the daemon has no t
 import re
 from collections.abc import Iterable
 
-from palyra.core.context.layers import LAYERS
 from palyra.core.model.messages import GuidanceMessage, UserMessage
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import ContextGathered
 from palyra.core.text.references import remove_references
 from palyra.core.text.visible import visible
 from palyra.core.trust.fences import fence, make_nonce
-from palyra.core.trust.labels import Trust, lowest
 
 ELEMENT = "context_references"
 _NAME_CHARS = 200
@@ -42,8 +40,6 @@ def render_message(
 
     `left_out` names references whose text did not fit.
     """
-    if not message.references:
-        return message
     text = remove_references(message.text)
     block = _block(ELEMENT, message.references, place, key, left_out)
     return UserMessage(f"{text}\n\n{block}" if text.strip() else block, message.pictures)
@@ -104,13 +100,3 @@ def harmless(text: str) -> str:
     """Return a text on one line, without characters that build tags or hide others."""
     line = " ".join(visible(text).split())
     return line.replace("<", "\u2039").replace(">", "\u203a")
-
-
-def gathered_trust(event: ContextGathered) -> Trust:
-    """Return the lowest label of the texts."""
-    return lowest(source.trust for source in event.sources if source.text)
-
-
-def is_prefix_layer(layer: str) -> bool:
-    """True if the layer belongs to the part of the prompt that does not change between turns."""
-    return LAYERS[layer].is_stable

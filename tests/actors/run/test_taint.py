@@ -132,8 +132,13 @@ async def test_the_model_sees_fences(store: MemoryJournal, autojump_clock: MockC
         assert 'trust="external_untrusted" source="page" authority="none"' in first[0]
         assert [PLAIN_ATTACK, "Nothing to see."] == list(map(inside_fence, again))
         assert kit.model.requests[0].instructions.endswith(FENCE_NOTE)
-        trusts = [one.segments[1]["trust"] for one in kit.events(run_id, "context.assembled")]
-        assert ["trusted_local", "mixed", "mixed"] == trusts
+        trusts = [
+            segment["trust"]
+            for event in kit.events(run_id, "context.assembled")
+            for segment in event.segments
+            if segment["layer"] == "conversation"
+        ]
+        assert ["mixed", "mixed"] == trusts
 
 
 def shown(messages: tuple[Any, ...]) -> list[str]:

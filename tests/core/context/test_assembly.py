@@ -158,8 +158,9 @@ def test_a_prompt_fits_its_window(
     It is the same twice, and the segments add up to its size.
     """
     run, history = running(*outputs, sources=tuple(sources)), past(*runs)
-    event, request = prompt(run, history, windows=(window,), reserved=100)
-    again = prompt(run, history, windows=(window,), reserved=100)
+    windows = (window, window // 2)
+    event, request = prompt(run, history, windows=windows, reserved=100)
+    again = prompt(run, history, windows=windows, reserved=100)
     assert (event, request) == again
     budget = event.budget
     assert budget is not None
@@ -360,3 +361,90 @@ def test_a_body_cannot_close_its_element(body: str) -> None:
     assert (1, 1) == (flat.count("<context_references"), flat.count("</context_references"))
     assert (1, 1) == (flat.count("<fenced"), flat.count("</fenced"))
     assert 0 == flat.count("<project_files")
+
+
+def test_a_prepared_cache_gives_the_same_prompt() -> None:
+    """What a thread has rendered before, the first prompt uses; short runs need no thread."""
+    history = past(3_000, 3_000, 3_000)
+    run = running(*[2_000] * 12, pruned=16)
+    cache = PromptCache(run, history, KEY)
+    assert cache.is_long(run)
+    assert not PromptCache(run, NO_HISTORY, KEY).is_long(run)
+    cache.prepare(run)
+    prepared = list(cache.own.shown)
+    limits = ContextLimits()
+    one = assemble(run, PREFIX, 13, 1, KEY, history=history, limits=limits, cache=cache)
+    assert all(left is right for left, right in zip(prepared, cache.own.shown, strict=True))
+    assert one == prompt(run, history)
+    cache.prepare(run)
+    assert one == assemble(run, PREFIX, 13, 1, KEY, history=history, limits=limits, cache=cache)
+
+
+def test_a_cache_follows_a_shorter_conversation() -> None:
+    """Fewer messages than before: nothing of the others is shown."""
+    cache = PromptCache(running(), NO_HISTORY, KEY)
+    for outputs in ([5, 6, 7], [5], [5, 9], []):
+        run = running(*outputs)
+        assert prompt(run)[1] == assemble(run, PREFIX, run.turn + 1, 1, KEY, cache=cache)[1]
+
+
+def test_a_result_that_comes_in_a_later_run_is_paired() -> None:
+    """A history whose last call was handed over is paired with the conversation."""
+    call = ProposedCall(call_id="c", tool="t", arguments={})
+    said = (UserMessage("do"), AssistantMessage("", (call,)))
+    open_run = PastRun(run_id="run_0", messages=said, tokens=9, is_tainted=False, epoch=0)
+    result = ToolMessage("c", "t", "succeeded", "done")
+    run = running(transcript=(result, UserMessage("and?")), sources=ALL[:1])
+    _, request = prompt(run, History(runs=(open_run,)))
+    kinds = [type(message).__name__ for message in request.messages]
+    assert kinds == [
+        "GuidanceMessage", "UserMessage", "AssistantMessage", "ToolMessage", "UserMessage",
+    ]  # fmt: skip
+
+
+def test_a_fork_without_a_message_keeps_the_last_question() -> None:
+    """It is what the model answers to; the exchanges before it may go."""
+    said = [*exchange(1, 300), *exchange(2, 300), UserMessage("last question")]
+    run = running(transcript=tuple(said), inherited=len(said))
+    event, request = prompt(run, windows=(500,))
+    assert ["last question"] == [each.text for each in request.messages]  # type: ignore[union-attr]
+    assert "user_input" in layers(event, kept=True)
+
+
+def test_absent_and_failed_sources_are_listed() -> None:
+    """With the reason, and no tokens."""
+    failed = ContextSource(name="AGENTS.md", error="late", note="n", findings=("override",))
+    sources = (
+        ContextGathered(layer="recalled", absent="the index is being rebuilt"),
+        ContextGathered(layer="project_files", sources=(failed,)),
+    )
+    event, request = prompt(running(sources=sources))
+    assert 1 == len(request.messages)
+    lost = [each for each in event.segments if not each["kept"]]
+    assert [("recalled", 0, "the index is being rebuilt"), ("project_files", 0, "late")] == [
+        (each["layer"], each["tokens"], each["why"]) for each in lost
+    ]
+    assert ("n", ("override",)) == (lost[1]["note"], lost[1]["findings"])
+
+
+def test_a_message_of_references_alone_is_their_block() -> None:
+    """Nothing stands above it."""
+    refs = (ContextSource(name="@file:a", kind="file", text="x", note="cut", trust="mixed"),)
+    event, request = prompt(running(transcript=(UserMessage("@file:a", (), refs),)))
+    shown = request.messages[0]
+    assert isinstance(shown, UserMessage)
+    assert shown.text.startswith("<context_references>\n[1] @file:a (cut)\n<fenced ")
+    assert "mixed" == next(
+        each["trust"] for each in event.segments if each["layer"] == "references"
+    )
+
+
+def test_a_history_keeps_the_references_of_its_messages() -> None:
+    """A later run is shown the message as it was sent, and its label."""
+    refs = (ContextSource(name="@url:x", kind="url", text="page", trust="external_untrusted"),)
+    said = (UserMessage("see @url:x", (), refs), AssistantMessage("seen"))
+    earlier = PastRun(run_id="run_0", messages=said, tokens=99, is_tainted=False, epoch=0)
+    event, request = prompt(running(), History(runs=(earlier,)))
+    assert "page" in request.messages[0].text  # type: ignore[union-attr]
+    labels = [each["trust"] for each in event.segments if each["layer"] == "history"]
+    assert ["mixed"] == labels

@@ -113,6 +113,23 @@ def test_a_long_user_message_cannot_be_compacted() -> None:
     assert plan_compaction(conversation(), NO_HISTORY, 100_000) is None
 
 
+def test_what_the_window_cut_before_counts_no_more() -> None:
+    """Removing runs that no prompt shows any more is no gain: the outputs have to go."""
+    history = past(3_000, 3_000)
+    run = msgspec.structs.replace(conversation(9_000, 10), omitted=2)
+    found = cut(run, history)
+    assert found.output_bytes
+    assert found.before_tokens < 4_000 + sum(map(message_tokens, run.transcript))
+
+
+def test_stubs_count_as_stubs() -> None:
+    """An output that is a stub already gives nothing more."""
+    run = conversation(*[3_000] * 12)
+    plain = cut(run)
+    pruned = msgspec.structs.replace(run, pruned=16)
+    assert cut(pruned).before_tokens < plain.before_tokens - 10_000
+
+
 def test_once_in_a_turn() -> None:
     """The same turn is not cut twice; a later one may be, and further."""
     run = conversation(50_000, 50_000)

@@ -38,6 +38,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "malformed": HTTPStatus.BAD_GATEWAY,
     "transient": HTTPStatus.BAD_GATEWAY,
     "context_overflow": _BAD,
+    "context_budget_exhausted": _BAD,
     "content_policy": _BAD,
     "invalid_request": _BAD,
     "wall_clock": HTTPStatus.GATEWAY_TIMEOUT,
