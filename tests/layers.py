@@ -92,6 +92,7 @@ ROOMS = {
         "channels",
         "compaction",
         "history",
+        "session_checkpoints",
         "references",
         "contexts",
         "embeddings",

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 import trio
 
-from palyra.core.context.history import History
+from palyra.core.context.history import History, fresh_tokens
 from palyra.core.context.ledger import Placed
 from palyra.core.context.session_window import (
     ALGORITHM,
@@ -93,12 +93,15 @@ class SessionCompactor:
         """True if the conversation should be summarised before a prompt of that size is sent.
 
         `window` is that of the model, in tokens; 0 if it is unknown.  The history has a limit of
-        its own, beyond which the oldest runs would be left out.
+        its own, beyond which the oldest runs would be left out.  A branch has chosen its beginning, so
+        that is not new; otherwise the first message would repeat a compaction that was undone.
         """
         settings = self._settings
         if not settings.trigger_bps or not settings.history_tokens:
             return False
         new_tokens = input_tokens - run.weighed_tokens
+        fresh = fresh_tokens(run, history)
+        new_tokens = new_tokens if fresh is None else min(new_tokens, fresh)
         past_tokens = sum(past.tokens for past in history.runs)
         return is_due(
             input_tokens, window or UNKNOWN_WINDOW, new_tokens, settings.trigger_bps

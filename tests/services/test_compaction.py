@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from palyra.core.model.messages import GuidanceMessage, ModelFailure
+from palyra.core.context.session_window import render
+from palyra.core.model.messages import GuidanceMessage, ModelFailure, UserMessage
 from palyra.core.session.commands import StartRun
 from palyra.core.tape import events as ev
 from palyra.services import compaction
@@ -248,3 +249,77 @@ async def test_a_short_session_has_nothing_to_summarise(
         await kit.end(compacted.run_id)
         [done] = kit.events(compacted.run_id, "run.done")
         assert ("partial", "nothing_compacted") == (done.reason, done.cause)
+
+
+def shown(kit: Kit, request: int = -1) -> list[str]:
+    """Return the user messages of one request."""
+    messages = kit.model.requests[request].messages
+    return [message.text for message in messages if isinstance(message, UserMessage)]
+
+
+async def test_a_fork_sees_the_summary_in_force_and_nothing_later(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A branch has the summary of its mark and the messages up to it, also in its later runs."""
+    async with running(store) as kit:
+        runs = await fill(kit, 14)
+        marks = [run for run in runs if kit.events(run, "compaction.applied")]
+        first, second = marks[0], marks[1]
+        between = runs[runs.index(second) - 1]
+        before = [(row.kind, row.data) for run in runs for row in kit.rows(run)]
+        kit.model.turns = [say("branched")]
+        forked = await kit.gateway.fork_run(
+            OPERATOR, between, kit.rows(between)[-1].seq, "what now?"
+        )
+        await kit.end(forked.run_id)
+        place = runs.index(between)
+        [summary] = summaries(kit)
+        assert summary == render(
+            kit.events(first, "compaction.applied")[0].summary, kit.services.fence_key
+        )
+        assert [f"message {place}", "what now?"] == shown(kit)[-2:]
+        assert f"message {place + 1}" not in str(kit.model.requests[-1].messages)
+        kit.model.turns = [say("still")]
+        await talk(kit, "and then?", session_key=None, session_id=forked.session_id)
+        assert [summary] == summaries(kit)
+        assert [f"message {place}", "what now?", "and then?"] == shown(kit)[-3:]
+        assert before == [(row.kind, row.data) for run in runs for row in kit.rows(run)]
+        report = await kit.gateway.replay_run(OPERATOR, forked.run_id, strict=True)
+        assert report.matched, report.first_divergence
+
+
+async def test_a_fork_before_the_compaction_sees_the_messages(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Before the first compaction there is no summary: the earlier runs are inherited whole."""
+    async with running(store) as kit:
+        runs = await fill(kit, 8)
+        marked = next(run for run in runs if kit.events(run, "compaction.applied"))
+        place = runs.index(marked)
+        kit.model.turns = [say("again")]
+        forked = await kit.gateway.fork_run(OPERATOR, marked, 1, None)  # its message alone
+        await kit.end(forked.run_id)
+        texts = ["Never push to main.", *(f"message {number}" for number in range(1, place + 1))]
+        assert texts[-1] == shown(kit)[-1]
+        covered = kit.events(forked.run_id, "conversation.inherited")
+        assert [None] == [event.summary for event in covered]
+        inherited = [m.text for m in covered[0].messages if isinstance(m, UserMessage)]
+        assert texts == inherited
+
+
+async def test_rules_survive_compactions_of_a_branch(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The inherited summary is a ledger that later compactions of the branch continue."""
+    async with running(store) as kit:
+        runs = await fill(kit, 8)
+        kit.model.turns = [say(LONG) for _ in range(10)]
+        forked = await kit.gateway.fork_run(OPERATOR, runs[-1], kit.rows(runs[-1])[-1].seq, "go on")
+        await kit.end(forked.run_id)
+        later = [
+            await talk(kit, f"branch {n}", session_key=None, session_id=forked.session_id)
+            for n in range(9)
+        ]
+        applied = [e for run in later for e in kit.events(run, "compaction.applied")]
+        assert applied
+        assert "Never push to main." in [e.text for e in applied[-1].summary.ledger.entries]

@@ -389,8 +389,9 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
     return {
         "inherited": len(transcript),
         "transcript": transcript,
+        "summary": event.summary or run.summary,
         "is_given": not event.run_id,
-        "is_tainted": run.is_tainted or has_findings(event.messages),
+        "is_tainted": run.is_tainted or event.is_tainted or has_findings(event.messages),
     }
 
 

@@ -1,0 +1,56 @@
+"""Marks in sessions: the points that forks and restores continue from.
+
+Owns: nothing.  Talks to: the journal.  Tapes are read and folded in a reader's thread.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.ports import JournalStore
+from palyra.core.run.state import Run
+from palyra.core.session.fork import ForkPoint, find_point
+from palyra.services.run_loader import read_run
+
+PAGE_ROWS = 1_000
+
+
+class ForkMark(msgspec.Struct, frozen=True):
+    """A fork point, and what belongs to it outside of the run's own events."""
+
+    point: ForkPoint
+    link: bytes  # of its event in the journal's chain
+    history: tuple[str, ...] | None  # runs before it in the prompt; None: it has not started
+    artifacts: tuple[str, ...]
+
+
+def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
+    """Find the fork point for `at_seq`.  Blocks: reads the tape.  Raises InvalidParams.
+
+    A run that is forked before its start has the history that it got when it started.
+    """
+    point = find_point(_read_rows(store, run_id, at_seq), at_seq)
+    chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
+    run: Run | None = point.run
+    if point.run.started_ms is None:
+        loaded = read_run(store, run_id)
+        run = None if loaded is None or loaded.run.started_ms is None else loaded.run
+    history = None if run is None else run.history
+    return ForkMark(point, chained[0].hash, history, tuple(_artifacts(store, point)))
+
+
+def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
+    """Yield the artifacts up to the point, and those of the runs it inherited from."""
+    while point is not None:
+        yield from point.artifacts
+        run_id, at_seq = point.inherited or ("", -1)
+        point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
+
+
+def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
+    after_seq: int | None = -1
+    while after_seq is not None and after_seq < at_seq:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        yield from page.rows
+        after_seq = page.next_after_seq
