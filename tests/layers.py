@@ -90,6 +90,7 @@ ROOMS = {
         "model_router",
         "budgets",
         "channels",
+        "pins",
         "compaction",
         "history",
         "session_checkpoints",

@@ -74,6 +74,9 @@ def show(options: Options, name: str) -> None:
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
     _print_queue(queue)
+    if session.pins:
+        rows = [(each.run_id, each.seq) for each in session.pins]
+        print_table(("PINNED RUN", "SEQ"), rows, empty="")
 
 
 @sessions.command()
@@ -104,6 +107,22 @@ def compact(options: Options, name: str, *, preview: bool) -> None:
         messages = pluralize(compacted.messages, "message")
         say(f"{messages}: {compacted.before_tokens} tokens become {compacted.after_tokens}")
         say(compacted.text, dim=True)
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.argument("run_id", metavar="RUN_ID")
+@click.argument("seq", type=click.IntRange(min=0))
+@click.option("--off", is_flag=True, help="Unpin it.")
+@shared_options
+def pin(options: Options, name: str, run_id: str, seq: int, *, off: bool) -> None:
+    """Keep a message or tool result verbatim in every summary; `palyra tape show` has its SEQ."""
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.pin_message(await _find_id(client, name), run_id, seq, pinned=not off)
+
+    session = talk(options, work)
+    _print_change(options, session, f"has {pluralize(len(session.pins), 'pin')}")
 
 
 async def _find_id(client: Client, name: str) -> str:

@@ -52,6 +52,13 @@ class SessionMethods(RequestMethods):
             return await self._ask("session.compact", params, SessionCompacted)
         return await self._mutate("session.compact", params, SessionCompacted)
 
+    async def pin_message(
+        self, session_id: str, run_id: str, seq: int, *, pinned: bool = True
+    ) -> SessionRecord:
+        """Let compactions keep the message or tool result of that event verbatim; or unpin it."""
+        params = {"session_id": session_id, "run_id": run_id, "seq": seq, "pinned": pinned}
+        return await self._mutate("session.pin", params, SessionRecord)
+
     async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
         """Change the queue, if a change is given, and return it, next run first.
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import ForkPoint, find_point
+from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run
-
-PAGE_ROWS = 1_000
 
 
 class ForkMark(msgspec.Struct, frozen=True):
@@ -30,7 +28,7 @@ def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
 
     A run that is forked before its start has the history that it got when it started.
     """
-    point = find_point(_read_rows(store, run_id, at_seq), at_seq)
+    point = find_point(read_rows(store, run_id, at_seq), at_seq)
     chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
     run: Run | None = point.run
     if point.run.started_ms is None:
@@ -45,12 +43,4 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
     while point is not None:
         yield from point.artifacts
         run_id, at_seq = point.inherited or ("", -1)
-        point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
-
-
-def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
-    after_seq: int | None = -1
-    while after_seq is not None and after_seq < at_seq:
-        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
-        yield from page.rows
-        after_seq = page.next_after_seq
+        point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None

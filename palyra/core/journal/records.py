@@ -82,6 +82,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state in TERMINAL
 
 
+class Pin(msgspec.Struct, frozen=True, gc=False):
+    """A pinned message or tool result: the event of the tape that brought it."""
+
+    run_id: str
+    seq: int
+
+
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A conversation; (principal, key) is unique if a key was given."""
 
@@ -99,6 +106,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str | None = None
     channel: str | None = None
     conversation_id: str | None = None
+    pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
 
     @property
     def place(self) -> "Place | None":

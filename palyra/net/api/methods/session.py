@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.journal.records import QueueMode, SessionRecord
+from palyra.core.journal.records import Pin, QueueMode, SessionRecord
 from palyra.core.session.commands import ChangeQueue, Queue, SessionCompacted
 from palyra.errors import InvalidParams
 from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
@@ -56,6 +56,15 @@ class SessionCompact(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     preview: bool = False
+
+
+class SessionPin(Mutation, frozen=True, kw_only=True):
+    """Pin a message or tool result, so that compactions keep it verbatim; or unpin it."""
+
+    session_id: Id
+    run_id: Id
+    seq: Annotated[int, msgspec.Meta(ge=0)]  # of the event that brought it
+    pinned: bool = True
 
 
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
@@ -110,6 +119,15 @@ async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
     )
 
 
+async def pin(call: MethodCall, params: SessionPin) -> SessionRecord:
+    sessions = call.backend.sessions
+    named = Pin(params.run_id, params.seq)
+    return await call.once(
+        SessionRecord,
+        lambda: sessions.pin(call.caller, params.session_id, named, is_on=params.pinned),
+    )
+
+
 METHODS = (
     Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
@@ -117,5 +135,6 @@ METHODS = (
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
     Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
+    Method("session.pin", SessionPin, SessionRecord, "sessions:write", pin),
     Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
 )
