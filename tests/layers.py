@@ -110,6 +110,7 @@ ROOMS = {
         "approvals",
         "config_watch",
         "gateway",
+        "checkpoints",
     ),
     "store": ("files", "journal", "sqlite"),
     "tools": (

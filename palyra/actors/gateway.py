@@ -238,16 +238,26 @@ class Gateway:
         if record.principal != caller.principal:
             raise NotFound(f"no run {run_id!r}", field="run_id")
         mark = await self._services.journal.read(lambda store: find_mark(store, run_id, at_seq))
-        branch = await self._branch(mark)
+        branch = await self.branch(mark)
         if text is None:
             require_open_end(branch)
         started = await self.start_run(caller, fork_command(mark.point, branch, text), receipt)
         assert isinstance(started, Forked)  # noqa: S101 - the reply to a fork
         return started
 
-    async def _branch(self, mark: ForkMark) -> InheritedConversation:
+    async def branch(self, mark: ForkMark) -> InheritedConversation:
+        """Return what a branch inherits at the mark: conversation, summary, pins.
+
+        Cancellation: nothing happened.
+        """
         view = await self._services.histories.view(mark.point.run, mark.history)
-        return make_branch(mark.point, mark.link, view, mark.artifacts)
+        branch = make_branch(mark.point, mark.link, view, mark.artifacts)
+        session = await self._services.journal.find(
+            lambda store: store.find_session(branch.session_id)
+        )
+        pins = () if session is None else session.pins
+        kept = tuple(pin for pin in pins if mark.covers(pin, branch.summary))
+        return msgspec.structs.replace(branch, pins=kept)
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
         """Replay the run's tape; see `actors.run.replay`.  Raises NotFound."""

@@ -33,6 +33,7 @@ from palyra.core.journal.records import (
     IncidentRecord,
     PairingRecord,
     RunRecord,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
@@ -44,7 +45,7 @@ from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
-from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 
@@ -156,6 +157,9 @@ class JournalStore(Registry, Ledger, IncidentStore, Protocol):
     def list_sessions(
         self, principal: str | None, *, before: str | None, limit: int
     ) -> list[SessionRecord]: ...
+    def list_session_checkpoints(
+        self, session_id: str, *, limit: int
+    ) -> list[SessionCheckpointRecord]: ...
     def find_approval(self, approval_id: str) -> ApprovalRecord | None: ...
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
@@ -360,6 +364,12 @@ class FileHistory(Protocol):
 
         Raises Conflict if a file was changed since by another writer (`is_forced` skips this
         check), IllegalState for another workspace, Unavailable; in these cases nothing is changed.
+        """
+
+    def rewind(self, made: Sequence[Checkpoint], *, is_forced: bool, is_dry: bool) -> Rewound:
+        """Undo several changes, oldest first, as one; a dry run only compares.
+
+        Raises as `restore` does; a dry run lists conflicts instead.
         """
 
 

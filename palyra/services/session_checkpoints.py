@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from palyra.core.journal.records import Pin
+from palyra.core.model.summary import Summary
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import ForkPoint, find_point
@@ -21,6 +23,13 @@ class ForkMark(msgspec.Struct, frozen=True):
     link: bytes  # of its event in the journal's chain
     history: tuple[str, ...] | None  # runs before it in the prompt; None: it has not started
     artifacts: tuple[str, ...]
+
+    def covers(self, pin: Pin, summary: Summary | None) -> bool:
+        """True if the pinned message is before the mark: in the conversation or its summary."""
+        if pin.run_id == self.point.run.run_id:
+            return pin.seq <= self.point.seq
+        is_covered = summary is not None and summary.covered_of(pin.run_id) is not None
+        return is_covered or pin.run_id in (self.history or ())
 
 
 def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:

@@ -53,7 +53,10 @@ class Sessions:
         if command.channel is not None:
             return await self._reach_conversation(caller, command)
         if key is None:
-            return self._live(self._new_record(caller, None), has_past=False)
+            record = self._new_record(caller, None)
+            if command.branch is not None:
+                record = msgspec.structs.replace(record, pins=command.branch.pins)
+            return self._live(record, has_past=False)
         self._check_key(key)
         return await self._reach_key(caller, key)
 

@@ -1,7 +1,7 @@
 """Records: one row per object, committed in the transaction of the events that change it.
 
 A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
-durable fact of its own (sessions, idempotency records, tokens, agents, channels, pairings, grants,
+durable fact of its own (sessions, session checkpoints, idempotency records, tokens, agents, channels, pairings, grants,
 budgets, incidents).  The wire shows them as they are.
 """
 
@@ -119,6 +119,24 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Place = tuple[str, str, str, str]  # principal, agent, channel, conversation
+
+
+class SessionCheckpointRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A point of a session that a branch can start from.
+
+    A compaction is such a point by itself, just before it was applied; its id is the checkpoint's.
+    """
+
+    checkpoint_id: str
+    principal: str
+    session_id: str
+    run_id: str
+    seq: int  # last event of that run that belongs to it
+    created_ms: int
+    name: str = ""
+    cause: Literal["request", "compaction"] = "request"
+    compaction_ids: tuple[str, ...] = ()  # applied before it, newest first
+    file_checkpoint_ids: tuple[str, ...] = ()  # of the session's changes before it, newest first
 
 
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
@@ -363,6 +381,7 @@ class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Record = (
     RunRecord
     | SessionRecord
+    | SessionCheckpointRecord
     | ApprovalRecord
     | IdempotencyRecord
     | TokenRecord

@@ -56,6 +56,7 @@ from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
 from palyra.errors import InvariantBroken
 
 COMPACTION = "compaction"  # origin of a run that only summarises its session
+RESTORE = "restore"  # origin of a run that only gives a branch its conversation
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage
 from palyra.core.model.summary import Summary
@@ -33,6 +34,7 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
     summary: Summary | None = None  # of the conversation before the messages
     is_tainted: bool = False  # a text of the conversation had injection findings
     session_id: str = ""  # of that run
+    pins: tuple[Pin, ...] = ()  # of messages in the conversation or its summary
     artifacts: tuple[str, ...] = ()  # that hold whole outputs of calls in the messages
 
     @property

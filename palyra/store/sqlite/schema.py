@@ -225,6 +225,18 @@ CREATE TRIGGER incident_is_resolved_once BEFORE UPDATE ON incidents
     BEGIN SELECT RAISE(ABORT, 'the incident is resolved; its end stands'); END;
 """
 
+_SESSION_CHECKPOINTS = """
+CREATE TABLE session_checkpoints (
+    checkpoint_id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX session_checkpoints_by_session ON session_checkpoints (session_id, checkpoint_id);
+CREATE TRIGGER session_checkpoint_stands BEFORE UPDATE ON session_checkpoints
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the checkpoint exists; its first record stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -232,6 +244,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _GRANTS,
     _LEDGER_AND_BUDGETS,
     _INCIDENTS,
+    _SESSION_CHECKPOINTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 
