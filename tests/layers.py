@@ -92,8 +92,10 @@ ROOMS = {
         "model_router",
         "budgets",
         "channels",
+        "pins",
         "compaction",
         "history",
+        "session_checkpoints",
         "references",
         "contexts",
         "embeddings",
@@ -115,6 +117,7 @@ ROOMS = {
         "config_watch",
         "memory",
         "gateway",
+        "checkpoints",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

@@ -14,7 +14,6 @@ inherits from a committed tape.  Artifacts that the inherited calls name are sha
 session; artifacts of later calls are not.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -38,12 +37,11 @@ from palyra.core.context.views import ContextExplained, ReferencePreview, previe
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, IdempotencyRecord, RunRecord
-from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.images import is_picture
 from palyra.core.model.messages import Message, ProposedCall
 from palyra.core.model.route_plan import ModelChoice
 from palyra.core.policy.request import Explanation
-from palyra.core.ports import Artifacts, JournalStore, NowMs
+from palyra.core.ports import Artifacts, NowMs
 from palyra.core.replay.report import ReplayReport
 from palyra.core.run.inputs import Cancel, Steer
 from palyra.core.run.state import COMPACTION, begin
@@ -56,7 +54,12 @@ from palyra.core.session.commands import (
     StartRun,
     Steered,
 )
-from palyra.core.session.fork import ForkPoint, InheritedConversation, find_point, make_branch
+from palyra.core.session.fork import (
+    ForkPoint,
+    InheritedConversation,
+    make_branch,
+    require_open_end,
+)
 from palyra.core.session.queue import make_acceptance
 from palyra.core.text.references import remove_references
 from palyra.core.tool.spec import ToolFailure
@@ -73,6 +76,7 @@ from palyra.errors import (
 from palyra.services.contexts import find_context
 from palyra.services.images import keep_pictures
 from palyra.services.model_router import needs_of
+from palyra.services.session_checkpoints import ForkMark, find_mark
 
 log = structlog.get_logger("palyra.run")
 RECOVERING_POLL_S = 0.05
@@ -234,12 +238,27 @@ class Gateway:
         record = await self._get_record(caller, run_id)
         if record.principal != caller.principal:
             raise NotFound(f"no run {run_id!r}", field="run_id")
-        command = await self._services.journal.read(
-            lambda store: fork_command(store, run_id, at_seq, text)
-        )
-        started = await self.start_run(caller, command, receipt)
+        mark = await self._services.journal.read(lambda store: find_mark(store, run_id, at_seq))
+        branch = await self.branch(mark)
+        if text is None:
+            require_open_end(branch)
+        started = await self.start_run(caller, fork_command(mark.point, branch, text), receipt)
         assert isinstance(started, Forked)  # noqa: S101 - the reply to a fork
         return started
+
+    async def branch(self, mark: ForkMark) -> InheritedConversation:
+        """Return what a branch inherits at the mark: conversation, summary, pins.
+
+        Cancellation: nothing happened.
+        """
+        view = await self._services.histories.view(mark.point.run, mark.history)
+        branch = make_branch(mark.point, mark.link, view, mark.artifacts)
+        session = await self._services.journal.find(
+            lambda store: store.find_session(branch.session_id)
+        )
+        pins = () if session is None else session.pins
+        kept = tuple(pin for pin in pins if mark.covers(pin, branch.summary))
+        return msgspec.structs.replace(branch, pins=kept)
 
     async def replay_run(self, caller: Caller, run_id: str, *, strict: bool) -> ReplayReport:
         """Replay the run's tape; see `actors.run.replay`.  Raises NotFound."""
@@ -522,13 +541,8 @@ def _check(services: SessionServices, model: str, command: StartRun, agent: Agen
 # --- forks ---------------------------------------------------------------------------------------
 
 
-def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None) -> StartRun:
-    """Return the message that forks a run; agent, model and limits are those of the run.
-
-    Blocks: reads the tape up to `at_seq`.  Raises InvalidParams.
-    """
-    point = find_point(_read_rows(store, run_id, at_seq), at_seq)
-    chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
+def fork_command(point: ForkPoint, branch: InheritedConversation, text: str | None) -> StartRun:
+    """Return the message that forks a run; agent, model and limits are those of the run."""
     accepted = point.run.accepted
     return StartRun(
         text=text or "",
@@ -538,25 +552,9 @@ def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None
         approval_mode=accepted.approval_mode,
         json_mode=accepted.json_mode,
         budget=accepted.budget,
-        origin=accepted.origin,
-        branch=make_branch(point, chained[0].hash, text, tuple(_artifacts(store, point))),
+        origin="interactive" if accepted.origin == COMPACTION else accepted.origin,
+        branch=branch,
     )
-
-
-def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
-    """Yield the artifacts up to the point, and those of the runs it inherited from."""
-    while point is not None:
-        yield from point.artifacts
-        run_id, at_seq = point.inherited or ("", -1)
-        point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
-
-
-def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
-    after_seq: int | None = -1
-    while after_seq is not None and after_seq < at_seq:
-        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
-        yield from page.rows
-        after_seq = page.next_after_seq
 
 
 async def share_artifacts(

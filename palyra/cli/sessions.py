@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Unpack, get_args
 
 import click
 
@@ -11,11 +11,18 @@ from palyra.cli.errors import CommandFailed
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.ids import is_id
 from palyra.core.journal.records import QueueMode, SessionRecord
-from palyra.core.text.visible import pluralize
+from palyra.core.text.visible import pluralize, visible
 
 if TYPE_CHECKING:
     from palyra.client import Client, QueueChange
-    from palyra.core.session.commands import Queue, SessionCompacted
+    from palyra.client.sessions import RestoreOptions
+    from palyra.core.journal.records import SessionCheckpointRecord
+    from palyra.core.session.commands import (
+        Queue,
+        SessionCheckpoints,
+        SessionCompacted,
+        SessionRestored,
+    )
 
 
 PAGE_ROWS = 500
@@ -74,6 +81,9 @@ def show(options: Options, name: str) -> None:
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
     _print_queue(queue)
+    if session.pins:
+        rows = [(each.run_id, each.seq) for each in session.pins]
+        print_table(("PINNED RUN", "SEQ"), rows, empty="")
 
 
 @sessions.command()
@@ -104,6 +114,102 @@ def compact(options: Options, name: str, *, preview: bool) -> None:
         messages = pluralize(compacted.messages, "message")
         say(f"{messages}: {compacted.before_tokens} tokens become {compacted.after_tokens}")
         say(compacted.text, dim=True)
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.argument("run_id", metavar="RUN_ID")
+@click.argument("seq", type=click.IntRange(min=0))
+@click.option("--off", is_flag=True, help="Unpin it.")
+@shared_options
+def pin(options: Options, name: str, run_id: str, seq: int, *, off: bool) -> None:
+    """Keep a message or tool result verbatim in every summary; `palyra tape show` has its SEQ."""
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.pin_message(await _find_id(client, name), run_id, seq, pinned=not off)
+
+    session = talk(options, work)
+    _print_change(options, session, f"has {pluralize(len(session.pins), 'pin')}")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.option("--run", "run_id", metavar="RUN_ID", help="Run of the point; needs --at.")
+@click.option("--at", "seq", type=click.IntRange(min=0), help="Its last event; needs --run.")
+@click.option("--name", "title", default="", help="Name of the checkpoint.")
+@shared_options
+def checkpoint(
+    options: Options, name: str, *, run_id: str | None, seq: int | None, title: str
+) -> None:
+    """Mark the newest point of a session, or the one after an event."""
+
+    async def work(client: Client) -> SessionCheckpointRecord:
+        session_id = await _find_id(client, name)
+        return await client.checkpoint_session(session_id, run_id=run_id, seq=seq, name=title)
+
+    made = talk(options, work)
+    if options.as_json:
+        print_json(made)
+    else:
+        say(f"{made.checkpoint_id} marks {made.run_id} at seq {made.seq}")
+
+
+@sessions.command("checkpoints")
+@click.argument("name", metavar="ID | KEY")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@shared_options
+def list_checkpoints(options: Options, name: str, limit: int) -> None:
+    """List the points that a session can be restored to, newest first."""
+
+    async def work(client: Client) -> SessionCheckpoints:
+        return await client.session_checkpoints(await _find_id(client, name), limit=limit)
+
+    found = talk(options, work)
+    if options.as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.checkpoint_id, age(each.created_ms), each.cause, each.run_id, each.seq, each.name)
+        for each in found.checkpoints
+    ]
+    print_table(("CHECKPOINT", "AGE", "CAUSE", "RUN", "SEQ", "NAME"), rows, empty="none yet")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.argument("checkpoint_id", required=False)
+@click.option("--before-compaction", is_flag=True, help="Undo the last compaction.")
+@click.option("--files", is_flag=True, help="Undo changes of files by the session's calls since.")
+@click.option("--force", is_flag=True, help="Overwrite files that changed since by other means.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen.")
+@shared_options
+def restore(
+    options: Options,
+    name: str,
+    checkpoint_id: str | None,
+    *,
+    before_compaction: bool,
+    **flags: Unpack[RestoreOptions],
+) -> None:
+    """Continue from a checkpoint in a new session; the old session stays as it is."""
+    if (checkpoint_id is None) != before_compaction:
+        raise click.UsageError("give a CHECKPOINT_ID or --before-compaction")
+
+    async def work(client: Client) -> SessionRestored:
+        return await client.restore_session(await _find_id(client, name), checkpoint_id, **flags)
+
+    done = talk(options, work)
+    if options.as_json:
+        print_json(done)
+        return
+    dry_run = not done.session_id
+    what = f"{pluralize(done.messages, 'message')} up to seq {done.at_seq} of {done.parent_run_id}"
+    say(f"a branch would have {what}" if dry_run else f"{done.session_id} has {what}")
+    for path in done.files:
+        note = ", which another program has changed since" if path in done.conflicts else ""
+        say(f"{visible(path)} {'would be' if dry_run else 'is'} as at the checkpoint{note}")
+    if done.file_checkpoint_id is not None:
+        say(f"undo that with: palyra checkpoints restore {done.file_checkpoint_id}", dim=True)
 
 
 async def _find_id(client: Client, name: str) -> str:

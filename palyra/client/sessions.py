@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
-from palyra.core.journal.records import QueueMode, SessionRecord
-from palyra.core.session.commands import Queue, SessionCompacted
+from palyra.core.journal.records import QueueMode, SessionCheckpointRecord, SessionRecord
+from palyra.core.session.commands import (
+    Queue,
+    SessionCheckpoints,
+    SessionCompacted,
+    SessionRestored,
+)
 from palyra.net.protocol.results import SessionList
 
 
@@ -16,6 +21,15 @@ class QueueChange(TypedDict, total=False):
     paused: bool
     drop: Sequence[str]
     order: Sequence[str]
+    idempotency_key: str
+
+
+class RestoreOptions(TypedDict, total=False):
+    """What a restore does besides the branch."""
+
+    files: bool
+    force: bool
+    dry_run: bool
     idempotency_key: str
 
 
@@ -51,6 +65,55 @@ class SessionMethods(RequestMethods):
         if preview:
             return await self._ask("session.compact", params, SessionCompacted)
         return await self._mutate("session.compact", params, SessionCompacted)
+
+    async def pin_message(
+        self, session_id: str, run_id: str, seq: int, *, pinned: bool = True
+    ) -> SessionRecord:
+        """Let compactions keep the message or tool result of that event verbatim; or unpin it."""
+        params = {"session_id": session_id, "run_id": run_id, "seq": seq, "pinned": pinned}
+        return await self._mutate("session.pin", params, SessionRecord)
+
+    async def checkpoint_session(
+        self,
+        session_id: str,
+        *,
+        run_id: str | None = None,
+        seq: int | None = None,
+        name: str = "",
+        idempotency_key: str | None = None,
+    ) -> SessionCheckpointRecord:
+        """Mark a point of the session, by default the newest one."""
+        params = {
+            "session_id": session_id,
+            "run_id": run_id,
+            "seq": seq,
+            "name": name,
+            "idempotency_key": idempotency_key,
+        }
+        return await self._mutate("session.checkpoint", params, SessionCheckpointRecord)
+
+    async def session_checkpoints(
+        self, session_id: str, *, limit: int | None = None
+    ) -> SessionCheckpoints:
+        """Return the checkpoints, newest first; compactions are checkpoints, too."""
+        params = {"session_id": session_id, "limit": limit}
+        return await self._ask("session.checkpoints", params, SessionCheckpoints)
+
+    async def restore_session(
+        self,
+        session_id: str,
+        checkpoint_id: str | None = None,
+        **options: Unpack[RestoreOptions],
+    ) -> SessionRestored:
+        """Continue from a checkpoint in a new session; without an id undo the last compaction.
+
+        Raises Conflict if `files` are wanted, another program has changed one, and `force` is not
+        given.
+        """
+        params = {"session_id": session_id, "checkpoint_id": checkpoint_id, **options}
+        if options.get("dry_run"):
+            return await self._ask("session.restore", params, SessionRestored)
+        return await self._mutate("session.restore", params, SessionRestored)
 
     async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
         """Change the queue, if a change is given, and return it, next run first.

@@ -42,6 +42,7 @@ from palyra.core.journal.records import (
     MemoryVectors,
     PairingRecord,
     RunRecord,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
@@ -63,7 +64,7 @@ from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
-from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Side
+from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 
@@ -77,6 +78,9 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 class Registry(Protocol):
     """Registered agents, channels, pairings and grants."""
 
+    def list_session_checkpoints(
+        self, session_id: str, *, limit: int
+    ) -> list[SessionCheckpointRecord]: ...
     def find_conversation(
         self, principal: str, agent: str, channel: str, conversation_id: str
     ) -> SessionRecord | None: ...
@@ -524,6 +528,12 @@ class FileHistory(Protocol):
 
         Raises Conflict if a file was changed since by another writer (`is_forced` skips this
         check), IllegalState for another workspace, Unavailable; in these cases nothing is changed.
+        """
+
+    def rewind(self, made: Sequence[Checkpoint], *, is_forced: bool, is_dry: bool) -> Rewound:
+        """Undo several changes, oldest first, as one; a dry run only compares.
+
+        Raises as `restore` does; a dry run lists conflicts instead.
         """
 
 

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 import trio
 
-from palyra.core.context.history import History
+from palyra.core.context.history import History, fresh_tokens
 from palyra.core.context.ledger import Placed
 from palyra.core.context.session_window import (
     ALGORITHM,
@@ -48,6 +48,7 @@ from palyra.core.tape.events import CompactionApplied, CompactionSkipped
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import Payer
 from palyra.services.budgets import Budgets, Reservation
+from palyra.services.pins import read_pins
 
 log = structlog.get_logger("palyra.compaction")
 HEADROOM = 4  # several large runs may end between two prompts
@@ -100,12 +101,15 @@ class SessionCompactor:
         """True if the conversation should be summarised before a prompt of that size is sent.
 
         `window` is that of the model, in tokens; 0 if it is unknown.  The history has a limit of
-        its own, beyond which the oldest runs would be left out.
+        its own, beyond which the oldest runs would be left out.  A branch has chosen its beginning, so
+        that is not new; otherwise the first message would repeat a compaction that was undone.
         """
         settings = self._settings
         if not settings.trigger_bps or not settings.history_tokens:
             return False
         new_tokens = input_tokens - run.weighed_tokens
+        fresh = fresh_tokens(run, history)
+        new_tokens = new_tokens if fresh is None else min(new_tokens, fresh)
         past_tokens = sum(past.tokens for past in history.runs)
         return is_due(
             input_tokens, window or UNKNOWN_WINDOW, new_tokens, settings.trigger_bps
@@ -116,7 +120,8 @@ class SessionCompactor:
 
         Cancellation: waits for the thread.
         """
-        return await self._run_blocking(partial(self._plan, run, history))
+        pins = await self._read_pins(run, history)
+        return await self._run_blocking(partial(self._plan, run, history, pins))
 
     async def summarise(
         self, run: Run, history: History, task: Summarise
@@ -125,13 +130,14 @@ class SessionCompactor:
 
         Cancellation: nothing is recorded; a drafting request that was sent is in the ledger as an estimate.
         """
-        planned = await self._run_blocking(partial(self._plan, run, history))
+        pins = await self._read_pins(run, history)
+        planned = await self._run_blocking(partial(self._plan, run, history, pins))
         if isinstance(planned, str):
             return CompactionSkipped(
                 trigger=task.trigger, reason=planned, input_tokens=task.input_tokens
             )
         compaction_id = self._new_id("cmp")
-        summary = await self._draft(compaction_id, run, history, planned)
+        summary = await self._draft(compaction_id, run, history, planned, pins)
         return CompactionApplied(
             compaction_id=compaction_id,
             algorithm=ALGORITHM,
@@ -141,16 +147,28 @@ class SessionCompactor:
             model=self._settings.model,
         )
 
-    def _plan(self, run: Run, history: History) -> Summary | str:
+    async def _read_pins(self, run: Run, history: History) -> list[Placed]:
+        """Return the session's pinned messages that do not stay in the prompt anyway."""
+        session_id = run.accepted.session_id
+        found = await self._journal.read(lambda store: read_pins(store, session_id))
+        if not found:
+            return []
+        _, _, window = _split(run, history)
+        shown = {(placed.run_id, placed.index) for placed in window}
+        return [placed for placed in found if (placed.run_id, placed.index) not in shown]
+
+    def _plan(self, run: Run, history: History, pins: Sequence[Placed]) -> Summary | str:
         """Return the deterministic summary, or why there is none.  Blocks."""
         previous, covered, window = _split(run, history)
         if not covered:
             return f"all {len(window)} messages are among the latest, which stay"
         try:
-            summary = plan_summary(previous, covered, self._settings.history_tokens, window=window)
+            summary = plan_summary(
+                previous, covered, self._settings.history_tokens, window=window, pins=pins
+            )
         except RefusedSummary as refused:
             return refused.message
-        defects = find_defects(summary, previous, covered, window=window)
+        defects = find_defects(summary, previous, covered, window=window, pins=pins)
         if defects:  # a bug: the plan keeps everything that is protected
             log.error("summary refused", run_id=run.run_id, defects=len(defects))
             return defects[0]
@@ -159,7 +177,12 @@ class SessionCompactor:
     # --- the model's draft
 
     async def _draft(
-        self, compaction_id: str, run: Run, history: History, plan: Summary
+        self,
+        compaction_id: str,
+        run: Run,
+        history: History,
+        plan: Summary,
+        pins: Sequence[Placed],
     ) -> Summary:
         """Let the model improve the plan; return the plan with the reason if that fails."""
         model = self._models.get(self._settings.model)
@@ -177,7 +200,7 @@ class SessionCompactor:
             return _refused(plan, failure.message)
         except (msgspec.DecodeError, trio.TooSlowError) as failure:
             return _refused(plan, str(failure) or "the model did not answer in time")
-        defects = find_defects(drafted, previous, covered, window=window)
+        defects = find_defects(drafted, previous, covered, window=window, pins=pins)
         return _refused(plan, defects[0]) if defects else drafted
 
     async def _ask(self, model: LanguageModel, compaction_id: str, run: Run, text: str) -> str:

@@ -15,6 +15,7 @@ from palyra.core.context.history import (
     past_run,
     recorded,
     select,
+    view_of,
 )
 from palyra.core.context.session_window import render
 from palyra.core.journal.changes import RunFilter
@@ -22,6 +23,7 @@ from palyra.core.journal.records import RunState
 from palyra.core.model.messages import GuidanceMessage, Message
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
+from palyra.core.session.fork import InheritedView
 from palyra.errors import InvariantBroken
 from palyra.services.run_loader import read_run
 
@@ -81,6 +83,15 @@ class ConversationHistory:
         before = (message for run in history.runs for message in run.messages)
         summarised = () if summary is None else (GuidanceMessage(render(summary, self._fence_key)),)
         return (*summarised, *before, *last.messages)
+
+    async def view(self, run: Run, run_ids: tuple[str, ...] | None) -> InheritedView:
+        """Return the conversation that the model of `run` is shown, after these earlier runs.
+
+        None stands for the history that the run would get if it began now.
+        Cancellation: nothing happened.
+        """
+        history = await (self.find(run) if run_ids is None else self.repeat(run_ids))
+        return view_of(run, history, self._budget_tokens)
 
     def _remember(self, history: History) -> None:
         for run in history.runs:

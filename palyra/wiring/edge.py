@@ -5,6 +5,7 @@ from functools import partial
 
 from palyra import __version__
 from palyra.actors.approvals import Approvals
+from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
@@ -68,6 +69,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     return Backend(
         gateway=gateway,
         sessions=sessions,
+        checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints),
         approvals=Approvals(services.journal, services.approvals),
         grants=services.grants,
         budgets=usage,

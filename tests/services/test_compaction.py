@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from palyra.core.model.messages import GuidanceMessage, ModelFailure
+from palyra.core.access import Caller
+from palyra.core.context.pins import MAX_PINS
+from palyra.core.context.session_window import render
+from palyra.core.journal.records import Pin
+from palyra.core.model.messages import GuidanceMessage, ModelFailure, UserMessage
 from palyra.core.session.commands import StartRun
 from palyra.core.tape import events as ev
+from palyra.errors import Conflict, PalyraError
 from palyra.services import compaction
 from palyra.services.compaction import CompactionSettings
 from tests.actors.run import office_kit
-from tests.actors.run.office_kit import OPERATOR, Kit, call, say
+from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, call, say
 from tests.store.memory.journal import MemoryJournal
 
 SETTINGS = CompactionSettings(history_tokens=2_000)
@@ -248,3 +253,175 @@ async def test_a_short_session_has_nothing_to_summarise(
         await kit.end(compacted.run_id)
         [done] = kit.events(compacted.run_id, "run.done")
         assert ("partial", "nothing_compacted") == (done.reason, done.cause)
+
+
+def shown(kit: Kit, request: int = -1) -> list[str]:
+    """Return the user messages of one request."""
+    messages = kit.model.requests[request].messages
+    return [message.text for message in messages if isinstance(message, UserMessage)]
+
+
+async def test_a_fork_sees_the_summary_in_force_and_nothing_later(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A branch has the summary of its mark and the messages up to it, also in its later runs."""
+    async with running(store) as kit:
+        runs = await fill(kit, 14)
+        marks = [run for run in runs if kit.events(run, "compaction.applied")]
+        first, second = marks[0], marks[1]
+        between = runs[runs.index(second) - 1]
+        before = [(row.kind, row.data) for run in runs for row in kit.rows(run)]
+        kit.model.turns = [say("branched")]
+        forked = await kit.gateway.fork_run(
+            OPERATOR, between, kit.rows(between)[-1].seq, "what now?"
+        )
+        await kit.end(forked.run_id)
+        place = runs.index(between)
+        [summary] = summaries(kit)
+        assert summary == render(
+            kit.events(first, "compaction.applied")[0].summary, kit.services.fence_key
+        )
+        assert [f"message {place}", "what now?"] == shown(kit)[-2:]
+        assert f"message {place + 1}" not in str(kit.model.requests[-1].messages)
+        kit.model.turns = [say("still")]
+        await talk(kit, "and then?", session_key=None, session_id=forked.session_id)
+        assert [summary] == summaries(kit)
+        assert [f"message {place}", "what now?", "and then?"] == shown(kit)[-3:]
+        assert before == [(row.kind, row.data) for run in runs for row in kit.rows(run)]
+        report = await kit.gateway.replay_run(OPERATOR, forked.run_id, strict=True)
+        assert report.matched, report.first_divergence
+
+
+async def test_a_fork_before_the_compaction_sees_the_messages(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Before the first compaction there is no summary: the earlier runs are inherited whole."""
+    async with running(store) as kit:
+        runs = await fill(kit, 8)
+        marked = next(run for run in runs if kit.events(run, "compaction.applied"))
+        place = runs.index(marked)
+        kit.model.turns = [say("again")]
+        forked = await kit.gateway.fork_run(OPERATOR, marked, 1, None)  # its message alone
+        await kit.end(forked.run_id)
+        texts = ["Never push to main.", *(f"message {number}" for number in range(1, place + 1))]
+        assert texts[-1] == shown(kit)[-1]
+        covered = kit.events(forked.run_id, "conversation.inherited")
+        assert [None] == [event.summary for event in covered]
+        inherited = [m.text for m in covered[0].messages if isinstance(m, UserMessage)]
+        assert texts == inherited
+
+
+async def test_rules_survive_compactions_of_a_branch(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The inherited summary is a ledger that later compactions of the branch continue."""
+    async with running(store) as kit:
+        runs = await fill(kit, 8)
+        kit.model.turns = [say(LONG) for _ in range(10)]
+        forked = await kit.gateway.fork_run(OPERATOR, runs[-1], kit.rows(runs[-1])[-1].seq, "go on")
+        await kit.end(forked.run_id)
+        later = [
+            await talk(kit, f"branch {n}", session_key=None, session_id=forked.session_id)
+            for n in range(9)
+        ]
+        applied = [e for run in later for e in kit.events(run, "compaction.applied")]
+        assert applied
+        assert "Never push to main." in [e.text for e in applied[-1].summary.ledger.entries]
+
+
+def seq_of(kit: Kit, run_id: str, kind: str) -> int:
+    """Return the seq of the first event of a kind."""
+    return next(row.seq for row in kit.rows(run_id) if row.kind == kind)
+
+
+async def pin(kit: Kit, run_id: str, kind: str, *, is_on: bool = True) -> None:
+    """Pin the message that the first event of a kind brought."""
+    session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+    named = Pin(run_id, seq_of(kit, run_id, kind))
+    await kit.sessions.pin(OPERATOR, session.session_id, named, is_on=is_on)
+
+
+async def test_pins_survive_every_compaction_verbatim(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A request, an answer and a fenced tool result are in each summary until they are unpinned."""
+    async with running(store) as kit:
+        kit.model.turns = [
+            call(("echo", {"text": "the\nwhole  result"})), say("A quiet answer.\nIn two lines."),
+        ]  # fmt: skip
+        first = await talk(kit, "  Hm, so-so;\n\tnothing of note.")
+        await pin(kit, first, "message.received")
+        await pin(kit, first, "tool.completed")
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+        answer = [row.seq for row in kit.rows(first) if row.kind == "turn.completed"][-1]
+        await kit.sessions.pin(OPERATOR, session.session_id, Pin(first, answer), is_on=True)
+        runs = await fill(kit, 20)
+        applied = [e for run in runs for e in kit.events(run, "compaction.applied")]
+        assert len(applied) > 2
+        wanted = ["Hm, so-so;\n\tnothing of note.", "A quiet answer.\nIn two lines."]
+        for event in applied[1:]:
+            pins = [entry for entry in event.summary.ledger.entries if entry.kind == "pin"]
+            assert wanted == [entry.text for entry in pins if entry.by != "tool"]
+            [result] = [entry for entry in pins if entry.by == "tool"]
+            assert "the\nwhole  result" in result.text
+        kit.model.turns = [say(LONG) for _ in range(8)]
+        await pin(kit, first, "message.received", is_on=False)
+        later = [await talk(kit, f"later {n}") for n in range(8)]
+        last = [e for run in later for e in kit.events(run, "compaction.applied")][-1]
+        texts = [entry.text for entry in last.summary.ledger.entries if entry.kind == "pin"]
+        assert (False, True) == (wanted[0] in texts, wanted[1] in texts)
+
+
+async def test_without_a_pin_the_message_is_lost(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The control: a remark does not survive verbatim by itself."""
+    async with running(store) as kit:
+        kit.model.turns = [say("A quiet answer.\nIn two lines.")]
+        await talk(kit, "  Hm, so-so;\n\tnothing of note.")
+        runs = await fill(kit, 20)
+        last = [e for run in runs for e in kit.events(run, "compaction.applied")][-1]
+        assert "A quiet answer.\nIn two lines." not in summaries(kit)[0]
+        assert [] == [entry for entry in last.summary.ledger.entries if entry.kind == "pin"]
+
+
+async def test_what_cannot_be_pinned_is_refused(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Each refusal names the value: another session, another principal, no message, no text, too long."""
+    async with running(store) as kit:
+        kit.model.turns = [call(("echo", {"text": "x"})), say("y" * 5_000)]
+        run_id = await talk(kit, "go")
+        other = await talk(kit, "else", session_key="other")
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+
+        async def refusal(caller: Caller, run_id: str, seq: int) -> str:
+            with pytest.raises(PalyraError) as caught:
+                await kit.sessions.pin(caller, session.session_id, Pin(run_id, seq), is_on=True)
+            return caught.value.message
+
+        rows = kit.rows(run_id)
+        empty, long = (row.seq for row in rows if row.kind == "turn.completed")
+        assert "no run" in await refusal(OPERATOR, other, 1)
+        assert "no session" in await refusal(OTHER, run_id, 1)
+        assert "brought no message" in await refusal(OPERATOR, run_id, 0)
+        assert "brought no message" in await refusal(OPERATOR, run_id, 999)
+        assert "no text" in await refusal(OPERATOR, run_id, empty)
+        assert "5000 characters" in await refusal(OPERATOR, run_id, long)
+        assert () == (await kit.sessions.get(OPERATOR, session.session_id)).pins
+
+
+async def test_pins_have_a_limit_and_end_with_a_reset(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """One pin too many is a Conflict; a reset unpins all."""
+    async with running(store) as kit:
+        runs = [await talk(kit, f"short {n}") for n in range(MAX_PINS + 1)]
+        for run_id in runs[:-1]:
+            await pin(kit, run_id, "message.received")
+        with pytest.raises(Conflict, match="unpin one"):
+            await pin(kit, runs[-1], "message.received")
+        await pin(kit, runs[0], "message.received")  # again: no change
+        session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
+        assert MAX_PINS == len(session.pins)
+        assert () == (await kit.sessions.reset(OPERATOR, session.session_id)).pins

@@ -18,10 +18,12 @@ from palyra.actors.session.handle import AdoptRuns, SessionHandle
 from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
-from palyra.core.journal.records import SessionRecord
+from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
+from palyra.core.journal.records import Pin, SessionRecord
 from palyra.core.ports import JournalStore
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
-from palyra.errors import ActorGone, InvalidParams, InvariantBroken, NotFound, TooSlow
+from palyra.errors import ActorGone, Conflict, InvalidParams, InvariantBroken, NotFound, TooSlow
+from palyra.services.pins import read_pin
 from palyra.services.run_loader import LoadedRun
 
 ANSWER_S = 30.0
@@ -51,7 +53,10 @@ class Sessions:
         if command.channel is not None:
             return await self._reach_conversation(caller, command)
         if key is None:
-            return self._live(self._new_record(caller, None), has_past=False)
+            record = self._new_record(caller, None)
+            if command.branch is not None:
+                record = msgspec.structs.replace(record, pins=command.branch.pins)
+            return self._live(record, has_past=False)
         self._check_key(key)
         return await self._reach_key(caller, key)
 
@@ -212,9 +217,38 @@ class Sessions:
             caller,
             session_id,
             lambda record: msgspec.structs.replace(
-                record, epoch=record.epoch + 1, updated_ms=now_ms
+                record, epoch=record.epoch + 1, updated_ms=now_ms, pins=()
             ),
         )
+
+    async def pin(self, caller: Caller, session_id: str, pin: Pin, *, is_on: bool) -> SessionRecord:
+        """Pin the message that an event of the session's tapes brought, or unpin it.
+
+        Raises NotFound for a run of another session, InvalidParams for an event without a text that
+        fits, Conflict over the limit.  Cancellation: the change may have been made.
+        """
+        caller.require("sessions:write")
+        session = await self._get_own(caller, session_id)
+        if is_on and pin not in session.pins:
+            await self._check_pin(session, pin)
+        now_ms = self._services.now_ms()
+        changed = await self._change(
+            caller,
+            session_id,
+            lambda record: msgspec.structs.replace(
+                record, pins=changed_pins(record.pins, pin, is_on=is_on), updated_ms=now_ms
+            ),
+        )
+        if is_on and pin not in changed.pins:
+            raise Conflict(f"the session has {MAX_PINS} pins, the most: unpin one first")
+        return changed
+
+    async def _check_pin(self, session: SessionRecord, pin: Pin) -> None:
+        run = await self._services.journal.find(lambda store: store.find_run(pin.run_id))
+        if run is None or run.session_id != session.session_id:
+            raise NotFound(f"the session has no run {pin.run_id!r}", field="run_id")
+        placed = await self._services.journal.read(lambda store: read_pin(store, pin))
+        check_pin(placed, pin)
 
     async def _change(
         self,

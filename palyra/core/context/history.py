@@ -18,6 +18,7 @@ import msgspec
 from palyra.core.model.messages import GuidanceMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
 from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
+from palyra.core.session.fork import InheritedView
 from palyra.core.session.queue import BESIDE
 from palyra.core.tool.spec import HANDED_OVER
 
@@ -34,7 +35,13 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None  # of the session at that time
     is_whole: bool = False  # the caller supplied the whole earlier conversation
     first: int = 0  # index of `messages[0]` in the run's conversation
-    summary: Summary | None = None  # made in that run
+    summary: Summary | None = None  # made in that run, or inherited by it
+    inherited: int = 0  # leading messages of the run's conversation from another session
+
+    @property
+    def inherited_tokens(self) -> int:
+        """Tokens of the messages from another session."""
+        return sum(map(message_tokens, self.messages[: max(0, self.inherited - self.first)]))
 
     def after(self, count: int) -> "PastRun":
         """Return the run without the first `count` messages of its conversation."""
@@ -89,7 +96,26 @@ def past_run(run: Run) -> PastRun:
         epoch=run.accepted.epoch,
         is_whole=run.is_given,
         summary=run.summary,
+        inherited=_count_inherited(run),
     ).after(first)
+
+
+def _count_inherited(run: Run) -> int:
+    """Count the messages that a branch continues; what the caller supplied is its own."""
+    if run.is_given:
+        return 0
+    return sum(not is_left_out(message) for message in run.transcript[: run.inherited])
+
+
+def fresh_tokens(run: Run, history: History) -> int | None:
+    """Return the tokens of what was said since a branch began; None if nothing is inherited."""
+    inherited = (
+        0 if run.is_given or (run.summary and run.summary.covered_of(run.run_id)) else run.inherited
+    )
+    if not inherited and not any(past.inherited_tokens for past in history.runs):
+        return None
+    past = sum(each.tokens - each.inherited_tokens for each in history.runs)
+    return past + sum(map(message_tokens, transcript_with_results(run)[inherited:]))
 
 
 def is_left_out(message: Message) -> bool:
@@ -97,6 +123,29 @@ def is_left_out(message: Message) -> bool:
     if isinstance(message, ToolMessage):
         return message.status == HANDED_OVER
     return isinstance(message, GuidanceMessage)
+
+
+def view_of(run: Run, history: History, budget_tokens: int) -> InheritedView:
+    """Return the conversation that the model of `run` is shown.
+
+    Of the history the newest runs are taken that fit the budget together with the run's own part.
+    """
+    said = () if run.accepted.origin == COMPACTION else transcript_with_results(run)
+    own = said[uncovered(run, said) :]
+    if run.summary is not None:
+        history = history.summarised(run.summary)
+    left_tokens = budget_tokens - sum(map(message_tokens, own))
+    past: list[PastRun] = []
+    for each in reversed(history.runs):
+        left_tokens -= each.tokens
+        if left_tokens < 0:
+            break
+        past.insert(0, each)
+    return InheritedView(
+        messages=(*(message for each in past for message in each.messages), *own),
+        summary=run.summary or history.summary,
+        is_tainted=run.is_tainted or history.is_tainted,
+    )
 
 
 def belongs(past: Run, run: Run) -> bool:

@@ -71,20 +71,21 @@ def extend(
     messages: Sequence[Placed],
     *,
     window: Sequence[Placed] = (),
-    pins: Iterable[Placed] = (),
+    pins: Iterable[Placed] | None = None,
 ) -> Ledger:
     """Return the ledger with what `messages` add, correct, answer and complete.
 
     `messages` follow those that the ledger was made of, oldest first.  `window` follows them and
-    stays in the prompt: its corrections count, its statements are not added.
+    stays in the prompt: its corrections count, its statements are not added.  `pins` are all pins
+    that are in force; None keeps those of the ledger.
     """
     builder = _Builder(ledger)
     for placed in messages:
         builder.read(placed)
     for placed in window:
         builder.correct(placed.message)
-    for placed in pins:
-        builder.pin(placed)
+    if pins is not None:
+        builder.replace_pins(pins)
     return builder.ledger()
 
 
@@ -188,8 +189,13 @@ class _Builder:
             for statement in statements.read_user(message.text):
                 self._remove_replaced(statement, "user")
 
-    def pin(self, placed: Placed) -> None:
-        """Add a pinned message."""
+    def replace_pins(self, pins: Iterable[Placed]) -> None:
+        """Keep exactly these pinned messages."""
+        self._drop(lambda entry: entry.kind == "pin")
+        for placed in pins:
+            self._pin(placed)
+
+    def _pin(self, placed: Placed) -> None:
         message = placed.message
         text = message.output if isinstance(message, ToolMessage) else message.text
         trust: Trust = message.trust if isinstance(message, ToolMessage) else "trusted_local"

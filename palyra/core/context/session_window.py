@@ -124,7 +124,7 @@ def plan_summary(
     budget_tokens: int,
     *,
     window: Sequence[Placed] = (),
-    pins: Iterable[Placed] = (),
+    pins: Iterable[Placed] | None = None,
 ) -> Summary:
     """Summarise `messages`, which follow those that `previous` covers, without a model.
 
@@ -429,7 +429,7 @@ def find_defects(
     messages: Sequence[Placed],
     *,
     window: Sequence[Placed] = (),
-    pins: Iterable[Placed] = (),
+    pins: Iterable[Placed] | None = None,
 ) -> tuple[str, ...]:
     """Return what a summary lost: protected entries, ranges, or the gain; empty if it is sound.
 
@@ -444,7 +444,7 @@ def find_defects(
         f"the {entry.kind} {entry.text!r} is lost"
         for entry in expected.entries
         if entry.kind in PROTECTED - may_close
-        and (entry.entry_id not in kept or _quoted(entry) not in text)
+        and (entry.entry_id not in kept or _shown(entry) not in text)
     ]
     if summary.covers != _covers(previous, messages):
         defects.append("it does not cover exactly the messages that it replaces")
@@ -501,6 +501,11 @@ def render(summary: Summary, fence_key: bytes) -> str:
 
 def _quoted(entry: Entry) -> str:
     return neutralise(entry.text).replace("\n", "\n  ")
+
+
+def _shown(entry: Entry) -> str:
+    """Return the part of a rendered summary without a key that holds the entry."""
+    return _quoted(entry) if entry.kind == "file" else _line(entry, b"")
 
 
 def _line(entry: Entry, fence_key: bytes) -> str:

@@ -1,7 +1,7 @@
 """Records: one row per object, committed in the transaction of the events that change it.
 
 A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
-durable fact of its own (sessions, idempotency records, tokens, agents, channels, pairings, grants,
+durable fact of its own (sessions, session checkpoints, idempotency records, tokens, agents, channels, pairings, grants,
 budgets, incidents, memories).  The wire shows them as they are.
 """
 
@@ -84,6 +84,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state in TERMINAL
 
 
+class Pin(msgspec.Struct, frozen=True, gc=False):
+    """A pinned message or tool result: the event of the tape that brought it."""
+
+    run_id: str
+    seq: int
+
+
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A conversation; (principal, key) is unique if a key was given."""
 
@@ -101,6 +108,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str | None = None
     channel: str | None = None
     conversation_id: str | None = None
+    pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
 
     @property
     def place(self) -> "Place | None":
@@ -113,6 +121,24 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Place = tuple[str, str, str, str]  # principal, agent, channel, conversation
+
+
+class SessionCheckpointRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A point of a session that a branch can start from.
+
+    A compaction is such a point by itself, just before it was applied; its id is the checkpoint's.
+    """
+
+    checkpoint_id: str
+    principal: str
+    session_id: str
+    run_id: str
+    seq: int  # last event of that run that belongs to it
+    created_ms: int
+    name: str = ""
+    cause: Literal["request", "compaction"] = "request"
+    compaction_ids: tuple[str, ...] = ()  # applied before it, newest first
+    file_checkpoint_ids: tuple[str, ...] = ()  # of the session's changes before it, newest first
 
 
 ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
@@ -485,6 +511,7 @@ class MemoryUseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 Record = (
     RunRecord
     | SessionRecord
+    | SessionCheckpointRecord
     | ApprovalRecord
     | IdempotencyRecord
     | TokenRecord

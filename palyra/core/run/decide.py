@@ -91,7 +91,15 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import COMPACTION, RULES_CHANGED, Question, Run, begin, is_between_turns
+from palyra.core.run.state import (
+    COMPACTION,
+    RESTORE,
+    RULES_CHANGED,
+    Question,
+    Run,
+    begin,
+    is_between_turns,
+)
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
@@ -204,6 +212,9 @@ def _handle_call_input(
 
 def _proceed(step: Step) -> None:
     """Do everything that is possible before the next input."""
+    if step.run.accepted.origin == RESTORE:
+        step.add(ev.RunDone(reason="answered"))
+        return
     _prepare_calls(step)
     phases = {call.phase for call in step.run.calls}
     if phases & {"named", "proposed", "asking", "started"}:

@@ -57,6 +57,7 @@ from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import InvariantBroken
 
 COMPACTION = "compaction"  # origin of a run that only summarises its session
+RESTORE = "restore"  # origin of a run that only gives a branch its conversation
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed
@@ -391,8 +392,9 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
     return {
         "inherited": len(transcript),
         "transcript": transcript,
+        "summary": event.summary or run.summary,
         "is_given": not event.run_id,
-        "is_tainted": run.is_tainted or has_findings(event.messages),
+        "is_tainted": run.is_tainted or event.is_tainted or has_findings(event.messages),
     }
 
 

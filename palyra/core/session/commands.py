@@ -4,7 +4,15 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from palyra.core.journal.records import TERMINAL, QueueMode, RunPhase, RunRecord, RunState, Usage
+from palyra.core.journal.records import (
+    TERMINAL,
+    QueueMode,
+    RunPhase,
+    RunRecord,
+    RunState,
+    SessionCheckpointRecord,
+    Usage,
+)
 from palyra.core.model.messages import ToolMessage
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice
@@ -94,6 +102,37 @@ class SessionCompacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     messages: int = 0  # that the summary would stand for
     text: str = ""  # of the summary
     reason: str = ""  # why there is nothing to summarise
+
+
+class SessionCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """Checkpoints of a session, newest first."""
+
+    checkpoints: list[SessionCheckpointRecord]
+
+
+class RestoreSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to continue a session from a checkpoint in a new session."""
+
+    session_id: str
+    checkpoint_id: str | None = None  # None: that of the last compaction
+    files: bool = False  # undo changes that calls of the session have made to files since
+    force: bool = False  # also of files that another program has changed since
+    dry_run: bool = False
+
+
+class SessionRestored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A branch that continues a session from a checkpoint, or the preview of one."""
+
+    session_id: str = ""  # the branch; "": a preview
+    run_id: str = ""  # its first run, which holds the inherited conversation
+    parent_run_id: str
+    at_seq: int  # last event of that run in the branch
+    checkpoint_id: str = ""
+    messages: int = 0  # in the branch
+    summary_tokens: int = 0  # of the summary before them
+    files: tuple[str, ...] = ()  # that were put back, or would be
+    conflicts: tuple[str, ...] = ()  # of these, changed by another writer since
+    file_checkpoint_id: str | None = None  # that undoes the change of the files
 
 
 class Steered(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,16 +3,20 @@
 A fork point is an event where the conversation is whole: every call of the model has its result.
 The new run's tape carries the inherited messages themselves, so that it can be folded without the
 old tape, and names the event they reach to, so that it can be verified against the old tape.  The
-artifacts that the old tape names up to that event are inherited too.
+messages are those that the model of the old run was shown: the session's history, then the run's own.
+Messages that a summary stood for at that event are inherited as that summary, a ledger that later
+compactions continue.  The artifacts that the old tape names up to that event are inherited too.
 """
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
-from palyra.core.model.messages import AssistantMessage, Message
-from palyra.core.run.state import Run, apply, begin, transcript_with_results
+from palyra.core.model.messages import AssistantMessage, Message, ToolMessage
+from palyra.core.model.summary import Summary
+from palyra.core.run.state import Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ConversationInherited
 from palyra.errors import InvalidParams, InvariantBroken
@@ -27,7 +31,10 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
     at_seq: int
     link: str  # of that event in the journal's chain, hex
     messages: tuple[Message, ...]
+    summary: Summary | None = None  # of the conversation before the messages
+    is_tainted: bool = False  # a text of the conversation had injection findings
     session_id: str = ""  # of that run
+    pins: tuple[Pin, ...] = ()  # of messages in the conversation or its summary
     artifacts: tuple[str, ...] = ()  # that hold whole outputs of calls in the messages
 
     @property
@@ -36,11 +43,18 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
         return not self.run_id
 
     def events(self) -> Iterator[ConversationInherited]:
-        """Yield the events for the new tape, as many as the size of the messages needs."""
+        """Yield the events for the new tape: the summary's, and as many as the messages need."""
+        blank = ConversationInherited(
+            run_id=self.run_id,
+            at_seq=self.at_seq,
+            link=self.link,
+            messages=(),
+            is_tainted=self.is_tainted,
+        )
+        if self.summary is not None:
+            yield msgspec.structs.replace(blank, summary=self.summary)
         for messages in _chunks(self.messages):
-            yield ConversationInherited(
-                run_id=self.run_id, at_seq=self.at_seq, link=self.link, messages=messages
-            )
+            yield msgspec.structs.replace(blank, messages=messages)
 
 
 def given(messages: tuple[Message, ...]) -> InheritedConversation:
@@ -59,7 +73,16 @@ def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
             chunk, size = [], 0
         chunk.append(message)
         size += more
-    yield tuple(chunk)
+    if chunk:
+        yield tuple(chunk)
+
+
+class InheritedView(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation that the model of a run is shown at one event."""
+
+    messages: tuple[Message, ...]
+    summary: Summary | None = None  # of the conversation before the messages
+    is_tainted: bool = False
 
 
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,25 +133,30 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
 
 
 def make_branch(
-    point: ForkPoint, link: bytes, text: str | None, artifacts: tuple[str, ...] = ()
+    point: ForkPoint, link: bytes, view: InheritedView, artifacts: tuple[str, ...] = ()
 ) -> InheritedConversation:
-    """Return what the new run inherits; `artifacts` are those up to the point, inherited included.
-
-    Without a text the model continues by itself, so the conversation must not end with its answer:
-    raises InvalidParams if it does.
-    """
-    messages = transcript_with_results(point.run)
-    if text is None and isinstance(messages[-1], AssistantMessage):
-        raise InvalidParams(
-            f"the conversation up to seq {point.seq} ends with an answer: give a text to "
-            "continue with, or an earlier at_seq to have it answered again",
-            field="text",
-        )
+    """Return what the new run inherits; `artifacts` are those up to the point, inherited included."""
+    shown = (m.artifact for m in view.messages if isinstance(m, ToolMessage) and m.artifact)
     return InheritedConversation(
         run_id=point.run.run_id,
         at_seq=point.seq,
         link=link.hex(),
-        messages=messages,
+        messages=view.messages,
+        summary=view.summary,
+        is_tainted=view.is_tainted,
         session_id=point.run.accepted.session_id,
-        artifacts=artifacts,
+        artifacts=(*artifacts, *shown),
     )
+
+
+def require_open_end(branch: InheritedConversation) -> None:
+    """Raise InvalidParams if the conversation ends with an answer.
+
+    A model that continues without a message would have nothing to answer.
+    """
+    if not branch.messages or isinstance(branch.messages[-1], AssistantMessage):
+        raise InvalidParams(
+            f"the conversation up to seq {branch.at_seq} ends with an answer: give a text to "
+            "continue with, or an earlier at_seq to have it answered again",
+            field="text",
+        )

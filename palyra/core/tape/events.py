@@ -234,6 +234,8 @@ class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):
     at_seq: int  # its last inherited event
     link: str  # chain hash of that event, hex
     messages: tuple[Message, ...]
+    summary: Summary | None = None  # in force there, of messages before these
+    is_tainted: bool = False  # a text before that event had injection findings
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, gc=False):

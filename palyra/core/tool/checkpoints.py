@@ -7,7 +7,7 @@ A file's content and permissions as values: what is written, kept and put back.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,6 +87,59 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     side: Side
     files: tuple[str, ...]
     checkpoint_id: str | None = None  # None: no file differed
+
+
+class Rewound(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that several changes had and have again, or would have."""
+
+    files: tuple[str, ...] = ()  # that differ
+    conflicts: tuple[str, ...] = ()  # of these, changed by another writer since
+    checkpoint_id: str | None = None  # that undoes it; None: no file differed, or a dry run
+
+
+class PathHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """One file over several changes."""
+
+    path: str
+    first: str  # the checkpoint with the state before all of them
+    before: FileState | None
+    states: tuple[FileState | None, ...]  # that these changes found or left
+
+    def is_known(self, now: FileState | None) -> bool:
+        """True if one of the changes found or left the file so."""
+        return any(same_bytes(now, state) for state in self.states)
+
+
+def follow_paths(made: Iterable[Checkpoint]) -> list[PathHistory]:
+    """Return the history of each file in `made`, oldest checkpoint first."""
+    found: dict[str, PathHistory] = {}
+    for checkpoint in made:
+        for file in checkpoint.files:
+            known = found.get(file.path) or PathHistory(
+                path=file.path, first=checkpoint.checkpoint_id, before=file.before, states=()
+            )
+            states = (*known.states, file.before, file.after)
+            found[file.path] = msgspec.structs.replace(known, states=states)
+    return list(found.values())
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A point of a session, between the changes before it and those after it."""
+
+    run_id: str
+    seq: int
+    at_ms: int
+    started: Mapping[str, int]  # calls of that run: the seq of their start
+
+    def precedes(self, checkpoint: Checkpoint) -> bool:
+        """True if the change was made after the mark.
+
+        Calls of the run itself are ordered by its tape, all others by the clock.
+        """
+        if checkpoint.run_id == self.run_id and checkpoint.tool != RESTORE:
+            return self.started.get(checkpoint.call_id, -1) > self.seq
+        later = checkpoint.tool == RESTORE or checkpoint.run_id > self.run_id
+        return (checkpoint.created_ms, later) > (self.at_ms, False)
 
 
 def state_of(content: Content | None) -> FileState | None:

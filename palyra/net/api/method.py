@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 
 from palyra.actors.approvals import Approvals
+from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
@@ -73,6 +74,7 @@ class Backend:
 
     gateway: Gateway
     sessions: Sessions
+    checkpoints: Checkpointer
     approvals: Approvals
     grants: Grants
     budgets: UsageService

@@ -45,6 +45,7 @@ from palyra.core.journal.records import (
     PairingRecord,
     Record,
     RunRecord,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
@@ -94,6 +95,12 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "session_id",
         "principal key agent channel conversation_id",
         lambda r, text: (r.session_id, r.principal, r.key, *(r.place or _NO_PLACE)[1:], text),
+    ),
+    SessionCheckpointRecord: _table(
+        "session_checkpoints",
+        "checkpoint_id",
+        "session_id",
+        lambda r, text: (r.checkpoint_id, r.session_id, text),
     ),
     ApprovalRecord: _table(
         "approvals",
@@ -317,6 +324,13 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """Newest first."""
         select = Select(SessionRecord).where("principal = ?", principal)
         return self._list(select.where("session_id < ?", before), "session_id DESC", limit)
+
+    def list_session_checkpoints(
+        self, session_id: str, *, limit: int
+    ) -> list[SessionCheckpointRecord]:
+        """Newest first."""
+        select = Select(SessionCheckpointRecord).where("session_id = ?", session_id)
+        return self._list(select, "checkpoint_id DESC", limit)
 
     def find_approval(self, approval_id: str) -> ApprovalRecord | None:
         return self._find(Select(ApprovalRecord).where("approval_id = ?", approval_id))

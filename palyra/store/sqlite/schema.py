@@ -322,6 +322,18 @@ CREATE VIRTUAL TABLE memory_fts USING fts5 (
 );
 """
 
+_SESSION_CHECKPOINTS = """
+CREATE TABLE session_checkpoints (
+    checkpoint_id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX session_checkpoints_by_session ON session_checkpoints (session_id, checkpoint_id);
+CREATE TRIGGER session_checkpoint_stands BEFORE UPDATE ON session_checkpoints
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the checkpoint exists; its first record stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -330,6 +342,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _LEDGER_AND_BUDGETS,
     _INCIDENTS,
     _MEMORY,
+    _SESSION_CHECKPOINTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

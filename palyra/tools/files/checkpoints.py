@@ -1,7 +1,7 @@
 """File checkpoints of a workspace: created before every change, listed, restored."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,8 +17,10 @@ from palyra.core.tool.checkpoints import (
     FileChange,
     FileState,
     Restored,
+    Rewound,
     Side,
     file_changes,
+    follow_paths,
     same_bytes,
     state_of,
 )
@@ -86,11 +88,7 @@ class Checkpoints:
         left alone, and so are all, unless forced.  Raises Conflict, IllegalState for another
         workspace, Unavailable; then nothing is changed.
         """
-        if kept.workspace != str(self.workspace.root):
-            raise IllegalState(
-                f"the checkpoint is of the workspace {kept.workspace}, this daemon works in "
-                f"{self.workspace.root}"
-            )
+        self._require_own(kept)
         made: list[Checkpoint] = []
         try:
             self._restore(kept, side, made, is_forced=is_forced)
@@ -116,6 +114,53 @@ class Checkpoints:
             file.path: _wanted(file.side(side), found[file.path], contents) for file in kept.files
         }
         changes.make(wanted, self._keep(msgspec.structs.replace(kept, tool=RESTORE), made))
+
+    def rewind(self, made: Sequence[Checkpoint], *, is_forced: bool, is_dry: bool) -> Rewound:
+        """Undo the changes of several checkpoints, oldest first, as one change.
+
+        Every file gets the state before the first of them.  A file that is in none of the states
+        which they found or left was changed by another program since: it is named as a conflict,
+        and nothing is restored, unless forced.  A dry run only compares.
+        Raises Conflict, IllegalState for another workspace, Unavailable; then nothing is changed.
+        """
+        for kept in made:
+            self._require_own(kept)
+        try:
+            return self._rewind(made, is_forced=is_forced, is_dry=is_dry)
+        except ToolFailure as failure:
+            raise Conflict(f"nothing was restored: {failure.message}") from None
+
+    def _rewind(self, made: Sequence[Checkpoint], *, is_forced: bool, is_dry: bool) -> Rewound:
+        changes = Changes(self.workspace)
+        paths = {each.path: each for each in follow_paths(made)}
+        found = {path: changes.look(usable(path)) for path in paths}
+        now = {path: state_of(content) for path, content in found.items()}
+        differing = [path for path, each in paths.items() if not same_bytes(now[path], each.before)]
+        foreign = [path for path in differing if not paths[path].is_known(now[path])]
+        needed = {paths[path].first for path in differing if paths[path].before is not None}
+        contents = {
+            digest: data for each in needed for digest, data in self.store.contents(each).items()
+        }
+        if is_dry or not differing:
+            return Rewound(files=tuple(differing), conflicts=tuple(foreign))
+        if foreign and not is_forced:
+            raise Conflict(_foreign_text(foreign))
+        wanted = {path: _wanted(paths[path].before, found[path], contents) for path in differing}
+        undo: list[Checkpoint] = []
+        blank = msgspec.structs.replace(made[-1], tool=RESTORE)
+        changes.make(wanted, self._keep(blank, undo))
+        return Rewound(
+            files=tuple(differing),
+            conflicts=tuple(foreign),
+            checkpoint_id=undo[0].checkpoint_id if undo else None,
+        )
+
+    def _require_own(self, kept: Checkpoint) -> None:
+        if kept.workspace != str(self.workspace.root):
+            raise IllegalState(
+                f"the checkpoint is of the workspace {kept.workspace}, this daemon works in "
+                f"{self.workspace.root}"
+            )
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint without its contents."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palyra.core.context.history import NO_HISTORY, view_of
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.replay.replay import Replay
@@ -12,7 +13,13 @@ from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Steer, TurnFinished
 from palyra.core.run.state import fold
 from palyra.core.run.transition import Transition
-from palyra.core.session.fork import CHUNK_BYTES, InheritedConversation, find_point, make_branch
+from palyra.core.session.fork import (
+    CHUNK_BYTES,
+    InheritedConversation,
+    find_point,
+    make_branch,
+    require_open_end,
+)
 from palyra.core.session.fork import given as given_branch
 from palyra.core.tape import events as ev
 from palyra.errors import InvalidParams, InvariantBroken
@@ -56,7 +63,11 @@ def shape(messages: tuple[Message, ...]) -> list[str]:
 
 def branch_at(world: World, at_seq: int, text: str | None = "and now?") -> InheritedConversation:
     """The branch at that seq."""
-    return make_branch(find_point(rows(world), at_seq), LINK, text)
+    point = find_point(rows(world), at_seq)
+    branch = make_branch(point, LINK, view_of(point.run, NO_HISTORY, 10_000))
+    if text is None:
+        require_open_end(branch)
+    return branch
 
 
 def fork(branch: InheritedConversation, text: str | None = "and now?") -> Transition:
@@ -201,7 +212,7 @@ def test_a_fork_at_any_seq_has_paired_calls(choices: list[int], where: int) -> N
     at_seq = 1 + where % (len(world.tape) - 1)
     point = find_point(rows(world), at_seq)
     assert point.seq <= at_seq
-    branch = make_branch(point, LINK, "go on")
+    branch = branch_at(world, at_seq, "go on")
     called = [
         call.call_id
         for message in branch.messages

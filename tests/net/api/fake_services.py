@@ -384,6 +384,7 @@ class Daemon:
             gateway=cast("Any", self.gateway),
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
+            checkpoints=cast("Any", None),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),

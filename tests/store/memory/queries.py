@@ -24,6 +24,7 @@ from palyra.core.journal.records import (
     IncidentRecord,
     PairingRecord,
     RunRecord,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
     UsageRecord,
@@ -78,6 +79,13 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
             and (before is None or session.session_id < before)
         ]
         return found[::-1][:limit]
+
+    def list_session_checkpoints(
+        self, session_id: str, *, limit: int
+    ) -> list[SessionCheckpointRecord]:
+        """Newest first."""
+        every = self._list(SessionCheckpointRecord)
+        return [each for each in every if each.session_id == session_id][::-1][:limit]
 
     def find_approval(self, approval_id: str) -> ApprovalRecord | None:
         return self._find(ApprovalRecord, approval_id)

@@ -4,10 +4,25 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.journal.records import QueueMode, SessionRecord
-from palyra.core.session.commands import ChangeQueue, Queue, SessionCompacted
+from palyra.core.journal.records import Pin, QueueMode, SessionCheckpointRecord, SessionRecord
+from palyra.core.session.commands import (
+    ChangeQueue,
+    Queue,
+    RestoreSession,
+    SessionCheckpoints,
+    SessionCompacted,
+    SessionRestored,
+)
 from palyra.errors import InvalidParams
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
+from palyra.net.api.method import (
+    Id,
+    Limit,
+    Method,
+    MethodCall,
+    Mutation,
+    check_no_secret,
+    cursor_of,
+)
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import SessionList
 
@@ -56,6 +71,44 @@ class SessionCompact(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     preview: bool = False
+
+
+class SessionPin(Mutation, frozen=True, kw_only=True):
+    """Pin a message or tool result, so that compactions keep it verbatim; or unpin it."""
+
+    session_id: Id
+    run_id: Id
+    seq: Annotated[int, msgspec.Meta(ge=0)]  # of the event that brought it
+    pinned: bool = True
+
+
+class SessionCheckpoint(Mutation, frozen=True, kw_only=True):
+    """Mark a point of a session; without `run_id` and `seq` its newest one."""
+
+    session_id: Id
+    run_id: Id | None = None
+    seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    name: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+class SessionCheckpointsParams(Params, frozen=True, kw_only=True):
+    """Checkpoints of a session, newest first; compactions are checkpoints, too."""
+
+    session_id: Id
+    limit: Limit = 100
+
+
+class SessionRestore(Mutation, frozen=True, kw_only=True):
+    """Continue a session from a checkpoint in a new session; the old one stays as it is.
+
+    Without a `checkpoint_id` the last compaction is undone.
+    """
+
+    session_id: Id
+    checkpoint_id: Id | None = None
+    files: bool = False  # undo changes that calls of the session have made to files since
+    force: bool = False  # also of files that another program has changed since
+    dry_run: bool = False  # only show what would happen
 
 
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
@@ -110,6 +163,48 @@ async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
     )
 
 
+async def pin(call: MethodCall, params: SessionPin) -> SessionRecord:
+    sessions = call.backend.sessions
+    named = Pin(params.run_id, params.seq)
+    return await call.once(
+        SessionRecord,
+        lambda: sessions.pin(call.caller, params.session_id, named, is_on=params.pinned),
+    )
+
+
+async def checkpoint(call: MethodCall, params: SessionCheckpoint) -> SessionCheckpointRecord:
+    check_no_secret(call, name=params.name)
+    checkpoints = call.backend.checkpoints
+    return await call.once(
+        SessionCheckpointRecord,
+        lambda: checkpoints.create(
+            call.caller, params.session_id, params.run_id, params.seq, params.name
+        ),
+    )
+
+
+async def list_checkpoints(
+    call: MethodCall, params: SessionCheckpointsParams
+) -> SessionCheckpoints:
+    return await call.backend.checkpoints.list_seen(call.caller, params.session_id, params.limit)
+
+
+async def restore(call: MethodCall, params: SessionRestore) -> SessionRestored:
+    async def effect() -> SessionRestored:
+        command = RestoreSession(
+            session_id=params.session_id,
+            checkpoint_id=params.checkpoint_id,
+            files=params.files,
+            force=params.force,
+            dry_run=params.dry_run,
+        )
+        return await call.backend.checkpoints.restore(call.caller, command, call.key)
+
+    if params.dry_run:
+        return await effect()
+    return await call.once(SessionRestored, effect, is_kept_by_effect=True)
+
+
 METHODS = (
     Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
@@ -117,5 +212,22 @@ METHODS = (
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
     Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
+    Method("session.pin", SessionPin, SessionRecord, "sessions:write", pin),
+    Method(
+        "session.checkpoint",
+        SessionCheckpoint,
+        SessionCheckpointRecord,
+        "sessions:write",
+        checkpoint,
+    ),
+    Method(
+        "session.checkpoints",
+        SessionCheckpointsParams,
+        SessionCheckpoints,
+        "sessions:read",
+        list_checkpoints,
+        is_bulk=True,
+    ),
+    Method("session.restore", SessionRestore, SessionRestored, "runs:write", restore),
     Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
 )
