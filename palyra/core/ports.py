@@ -28,6 +28,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -102,7 +103,16 @@ class IncidentStore(Protocol):
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
 
 
-class JournalStore(Registry, Ledger, IncidentStore, Protocol):
+class DocumentVersions(Protocol):
+    """Recorded versions of workspace documents."""
+
+    def list_document_versions(
+        self, workspace: str, document: str, *, before: int | None = None, limit: int = -1
+    ) -> list[DocumentRecord]:
+        """Return the newest first; a limit of -1 means all."""
+
+
+class JournalStore(Registry, Ledger, IncidentStore, DocumentVersions, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -348,6 +358,30 @@ class FileHistory(Protocol):
         Raises Conflict if a file was changed since by another writer (`is_forced` skips this
         check), IllegalState for another workspace, Unavailable; in these cases nothing is changed.
         """
+
+
+class DocumentFiles(Protocol):
+    """The files of the workspace documents.  Blocks."""
+
+    @property
+    def workspace(self) -> str:
+        """Absolute path of the workspace."""
+
+    def read(self, document: str) -> bytes | None:
+        """Return the content, None for no file.
+
+        Raises IllegalState for a file that may not be used (a link, a folder), TooLarge.
+        """
+
+    def write(self, document: str, before: bytes | None, after: bytes, by: str) -> str:
+        """Replace the content atomically and durably; return the id of the checkpoint.
+
+        Raises Conflict if the file has no longer the content `before`; then it is as found.  Raises
+        Unavailable when it cannot be written (a full disk), and IllegalState as `read` does.
+        """
+
+    def drop(self, checkpoint_id: str) -> None:
+        """Delete a checkpoint, whose contents must not be kept."""
 
 
 class SkillService(Protocol):

@@ -36,6 +36,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -161,6 +162,12 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "incident_id",
         "domain state resolved_ms",
         lambda r, text: (r.incident_id, r.domain, r.state, r.resolved_ms, text),
+    ),
+    DocumentRecord: _table(
+        "documents",
+        "workspace document version",
+        "is_pending scrubs",
+        lambda r, text: (r.workspace, r.document, r.version, r.is_pending, r.scrubs, text),
     ),
 }  # fmt: skip
 
@@ -434,6 +441,16 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where_in("state", wanted.states)
         )
         return self._list(select, "incident_id DESC", wanted.limit)
+
+
+    # workspace documents
+
+    def list_document_versions(
+        self, workspace: str, document: str, *, before: int | None = None, limit: int = NO_LIMIT
+    ) -> list[DocumentRecord]:
+        """Newest first."""
+        select = Select(DocumentRecord).where("workspace = ? AND document = ?", workspace, document)
+        return self._list(select.where("version < ?", before), "version DESC", limit)
 
 
 _GROUPS: dict[UsageBy | None, str] = {

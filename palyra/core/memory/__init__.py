@@ -1,0 +1,1 @@
+"""Memory: items, duplicates and corrections, and the text a search sees."""
