@@ -9,6 +9,7 @@ import trio
 
 from palyra.client.approvals import ApprovalMethods
 from palyra.client.connection import Handshake
+from palyra.client.documents import DocumentMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.operations import OperationMethods
@@ -30,6 +31,7 @@ class Client(
     ApprovalMethods,
     SessionMethods,
     FileMethods,
+    DocumentMethods,
     RegistryMethods,
     SkillMethods,
     UsageMethods,

@@ -29,8 +29,8 @@ from msgspec import inspect
 
 from palyra.config.sections import (
     SECTIONS,
-    Fetch,
     DocumentsConfig,
+    Fetch,
     FilesConfig,
     JournalConfig,
     Logging,

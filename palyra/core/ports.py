@@ -380,8 +380,8 @@ class DocumentFiles(Protocol):
         Unavailable when it cannot be written (a full disk), and IllegalState as `read` does.
         """
 
-    def drop(self, checkpoint_id: str) -> None:
-        """Delete a checkpoint, whose contents must not be kept."""
+    def forget(self, document: str, texts: tuple[str, ...]) -> int:
+        """Delete the document's checkpoints that have one of these texts; return their number."""
 
 
 class SkillService(Protocol):

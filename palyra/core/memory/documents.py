@@ -523,6 +523,7 @@ class Author:
     by: str
     trust: Trust
     new_id: Callable[[], str]
+    overrides: bool = False  # a restore: what is asked for replaces every edit
     refuse: Callable[[str], str] = lambda _: ""  # why a text is not stored; "" for none
     settles: bool = False  # the person has seen the conflicts: the file's text is final
 
@@ -673,7 +674,8 @@ class _Merger:
                 lines.append(kept)
         if block.number:  # not for a block that is new in the file
             self._find_deleted(block.name)
-        lasting = self._present.union(self.base.removed, self.removed, self.forget)
+        removed = () if self.author.overrides else (*self.base.removed, *self.removed)
+        lasting = self._present.union(removed, self.forget)
         for entry_id, text in (asked or {}).items():
             if entry_id not in lasting:
                 entries.append(DocumentEntry(entry_id=entry_id, text=text, asked=text))
@@ -771,9 +773,9 @@ class _Merger:
         clear = msgspec.structs.replace(now, pending=None, has_conflict=False)
         if wanted == now.text:
             return line, msgspec.structs.replace(clear, asked=wanted)
-        if wanted == now.asked:
+        if wanted == now.asked and not self.author.overrides:
             return line, clear
-        if now.text == now.asked:
+        if now.text == now.asked or self.author.overrides:
             if wanted is None:
                 return None, None
             entry = DocumentEntry(entry_id=now.entry_id, text=wanted, asked=wanted)

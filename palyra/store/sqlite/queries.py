@@ -442,7 +442,6 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         )
         return self._list(select, "incident_id DESC", wanted.limit)
 
-
     # workspace documents
 
     def list_document_versions(

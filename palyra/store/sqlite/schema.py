@@ -225,8 +225,7 @@ CREATE TRIGGER incident_is_resolved_once BEFORE UPDATE ON incidents
     BEGIN SELECT RAISE(ABORT, 'the incident is resolved; its end stands'); END;
 """
 
-KEPT_VERSIONS = 500  # of one workspace document
-_DOCUMENTS = f"""
+_DOCUMENTS = """
 CREATE TABLE documents (           -- versions of workspace documents
     workspace TEXT NOT NULL,
     document TEXT NOT NULL,
@@ -241,7 +240,7 @@ CREATE TRIGGER document_version_stands BEFORE UPDATE ON documents
     BEGIN SELECT RAISE(ABORT, 'the document was changed meanwhile; the first change stands'); END;
 CREATE TRIGGER document_versions_are_limited AFTER INSERT ON documents
     BEGIN DELETE FROM documents WHERE workspace = new.workspace AND document = new.document
-        AND version <= new.version - {KEPT_VERSIONS}; END;
+        AND version <= new.version - 500; END;
 """
 
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n

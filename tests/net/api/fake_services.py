@@ -353,6 +353,7 @@ class Daemon:
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
+            documents=cast("Any", self.documents),
             skills=self.skills,
             hub=self.hub,
             journal=cast("Any", self.journal),
