@@ -65,7 +65,7 @@ def show(options: Options, document: str, version: int | None) -> None:
             (
                 block.block,
                 entry.entry_id,
-                entry.by or "daemon",
+                entry.by or ("file" if entry.trust == "workspace" else "daemon"),
                 visible(entry.text) or "(forgotten)",
             )
             for block in found.blocks

@@ -52,7 +52,7 @@ HOSTILE = (
 
 
 def author(**changes: object) -> Author:
-    """A person who types by hand; ids are ent_new1, ent_new2 …"""
+    """A person who types by hand; ids are ent_new1, ent_new2 and so on."""
     numbers = itertools.count(1)
     fields: dict[str, object] = {"by": "ann", "trust": "trusted_local"}
     fields["new_id"] = lambda: f"ent_new{next(numbers)}"
@@ -443,17 +443,18 @@ def test_no_edit_of_a_person_is_lost(
     made = apply(f"top\n{BEGIN}\n{END}\nbottom".encode(), first)
     lines = made.content.decode().split("\n")
     edits: dict[str, str | None] = {}
-    for entry_id in first:
+    for entry_id, text in first.items():
         new = data.draw(st.one_of(st.just("keep"), st.none(), entry_texts))
-        if new != "keep" and new != first[entry_id]:
+        if new not in {"keep", text}:
             edits[entry_id] = new
     kept = []
     for line in lines:
-        entry_id = next((each for each in edits if f"<!-- {each} -->" in line), None)
-        if entry_id is None:
-            kept.append(line)
-        elif (new := edits[entry_id]) is not None:
-            kept.append(render_entry(entry_id, new))
+        owner = next((each for each in edits if f"<!-- {each} -->" in line), None)
+        edited = line if owner is None else edits[owner]
+        if owner is not None and edited is not None:
+            edited = render_entry(owner, edited)
+        if edited is not None:
+            kept.append(edited)
     result = apply("\n".join(kept).encode(), second, made)
     wanted = second | {entry_id: new for entry_id, new in edits.items() if new is not None}
     for entry_id, new in edits.items():

@@ -52,6 +52,7 @@ from palyra.net.server.transport import Peer as PeerFacts
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
+from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
@@ -331,6 +332,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
+        self.documents = FakeDocuments(self.store)
         self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
