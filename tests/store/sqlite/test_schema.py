@@ -35,7 +35,7 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
         connection.pragma("application_id"),
     )
     tables = "owner tape runs sessions approvals receipts tokens agents channels pairings grants"
-    tables += " usage budgets incidents"
+    tables += " usage budgets incidents documents"
     assert set(tables.split()) == {
         name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
     }
