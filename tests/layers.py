@@ -103,6 +103,7 @@ ROOMS = {
         "memory_search",
         "memory_recall",
         "memory",
+        "documents",
         "usage",
     ),
     "actors": (

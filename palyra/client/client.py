@@ -10,6 +10,7 @@ import trio
 from palyra.client.approvals import ApprovalMethods
 from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
+from palyra.client.documents import DocumentMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.memory import MemoryMethods
@@ -33,6 +34,7 @@ class Client(
     ApprovalMethods,
     SessionMethods,
     FileMethods,
+    DocumentMethods,
     RegistryMethods,
     SkillMethods,
     UsageMethods,

@@ -30,6 +30,7 @@ from msgspec import inspect
 from palyra.config.sections import (
     SECTIONS,
     ContextConfig,
+    DocumentsConfig,
     Fetch,
     FilesConfig,
     JournalConfig,
@@ -85,6 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()
+    documents: DocumentsConfig = DocumentsConfig()
     fetch: Fetch = Fetch()
     mcp: Mcp = Mcp()
     sandbox: SandboxConfig = SandboxConfig()

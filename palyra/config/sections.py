@@ -166,6 +166,15 @@ class FilesConfig(Section, frozen=True, kw_only=True):
     checkpoints_days: Annotated[_Days, _doc("Number of days that checkpoints are kept.")] = 30
 
 
+class DocumentsConfig(Section, frozen=True, kw_only=True):
+    """Workspace documents: MEMORY.md, PALYRA.md and USER.md."""
+
+    write: Annotated[
+        bool,
+        _doc("Let the daemon write learned entries into the documents of the workspace."),
+    ] = False
+
+
 class FetchCredential(Section, frozen=True, kw_only=True):
     """A credential for one host; the secret itself is stored elsewhere."""
 
@@ -453,6 +462,7 @@ SECTIONS: dict[str, type[Section]] = {
     "memory": MemoryConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
+    "documents": DocumentsConfig,
     "wasm": Wasm,
     "fetch": Fetch,
     "mcp": Mcp,

@@ -34,6 +34,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -158,7 +159,16 @@ class MemoryStore(Protocol):
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
 
 
-class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, Protocol):
+class DocumentVersions(Protocol):
+    """Recorded versions of workspace documents."""
+
+    def list_document_versions(
+        self, workspace: str, document: str, *, before: int | None = None, limit: int = -1
+    ) -> list[DocumentRecord]:
+        """Return the newest first; a limit of -1 means all."""
+
+
+class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -535,6 +545,30 @@ class FileHistory(Protocol):
 
         Raises as `restore` does; a dry run lists conflicts instead.
         """
+
+
+class DocumentFiles(Protocol):
+    """The files of the workspace documents.  Blocks."""
+
+    @property
+    def workspace(self) -> str:
+        """Absolute path of the workspace."""
+
+    def read(self, document: str) -> bytes | None:
+        """Return the content, None for no file.
+
+        Raises IllegalState for a file that may not be used (a link, a folder), TooLarge.
+        """
+
+    def write(self, document: str, before: bytes | None, after: bytes, by: str) -> str:
+        """Replace the content atomically and durably; return the id of the checkpoint.
+
+        Raises Conflict if the file has no longer the content `before`; then it is as found.  Raises
+        Unavailable when it cannot be written (a full disk), and IllegalState as `read` does.
+        """
+
+    def forget(self, document: str, texts: tuple[str, ...]) -> int:
+        """Delete the document's checkpoints that have one of these texts; return their number."""
 
 
 class SkillService(Protocol):

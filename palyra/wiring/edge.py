@@ -40,10 +40,12 @@ from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
+from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.memory import Memories
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
+from palyra.tools.files.documents import WorkspaceDocuments
 from palyra.wiring.host import Host
 from palyra.wiring.models import EMBEDDED, Modelset
 from palyra.wiring.tools import Toolset
@@ -83,6 +85,16 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             toolset.checkpoints,
             sessions.get,
             host.run_blocking,
+        ),
+        documents=Documents(
+            services.journal,
+            WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
+            hub,
+            services.redactor,
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+            new_id=host.new_id,
+            writes=config.documents.write,
         ),
         skills=toolset.skills,
         models=services.router,

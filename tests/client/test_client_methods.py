@@ -66,6 +66,11 @@ CALLS: dict[str, Call] = {
         session_id="ses_1", run_id="run_1", cursor="ckp_1", limit=3
     ),
     "checkpoint.restore": lambda client: client.restore_checkpoint("ckp_1", "after", force=True),
+    "document.list": lambda client: client.list_documents(),
+    "document.get": lambda client: client.get_document("MEMORY.md", 2),
+    "document.history": lambda client: client.document_history("MEMORY.md", before=3, limit=2),
+    "document.sync": lambda client: client.sync_document("MEMORY.md", dry_run=True),
+    "document.restore": lambda client: client.restore_document("MEMORY.md", 1, dry_run=True),
     "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
     "approval.revoke": lambda client: client.revoke_grant("grt_1"),
     "usage.summary": lambda client: client.sum_usage(

@@ -14,6 +14,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -103,6 +104,23 @@ def run(run_id: str, head_seq: int = -1, **fields: Any) -> RunRecord:
             "model": "scripted",
             "created_ms": 1,
             "head_seq": head_seq,
+            **fields,
+        }
+    )
+
+
+def document(version: int, **fields: Any) -> DocumentRecord:
+    return DocumentRecord(
+        **{
+            "workspace": "/w",
+            "document": "MEMORY.md",
+            "version": version,
+            "sha256": "00",
+            "size_bytes": 1,
+            "cause": "apply",
+            "by": "alice",
+            "at_ms": 1,
+            "blocks": {},
             **fields,
         }
     )

@@ -508,6 +508,44 @@ class MemoryUseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     items: tuple[MemoryUse, ...] = ()
 
 
+DocumentCause = Literal["apply", "sync", "restore", "forget"]
+
+
+class DocumentEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One entry of a managed block, as a version of a workspace document has it."""
+
+    entry_id: str  # of the memory item that it shows, or ent_… of one typed by hand
+    text: str  # in the file; "" once it was forgotten
+    asked: str | None = None  # the text that the daemon last asked for; None: only a person did
+    trust: Trust = "trusted_local"
+    by: str = ""  # principal that wrote or confirmed the text; "": the daemon
+    has_conflict: bool = False  # a person edited an entry that the daemon also changed
+    pending: str | None = None  # then: the text that was not written; None: a removal
+
+
+class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One version of a workspace document: its managed blocks, and the digest of the whole file.
+
+    It is committed before the file is written (`is_pending`), and again afterwards, so that after a
+    crash the next reader knows both states that the file may have.
+    """
+
+    workspace: str  # absolute
+    document: str
+    version: int  # from 1
+    sha256: str  # hex, of the whole file
+    size_bytes: int
+    cause: DocumentCause
+    by: str  # principal; "": the daemon
+    at_ms: int
+    blocks: dict[str, tuple[DocumentEntry, ...]]
+    removed: tuple[str, ...] = ()  # entries that a person deleted: not written again
+    forgotten: tuple[str, ...] = ()  # entries that are removed wherever they are found
+    checkpoint_id: str | None = None  # of the change of the file; None: the file was not changed
+    is_pending: bool = False
+    scrubs: int = 0  # how often texts of this version were forgotten later
+
+
 Record = (
     RunRecord
     | SessionRecord
@@ -527,5 +565,6 @@ Record = (
     | MemoryReindex
     | MemoryVectors
     | MemoryUseRecord
+    | DocumentRecord
 )
 RECEIPT_TTL_MS = 86_400_000

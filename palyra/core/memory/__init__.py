@@ -1,1 +1,1 @@
-"""Memory: its items, what a question asks for, how items are ranked, and which are recalled."""
+"""Memory: its items, what a question asks for, how items are ranked, workspace documents."""

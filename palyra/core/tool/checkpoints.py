@@ -24,6 +24,7 @@ class Content:
 
 
 Side = Literal["before", "after"]
+DOCUMENT = "document"  # `tool` of a checkpoint made by a write of a workspace document
 RESTORE = "checkpoint.restore"  # `tool` of a checkpoint made by a restore
 
 

@@ -164,6 +164,7 @@ _EDITORS = (
 )
 _AGENTS = (
     _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
+    _row("agents", "MEMORY.md USER.md", "Palyra and other agents: taken for facts that their owner has confirmed", "https://docs.openclaw.ai/concepts/memory"),
     _row("agents", "AGENT.md AGENTS.*.md .agents .agent .rules .ai-rules .llmrules", "agents: taken for the owner's instructions", "https://agents.md/"),
     _row("agents", "CLAUDE.md .claude .mcp.json", "Claude Code: instructions, hooks, servers", "https://code.claude.com/docs/en/settings", needs_placeholder=True),
     _row("agents", "CLAUDE.local.md .claude.json .clauderules .claude-plugin .claude.* .config/claude .mcp .mcp.* .mcprc .lmstudio", "Claude Code and others: servers they start", "https://modelcontextprotocol.io/docs/develop/connect-local-servers"),

@@ -32,6 +32,7 @@ from palyra.net.protocol.params import LINE, SLUG, Params
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
+from palyra.services.documents import Documents
 from palyra.services.grants import Grants
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
@@ -81,6 +82,7 @@ class Backend:
     models: ModelRouter
     agents: Agents
     channels: Channels
+    documents: Documents
     incidents: Incidents
     memories: Memories
     memory_search: MemorySearch

@@ -10,6 +10,7 @@ import msgspec
 from palyra.core.approval import Resolved
 from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
+from palyra.core.memory.document_views import DocumentChanged
 from palyra.core.ports import ProgressKind
 from palyra.core.usage.views import BudgetWarned
 from palyra.net.protocol.open_values import known
@@ -124,6 +125,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "incident.opened": IncidentRecord,
     "incident.updated": IncidentRecord,
     "incident.resolved": IncidentRecord,
+    "document.changed": DocumentChanged,
     "pairing.requested": PairingRequested,
     "system.draining": SystemDraining,
 }

@@ -38,6 +38,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -177,6 +178,12 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "use_id",
         "run_id session_id principal",
         lambda r, text: (r.use_id, r.run_id, r.session_id, r.principal, text),
+    ),
+    DocumentRecord: _table(
+        "documents",
+        "workspace document version",
+        "is_pending scrubs",
+        lambda r, text: (r.workspace, r.document, r.version, r.is_pending, r.scrubs, text),
     ),
 }  # fmt: skip
 
@@ -467,6 +474,15 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where_in("state", wanted.states)
         )
         return self._list(select, "incident_id DESC", wanted.limit)
+
+    # workspace documents
+
+    def list_document_versions(
+        self, workspace: str, document: str, *, before: int | None = None, limit: int = NO_LIMIT
+    ) -> list[DocumentRecord]:
+        """Newest first."""
+        select = Select(DocumentRecord).where("workspace = ? AND document = ?", workspace, document)
+        return self._list(select.where("version < ?", before), "version DESC", limit)
 
 
 _GROUPS: dict[UsageBy | None, str] = {

@@ -334,6 +334,24 @@ CREATE TRIGGER session_checkpoint_stands BEFORE UPDATE ON session_checkpoints
     BEGIN SELECT RAISE(ABORT, 'the checkpoint exists; its first record stands'); END;
 """
 
+_DOCUMENTS = """
+CREATE TABLE documents (           -- versions of workspace documents
+    workspace TEXT NOT NULL,
+    document TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    is_pending INTEGER NOT NULL,   -- the file is as before or as after this version
+    scrubs INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (workspace, document, version)
+) STRICT;
+CREATE TRIGGER document_version_stands BEFORE UPDATE ON documents
+    WHEN new.record <> old.record AND NOT old.is_pending AND new.scrubs <= old.scrubs
+    BEGIN SELECT RAISE(ABORT, 'the document was changed meanwhile; the first change stands'); END;
+CREATE TRIGGER document_versions_are_limited AFTER INSERT ON documents
+    BEGIN DELETE FROM documents WHERE workspace = new.workspace AND document = new.document
+        AND version <= new.version - 500; END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -343,6 +361,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _INCIDENTS,
     _MEMORY,
     _SESSION_CHECKPOINTS,
+    _DOCUMENTS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

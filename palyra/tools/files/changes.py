@@ -43,6 +43,7 @@ class _Target:
     folder: str
     folder_fd: int
     seen: _Identity | None  # the file that was read
+    data: bytes | None  # of the file that was read, to compare; None: its identity is enough
     content: Content | None
     owner: tuple[int, int] | None  # of the file that was read
     spare: str  # in the same folder: the new content, and after the commit the old file
@@ -56,6 +57,8 @@ class Changes:
 
     workspace: Workspace
     most_bytes: int = MAX_FILE_BYTES
+    documents: frozenset[str] = frozenset()  # configuration that this change may write
+    compares_content: bool = False  # a write within one tick of the file's clock counts as a change
     before: dict[str, Content | None] = field(default_factory=dict)
     _seen: dict[str, tuple[_Identity, tuple[int, int]]] = field(default_factory=dict)
     _made: list[tuple[int, str]] = field(
@@ -64,7 +67,7 @@ class Changes:
 
     def look(self, path: str) -> Content | None:
         """Return the file's present content, None for no file; `path` is normal.  Raises ToolFailure."""
-        if not path or is_configuration(path):
+        if not path or (path not in self.documents and is_configuration(path)):
             raise refusal(path)
         if path not in self.before:
             self.before[path] = self._read(path)
@@ -122,9 +125,10 @@ class Changes:
         self._make_folders(folder, stack)
         fd = stack.enter_context(self.workspace.open_folder(folder))
         seen, owner = self._seen.get(path, (None, None))
-        return _Target(
-            path, name, folder, fd, seen, content, owner, f".palyra-{secrets.token_hex(8)}.tmp"
-        )
+        before = self.before[path] if self.compares_content else None
+        data = None if before is None else before.data
+        spare = f".palyra-{secrets.token_hex(8)}.tmp"
+        return _Target(path, name, folder, fd, seen, data, content, owner, spare)
 
     def _make_folders(self, folder: str, stack: ExitStack) -> None:
         names = folder.split("/") if folder else []
@@ -146,7 +150,7 @@ class Changes:
         with self.workspace.open_folder(target.folder) as fd:
             if not os.path.samestat(os.fstat(fd), os.fstat(target.folder_fd)):
                 raise _changed(target)
-        if _find(target.folder_fd, target.name) != target.seen:
+        if not _is_as_read(target, target.name):
             raise _changed(target)
 
 
@@ -234,7 +238,7 @@ def _commit_one(target: _Target) -> None:
     else:
         swap(target.folder_fd, target.spare, target.name)
     target.is_committed = True
-    if _find(target.folder_fd, target.spare) != target.seen:
+    if not _is_as_read(target, target.spare):
         raise _changed(target)
 
 
@@ -257,8 +261,23 @@ def _undo_one(target: _Target) -> None:
         swap(target.folder_fd, target.spare, target.name)
 
 
+def _is_as_read(target: _Target, name: str) -> bool:
+    """True if this name has the file that was read, with the same content if that is compared."""
+    if _find(target.folder_fd, name) != target.seen:
+        return False
+    if target.data is None:
+        return True
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, dir_fd=target.folder_fd), "rb") as file:
+        return file.read(len(target.data) + 1) == target.data
+
+
+class ChangedMeanwhile(ToolFailure):
+    """A file was changed by another program after it was read."""
+
+
 def _changed(target: _Target) -> ToolFailure:
-    return ToolFailure(
+    return ChangedMeanwhile(
         f"{visible(target.path)} was changed by somebody else meanwhile: read it again"
     )
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from palyra.core.ids import NewId
+from palyra.core.memory.documents import DOCUMENTS
 from palyra.core.ports import CheckpointStore, NowMs
 from palyra.core.text.visible import visible
 from palyra.core.tool.checkpoints import (
+    DOCUMENT,
     RESTORE,
     Checkpoint,
     CheckpointFilter,
@@ -58,6 +60,29 @@ class Checkpoints:
             [],
         )
 
+    def keep_for_document(self, principal: str, kept: list[str]) -> Keep:
+        """Return the function that writes the checkpoint of a document; its id goes to `kept`."""
+        made: list[Checkpoint] = []
+        blank = Checkpoint(
+            checkpoint_id="",
+            principal=principal,
+            session_id="",
+            run_id="",
+            call_id="",
+            tool=DOCUMENT,
+            workspace=str(self.workspace.root),
+            created_ms=0,
+            files=(),
+        )
+        keep = self._keep(blank, made)
+
+        def keep_named(before: Contents, after: Contents) -> Callable[[], None]:
+            drop = keep(before, after)
+            kept.append(made[-1].checkpoint_id)
+            return drop
+
+        return keep_named
+
     def _keep(self, blank: Checkpoint, made: list[Checkpoint]) -> Keep:
         """Complete the blank checkpoint, and append the stored one to `made`."""
 
@@ -104,7 +129,7 @@ class Checkpoints:
     def _restore(
         self, kept: Checkpoint, side: Side, made: list[Checkpoint], *, is_forced: bool
     ) -> None:
-        changes = Changes(self.workspace)
+        changes = Changes(self.workspace, documents=frozenset(DOCUMENTS))
         found = {file.path: changes.look(usable(file.path)) for file in kept.files}
         foreign = [file.path for file in kept.files if not _is_known(file, found[file.path])]
         if foreign and not is_forced:

@@ -61,6 +61,7 @@ from palyra.net.server.transport import Peer as PeerFacts
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
+from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
 from tests.net.api.fake_memories import FakeMemories
@@ -369,6 +370,7 @@ class Daemon:
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.skills = FakeSkills()
         self.files = FakeFiles()
+        self.documents = FakeDocuments(self.store)
         self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
@@ -394,6 +396,7 @@ class Daemon:
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
+            documents=cast("Any", self.documents),
             skills=self.skills,
             hub=self.hub,
             journal=cast("Any", self.journal),

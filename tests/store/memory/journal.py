@@ -27,6 +27,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -261,6 +262,10 @@ def _check_successor(before: Record, record: Record) -> None:
             raise IdempotencyConflict("the idempotency key was used; its first receipt stands")
         case IncidentRecord(state="resolved"), _ if record != before:
             raise Conflict("the incident is resolved; its end stands")
+        case DocumentRecord(is_pending=False), DocumentRecord() if (
+            record != before and record.scrubs <= before.scrubs
+        ):
+            raise Conflict("the document was changed meanwhile; the first change stands")
         case AgentRecord() | UsageRecord(), _ if record != before:
             raise Conflict(_FIXED[type(before)])
         case (

@@ -19,6 +19,7 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetRecord,
     ChannelRecord,
+    DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
@@ -221,6 +222,19 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         """Newest first."""
         found = [each for each in self._list(IncidentRecord) if is_wanted(each, wanted)]
         return found[::-1][: wanted.limit]
+
+    def list_document_versions(
+        self, workspace: str, document: str, *, before: int | None = None, limit: int = -1
+    ) -> list[DocumentRecord]:
+        """Newest first, at most the newest 500."""
+        found = [
+            each
+            for each in self._list(DocumentRecord)
+            if (each.workspace, each.document) == (workspace, document)
+        ]
+        newest = [each for each in found[::-1] if each.version > found[-1].version - 500]
+        wanted = [each for each in newest if before is None or each.version < before]
+        return wanted if limit < 0 else wanted[:limit]
 
     def unresolved(self) -> tuple[IncidentRecord, ...]:
         """Oldest first."""

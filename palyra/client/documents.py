@@ -1,0 +1,53 @@
+"""Typed methods about workspace documents."""
+
+from palyra.client.requests import RequestMethods
+from palyra.core.memory.document_views import (
+    DocumentChange,
+    DocumentHistory,
+    DocumentList,
+    DocumentView,
+)
+
+
+class DocumentMethods(RequestMethods):
+    """Read documents and their versions, adopt edits, restore managed blocks."""
+
+    async def list_documents(self) -> DocumentList:
+        """Every document of the workspace."""
+        return await self._ask("document.list", {}, DocumentList)
+
+    async def get_document(self, document: str, version: int | None = None) -> DocumentView:
+        """The managed blocks in the file, or those of a version."""
+        params = {"document": document, "version": version}
+        return await self._ask("document.get", params, DocumentView)
+
+    async def document_history(
+        self, document: str, *, before: int | None = None, limit: int | None = None
+    ) -> DocumentHistory:
+        """A page of versions, newest first; `before` is the `next_before` of the page before."""
+        params = {"document": document, "before": before, "limit": limit}
+        return await self._ask("document.history", params, DocumentHistory)
+
+    async def sync_document(
+        self, document: str, *, dry_run: bool = False, idempotency_key: str | None = None
+    ) -> DocumentChange:
+        """Adopt the edits in the file; with `dry_run` only list them."""
+        params = {"document": document, "dry_run": dry_run, "idempotency_key": idempotency_key}
+        return await self._mutate("document.sync", params, DocumentChange)
+
+    async def restore_document(
+        self,
+        document: str,
+        version: int,
+        *,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> DocumentChange:
+        """Give the managed blocks the entries of a version; with `dry_run` only list the changes."""
+        params = {
+            "document": document,
+            "version": version,
+            "dry_run": dry_run,
+            "idempotency_key": idempotency_key,
+        }
+        return await self._mutate("document.restore", params, DocumentChange)

@@ -1,0 +1,94 @@
+"""document.*: managed blocks of MEMORY.md, PALYRA.md and USER.md.  Operators only."""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.memory.document_views import (
+    DocumentChange,
+    DocumentHistory,
+    DocumentList,
+    DocumentView,
+)
+from palyra.net.api.method import Limit, Method, MethodCall, Mutation
+from palyra.net.protocol.params import NoParams, Params
+
+DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Version = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class DocumentGet(Params, frozen=True, kw_only=True):
+    """The blocks that are in the file now, or those of one version."""
+
+    document: DocumentName
+    version: Version | None = None
+
+
+class DocumentHistoryParams(Params, frozen=True, kw_only=True):
+    """Newest first; `before` is the `next_before` of the page before."""
+
+    document: DocumentName
+    before: Version | None = None
+    limit: Limit = 100
+
+
+class DocumentSync(Mutation, frozen=True, kw_only=True):
+    """Adopt the edits in the file as the caller's, or only list them."""
+
+    document: DocumentName
+    dry_run: bool = False
+
+
+class DocumentRestore(Mutation, frozen=True, kw_only=True):
+    """Give the managed blocks the entries of a version, or only list the differences."""
+
+    document: DocumentName
+    version: Version
+    dry_run: bool = False
+
+
+async def list_(call: MethodCall, _: NoParams) -> DocumentList:
+    return await call.backend.documents.list_all(call.caller)
+
+
+async def get(call: MethodCall, params: DocumentGet) -> DocumentView:
+    return await call.backend.documents.get(call.caller, params.document, params.version)
+
+
+async def history(call: MethodCall, params: DocumentHistoryParams) -> DocumentHistory:
+    return await call.backend.documents.history(
+        call.caller, params.document, before=params.before, limit=params.limit
+    )
+
+
+async def sync(call: MethodCall, params: DocumentSync) -> DocumentChange:
+    documents = call.backend.documents
+    return await call.once(
+        DocumentChange,
+        lambda: documents.sync(call.caller, params.document, dry_run=params.dry_run),
+    )
+
+
+async def restore(call: MethodCall, params: DocumentRestore) -> DocumentChange:
+    documents = call.backend.documents
+    return await call.once(
+        DocumentChange,
+        lambda: documents.restore(
+            call.caller, params.document, params.version, dry_run=params.dry_run
+        ),
+    )
+
+
+METHODS = (
+    Method("document.list", NoParams, DocumentList, "documents:read", list_),
+    Method("document.get", DocumentGet, DocumentView, "documents:read", get, is_bulk=True),
+    Method(
+        "document.history", DocumentHistoryParams, DocumentHistory, "documents:read", history,
+        is_bulk=True,
+    ),
+    Method("document.sync", DocumentSync, DocumentChange, "documents:write", sync, is_bulk=True),
+    Method(
+        "document.restore", DocumentRestore, DocumentChange, "documents:write", restore,
+        is_bulk=True,
+    ),
+)  # fmt: skip
