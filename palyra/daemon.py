@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from palyra import __version__
-from palyra.actors import config_watch, incident_writer
+from palyra.actors import config_watch, incident_writer, memory
 from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import hub as hub_actor
@@ -74,7 +74,13 @@ from palyra.tools.toolbox import Tool
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
 from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
-from palyra.wiring.runs import build_channels, build_incidents, build_memories, run_limits
+from palyra.wiring.runs import (
+    build_channels,
+    build_incidents,
+    build_memories,
+    build_memory_index,
+    run_limits,
+)
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile, build_budgets
 
@@ -115,11 +121,11 @@ class Daemon:
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
         self.hub = hub_actor.Hub(encoding)
-        self.journal = journal_actor.JournalHandle(
-            store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
-        )
+        store = store or sqlite_journal(config, keys)
+        self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
-        self.memories = build_memories(self.journal, self.redactor, self.host)
+        self.memory_index = build_memory_index(config, store, self.journal)
+        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_index)
         self.toolset = build_toolset(
             config,
             self.host,
@@ -337,6 +343,7 @@ class Daemon:
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
                 incident_writer.child_spec(self.incidents),
+                *([] if self.memory_index is None else [memory.child_spec(self.memory_index)]),
                 integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",

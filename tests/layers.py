@@ -93,6 +93,7 @@ ROOMS = {
         "channels",
         "history",
         "embeddings",
+        "memory_index",
         "memory_search",
         "memory",
         "usage",

@@ -34,6 +34,7 @@ from palyra.config.sections import (
     JournalConfig,
     Logging,
     Mcp,
+    MemoryConfig,
     Models,
     PolicyConfig,
     RunsConfig,
@@ -78,6 +79,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     server: Server = Server()
     journal: JournalConfig = JournalConfig()
     runs: RunsConfig = RunsConfig()
+    memory: MemoryConfig = MemoryConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

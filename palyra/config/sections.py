@@ -66,6 +66,15 @@ class JournalConfig(Section, frozen=True, kw_only=True):
     ] = "full"
 
 
+class MemoryConfig(Section, frozen=True, kw_only=True):
+    """Search in the memory."""
+
+    embedder: Annotated[
+        Literal["auto", "hashed", "minilm"],
+        _doc("What compares meanings: parts of words, or MiniLM; auto takes MiniLM if installed."),
+    ] = "auto"
+
+
 class RunsConfig(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
@@ -343,6 +352,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": Server,
     "journal": JournalConfig,
     "runs": RunsConfig,
+    "memory": MemoryConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
     "wasm": Wasm,

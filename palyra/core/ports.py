@@ -39,6 +39,7 @@ from palyra.core.journal.records import (
     IncidentRecord,
     MemoryRecord,
     MemoryUseRecord,
+    MemoryVectors,
     PairingRecord,
     RunRecord,
     SessionRecord,
@@ -331,6 +332,38 @@ class EmbeddingService(Protocol):
 
         Raises also Rejected when a budget refuses the call.
         """
+
+
+class MemoryIndexing(Protocol):
+    """The index of memory.  Blocks.
+
+    `find`, `plan_build`, `adopt`, `refresh` and `save` are called by one thread at a time.
+    """
+
+    @property
+    def degraded(self) -> str:
+        """Reason why only words are searched; "" for none."""
+
+    def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Return the best items, checked against their rows.  Raises Unavailable."""
+
+    def plan_build(self) -> Callable[[], object] | None:
+        """Return a job that builds the vectors, for any thread; None if none is due."""
+
+    def adopt(self, build: Any) -> None:  # noqa: ANN401 - the adapter's own
+        """Use the result of a job."""
+
+    def embed_next(self) -> MemoryVectors | None:
+        """Embed some of the items without a vector, in any thread; None if there are none.
+
+        Raises Unavailable.
+        """
+
+    def refresh(self, rows: Sequence[int]) -> None:
+        """Read the stored vectors of these rows."""
+
+    def save(self) -> None:
+        """Write the file of the index.  Raises Unavailable."""
 
 
 class Recall(Protocol):

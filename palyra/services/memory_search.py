@@ -33,6 +33,7 @@ from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
 from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
+from palyra.services.memory_index import SharedMemoryIndex
 
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
@@ -46,9 +47,17 @@ class MemorySearch:
     """Searches of all principals; implements `core.ports.Recall`."""
 
     def __init__(
-        self, journal: Journal, redactor: Redactor, *, now_ms: NowMs, new_id: NewId
+        self,
+        journal: Journal,
+        redactor: Redactor,
+        *,
+        now_ms: NowMs,
+        new_id: NewId,
+        index: SharedMemoryIndex | None = None,
     ) -> None:
+        """Without an index the text index of the journal is searched."""
         self._journal = journal
+        self._index = index
         self._redactor = redactor
         self._now_ms = now_ms
         self._new_id = new_id
@@ -61,12 +70,12 @@ class MemorySearch:
     @property
     def mode(self) -> SearchMode:
         """Parts of the search: words and vectors, or words alone."""
-        return "lexical"
+        return "lexical" if self._index is None or self._index.degraded else "hybrid"
 
     @property
     def degraded(self) -> str:
         """Why a part of the search is left out at the moment; "" for nothing."""
-        return ""
+        return "" if self._index is None else self._index.degraded
 
     # --- for clients, tools and prompts
 
@@ -107,6 +116,8 @@ class MemorySearch:
         return found
 
     async def _search(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+        if self._index is not None:
+            return await self._index.find(query, wanted)
         tokens = (token.plain for token in read_tokens(query))
         words = list(dict.fromkeys(word for token in tokens for word in _WORD.findall(token)))
         if not words:
@@ -168,7 +179,9 @@ class MemorySearch:
         return item.expires_ms is None or item.expires_ms > self._now_ms()
 
     def invalidate(self, principal: str | None) -> None:
-        """Drop the cached results of a principal, of all for None."""
+        """Drop the cached results of a principal, of all for None: items have changed."""
+        if self._index is not None:
+            self._index.notify()
         if principal is None:
             self._cache.clear()
         else:

@@ -2,15 +2,19 @@
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
-from palyra.core.ports import Notifier
+from palyra.core.ports import Embedder, JournalStore, MemoryIndexing, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
 from palyra.models.lexical_embeddings import text_similarity
+from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
+from palyra.models.minilm.files import is_installed
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
+from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_search import MemorySearch
+from palyra.store.sqlite.journal import SqliteJournal
 from palyra.wiring.host import Host
 
 
@@ -32,9 +36,29 @@ def build_incidents(
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_memories(journal: JournalHandle, redactor: Redactor, host: Host) -> Memories:
+def build_memory_index(
+    config: Config, store: JournalStore, journal: JournalHandle
+) -> SharedMemoryIndex | None:
+    """Build the index over a journal file; None for another store."""
+    if not isinstance(store, SqliteJournal):
+        return None
+    data_dir, wanted = config.paths.data_dir, config.memory.embedder
+    is_minilm = wanted == "minilm" or (wanted == "auto" and is_installed(data_dir))
+    embedder: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+
+    def make_index() -> MemoryIndexing:
+        from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
+
+        return IndexedMemory(store, data_dir / "vectors" / "memory.index", embedder)
+
+    return SharedMemoryIndex(make_index, journal)
+
+
+def build_memories(
+    journal: JournalHandle, redactor: Redactor, host: Host, index: SharedMemoryIndex | None
+) -> Memories:
     """Build the memory and its search."""
-    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id)
+    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id, index=index)
     return Memories(
         journal=journal,
         search=search,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from palyra.client import Client, TapeEvent
@@ -42,10 +43,7 @@ async def test_a_fact_is_stored_corrected_and_forgotten(daemon: DaemonProcess) -
         result = await ann.search_memories("which deploy port?", explain=True)
         (hit,) = result.hits
         assert ("The deploy port is 9090", second.memory_id) == (hit.text, hit.memory_id)
-        assert hit.score == pytest.approx(sum([
-            hit.parts.lexical, hit.parts.vector, hit.parts.author, hit.parts.date,
-            hit.parts.session,
-        ]))  # fmt: skip
+        assert hit.score == pytest.approx(sum(msgspec.structs.astuple(hit.parts)))
         assert hit.why is not None
         history = await ann.get_memory_history(second.memory_id)
         assert [first.memory_id] == [item.memory_id for item in history.superseded]
@@ -256,7 +254,7 @@ async def test_the_command_line_covers_the_life_of_an_item(daemon: DaemonProcess
     assert "lexical" in out
     found = json.loads(await run(daemon, "search", "staging port", "--json", *whose))
     assert ["The staging port is 9090"] == [hit["text"] for hit in found["hits"]]
-    assert {"lexical", "vector", "author", "date", "session"} == found["hits"][0]["parts"].keys()
+    assert {"lexical", "vector", "author", "date", "session"} <= found["hits"][0]["parts"].keys()
     assert "The staging port is 9090" in await run(daemon, "list", *whose)
     assert "superseded" in await run(daemon, "list", "--superseded", *whose)
     assert "revision: 1" in await run(daemon, "show", second)

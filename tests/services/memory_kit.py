@@ -16,8 +16,11 @@ from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import PalyraError
 from palyra.models.lexical_embeddings import text_similarity
+from palyra.models.memory_embedders import HashedEmbedder
 from palyra.services.memory import Memories
+from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_search import MemorySearch
+from palyra.store.vectors.search import IndexedMemory
 from tests.store.kit import Clock, sqlite_journal
 
 T = TypeVar("T")
@@ -71,7 +74,9 @@ async def run_inline(fn: Callable[[*Args], T], /, *args: *Args) -> T:
     return fn(*args)
 
 
-def build(journal: InlineJournal, now_ms: Callable[[], int]) -> Memories:
+def build(
+    journal: InlineJournal, now_ms: Callable[[], int], index: SharedMemoryIndex | None = None
+) -> Memories:
     """The service over a journal, with ids that count."""
     ids = count(1)
 
@@ -81,7 +86,7 @@ def build(journal: InlineJournal, now_ms: Callable[[], int]) -> Memories:
     redactor = Redactor([])
     return Memories(
         journal=journal,
-        search=MemorySearch(journal, redactor, now_ms=now_ms, new_id=new_id),
+        search=MemorySearch(journal, redactor, now_ms=now_ms, new_id=new_id, index=index),
         redactor=redactor,
         now_ms=now_ms,
         new_id=new_id,
@@ -93,13 +98,24 @@ def build(journal: InlineJournal, now_ms: Callable[[], int]) -> Memories:
 class MemoryKit:
     """The memory and what is around it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_indexed: bool = False) -> None:
         self.clock = Clock()
         self.store = sqlite_journal(directory, self.clock)
         self.store.open()
         self.journal = InlineJournal(self.store)
-        self.memories = build(self.journal, self.clock)
+        self.index_file = directory / "memory.index"
+        self.index = SharedMemoryIndex(self.make_index, self.journal) if is_indexed else None
+        self.memories = build(self.journal, self.clock, self.index)
         self.search = self.memories.search
+
+    def make_index(self) -> IndexedMemory:
+        return IndexedMemory(self.store, self.index_file, HashedEmbedder())
+
+    async def keep_up(self) -> None:
+        """Take the steps of upkeep that are due."""
+        assert self.index is not None
+        while await self.index.upkeep():
+            pass
 
     async def add(self, text: str, who: Caller = ANN, **fields: Any) -> str:
         """Store a fact; its id."""

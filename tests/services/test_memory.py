@@ -25,9 +25,10 @@ from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, caller, p
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-def kit(tmp_path: Path) -> MemoryKit:
-    return MemoryKit(tmp_path)
+@pytest.fixture(params=["words", "index"])
+def kit(tmp_path: Path, request: pytest.FixtureRequest) -> MemoryKit:
+    """The memory, searched by the text index alone and by the index of memory."""
+    return MemoryKit(tmp_path, is_indexed=request.param == "index")
 
 
 async def get(kit: MemoryKit, memory_id: str) -> MemoryRecord:

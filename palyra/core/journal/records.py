@@ -442,6 +442,22 @@ class MemoryReindex(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     through_row: int
 
 
+class MemoryVector(msgspec.Struct, frozen=True, gc=False):
+    """Vector of one row: component i is `scale` times byte i, read as a signed number."""
+
+    row: int
+    text_hash: str  # of the text that was embedded; another text needs another vector
+    scale: float
+    values: bytes
+
+
+class MemoryVectors(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Vectors for rows that have none of this embedder."""
+
+    embedder: str
+    vectors: tuple[MemoryVector, ...]
+
+
 MemoryWay = Literal["auto", "tool", "reference"]
 
 
@@ -482,6 +498,7 @@ Record = (
     | MemoryRecord
     | MemoryRemoval
     | MemoryReindex
+    | MemoryVectors
     | MemoryUseRecord
 )
 RECEIPT_TTL_MS = 86_400_000

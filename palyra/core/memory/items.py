@@ -340,7 +340,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
     item: MemoryRecord
     score: float
-    parts: dict[str, float]  # lexical, vector, author, date, session
+    parts: dict[str, float]  # summands, by the names of `ranking.ScoreParts`
 
 
 SearchMode = Literal["hybrid", "lexical"]

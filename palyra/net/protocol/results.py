@@ -466,6 +466,7 @@ class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
     vector: float = 0.0  # similarity of meaning
     author: float = 0.0  # the person that the query names
     date: float = 0.0  # the time that the query names
+    form: float = 0.0  # a question rarely answers one: below 0
     session: float = 0.0  # other good hits of the same conversation
 
 

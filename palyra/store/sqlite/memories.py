@@ -31,6 +31,7 @@ from palyra.core.journal.records import (
     MemoryReindex,
     MemoryRemoval,
     MemoryUseRecord,
+    MemoryVectors,
     Record,
 )
 from palyra.core.memory.fields import search_fields
@@ -49,6 +50,12 @@ _KEY = "memory_id"
 _CHANGES = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != _KEY)
 _ITEMS = BulkInsert("memories", _COLUMNS, f"ON CONFLICT ({_KEY}) DO UPDATE SET {_CHANGES}")
 _LOG = BulkInsert("memory_log", ("principal", "memory_id", "action", "at_ms", "by"))
+VECTORS = BulkInsert(
+    "memory_vectors",
+    ("row", "embedder", "scale", "vector"),
+    "ON CONFLICT (row) DO UPDATE SET embedder = excluded.embedder, scale = excluded.scale,"
+    " vector = excluded.vector",
+)
 _FTS = BulkInsert("memory_fts", ("rowid", "text", '"when"'))
 
 # Nearest item of the same conversation before and after one, by time and then by row.
@@ -84,6 +91,8 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
             _remove(connection, changes)
         elif kind is MemoryReindex:
             _reindex(connection, changes)
+        elif kind is MemoryVectors:
+            _put_vectors(connection, changes)
         else:
             raise InvariantBroken(f"no table for {kind.__name__}")
 
@@ -248,6 +257,23 @@ def _index(connection: apsw.Connection, rows: set[int]) -> None:
         "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (_json(rows),)
     )
     _FTS.append(connection, [(row, *search_fields(text, at_ms)) for row, text, at_ms in found])
+
+
+def _put_vectors(connection: apsw.Connection, batches: Sequence[MemoryVectors]) -> None:
+    """Write the vectors of rows that still have the text that was embedded."""
+    for batch in batches:
+        found = read_rows(
+            connection,
+            f"SELECT json_array(row, text_hash) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+            (_json([each.row for each in batch.vectors]),),
+        )
+        hashes = dict(found)
+        rows: list[Row] = [
+            (each.row, batch.embedder, each.scale, each.values)
+            for each in batch.vectors
+            if hashes.get(each.row) == each.text_hash
+        ]
+        VECTORS.append(connection, rows)
 
 
 def _json(value: object) -> str:

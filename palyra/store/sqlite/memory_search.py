@@ -17,18 +17,18 @@ import msgspec
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.vectors import StoredVector
-from palyra.store.sqlite.connection import BulkInsert
-from palyra.store.sqlite.memories import ItemQueries, match_any, narrow, read_rows, select_items
+from palyra.store.sqlite.memories import (
+    VECTORS,
+    ItemQueries,
+    match_any,
+    narrow,
+    read_rows,
+    select_items,
+)
 
 _FACTS = (
     "json_array(row, principal, scope, channel, session_id, kind, author, at_ms, expires_ms,"
     " superseded_by IS NULL, never_recall, length(text), previous_row, next_row) AS found"
-)
-VECTORS = BulkInsert(
-    "memory_vectors",
-    ("row", "embedder", "scale", "vector"),
-    "ON CONFLICT (row) DO UPDATE SET embedder = excluded.embedder, scale = excluded.scale,"
-    " vector = excluded.vector",
 )
 
 
@@ -181,6 +181,19 @@ class MemorySearchQueries(ItemQueries):
         return self._read_text(
             "SELECT group_concat(row) FROM memory_vectors WHERE embedder = ?", (embedder,)
         )
+
+    def list_unembedded(self, embedder: str, limit: int) -> list[tuple[int, str, str]]:
+        """Return row, hash and text of the newest current items without a vector of the embedder."""
+        found = self._read(
+            lambda c: read_rows(
+                c,
+                "SELECT json_array(row, text_hash, text) AS found FROM memories AS m"
+                " WHERE superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
+                " WHERE v.row = m.row AND v.embedder = ?) ORDER BY row DESC LIMIT ?",
+                (embedder, limit),
+            )
+        )
+        return [(row, text_hash, text) for row, text_hash, text in found]
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
         text = self._read(

@@ -1,0 +1,46 @@
+"""The upkeep of the memory index: builds, embeds and saves while there is something to do.
+
+Owns: nothing; the index belongs to `services.memory_index`.  Talks to: that service.
+Never: stops the daemon: a journal or an embedder that is down is tried again after `RETRY_S`.
+Restart: permanent; the next step finds what is missing.
+"""
+
+from functools import partial
+
+import structlog
+import trio
+
+from palyra.actors.kernel.child import ChildSpec
+from palyra.errors import Unavailable
+from palyra.services.memory_index import SharedMemoryIndex
+
+log = structlog.get_logger("palyra.memory")
+RETRY_S = 30.0
+PAUSE_S = 0.05  # between two steps, so that searches and runs have the processor as well
+
+
+async def keep_memory_index(
+    index: SharedMemoryIndex, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Take steps of upkeep until cancelled.
+
+    Cancellation: the index file may be older than the journal; the next start reads the gap.
+    """
+    task_status.started()
+    await index.wait_needed()
+    while True:
+        try:
+            is_busy = await index.upkeep()
+        except Unavailable as error:
+            log.warning("memory index waits", error=error.message, retry_s=RETRY_S)
+            await trio.sleep(RETRY_S)
+            continue
+        if is_busy:
+            await trio.sleep(PAUSE_S)
+        else:
+            await index.wait_needed()
+
+
+def child_spec(index: SharedMemoryIndex) -> ChildSpec:
+    """Return the spec of the upkeep; no other child depends on it."""
+    return ChildSpec("memory", partial(keep_memory_index, index))

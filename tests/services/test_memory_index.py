@@ -1,0 +1,137 @@
+"""The index of memory in service: embedded in steps, saved, built again, never in the way."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.actors.memory import RETRY_S, keep_memory_index
+from palyra.core.journal.changes import MemoryFilter
+from palyra.core.memory.items import MemoryDraft
+from palyra.errors import Unavailable
+from palyra.services.memory_index import SharedMemoryIndex
+from tests.services.memory_kit import ANN, OP, MemoryKit
+
+WANTED = MemoryFilter(principal="", now_ms=0)
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> MemoryKit:
+    return MemoryKit(tmp_path, is_indexed=True)
+
+
+async def mode(kit: MemoryKit, query: str = "cmake") -> tuple[str, bool]:
+    """Mode of a search, and whether a part of it was left out."""
+    kit.search.invalidate(None)
+    found = await kit.search.search(ANN, query, WANTED)
+    assert found.hits
+    return found.mode, bool(found.degraded)
+
+
+def count_vectors(kit: MemoryKit) -> int:
+    found: int = kit.store._read(lambda c: c.execute("SELECT count(*) FROM memory_vectors").get)
+    return found
+
+
+@pytest.mark.real
+async def test_search_answers_before_the_vectors_are_there(kit: MemoryKit) -> None:
+    """A new item is found by its words at once, and by its vector after the upkeep."""
+    await kit.add("cmake builds the project")
+    assert ("lexical", True) == await mode(kit)
+    await kit.keep_up()
+    assert 1 == count_vectors(kit)
+    assert ("hybrid", False) == await mode(kit)
+    await kit.add("cmakes are many")
+    assert 2 == len(await kit.found("cmakes"))
+
+
+@pytest.mark.real
+async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
+    """The vector of an earlier text is gone with the edit, and made again by the upkeep."""
+    own = await kit.add("cmake builds the project")
+    await kit.keep_up()
+    await kit.memories.edit(ANN, own, {"text": "ninja builds the project"})
+    assert 0 == count_vectors(kit)
+    await kit.keep_up()
+    assert 1 == count_vectors(kit)
+    await kit.memories.forget(ANN, [own])
+    assert 0 == count_vectors(kit)
+    assert [] == await kit.found("ninja builds")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("damage", ["none", "missing", "truncated", "flipped", "foreign"])
+async def test_a_damaged_file_is_noticed_and_made_again(tmp_path: Path, damage: str) -> None:
+    """Whatever happened to the file, search answers, and is whole again after the upkeep."""
+    kit = MemoryKit(tmp_path, is_indexed=True)
+    texts = [f"cmake item about topic{n}" for n in range(40)]
+    await kit.memories.import_items(ANN, [MemoryDraft(text=text) for text in texts])
+    await kit.keep_up()
+    file = kit.index_file
+    data = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    elif damage == "truncated":
+        file.write_bytes(data[: len(data) // 2])
+    elif damage == "flipped":
+        file.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif damage == "foreign":
+        file.write_bytes(b"something else")
+    kit.index = SharedMemoryIndex(kit.make_index, kit.journal)
+    kit.search._index = kit.index
+    expected = ("hybrid", False) if damage == "none" else ("lexical", True)
+    assert expected == await mode(kit)
+    assert kit.search.mode == ("hybrid" if damage == "none" else "lexical")
+    await kit.keep_up()
+    assert ("hybrid", False) == await mode(kit)
+    assert 10 == len((await kit.search.search(ANN, "topic7 cmake", MemoryFilter(
+        principal="", now_ms=0, limit=10))).hits)  # fmt: skip
+    assert len(data) == len(file.read_bytes())
+
+
+@pytest.mark.real
+async def test_an_index_of_nothing_is_never_made(kit: MemoryKit) -> None:
+    """Without items and searches no index is loaded."""
+    assert kit.index is not None
+    assert kit.index._index is None
+    await kit.memories.count(OP, "ann")
+    assert kit.index._index is None
+
+
+class Steps:
+    """An index whose steps are scripted: True, False or an error."""
+
+    def __init__(self, steps: list[bool | Unavailable]) -> None:
+        self.steps = steps
+        self.taken_s: list[float] = []
+        self.needed = trio.Event()
+
+    async def wait_needed(self) -> None:
+        await self.needed.wait()
+        self.needed = trio.Event()
+
+    async def upkeep(self) -> bool:
+        self.taken_s.append(trio.current_time())
+        step = self.steps.pop(0)
+        if isinstance(step, Unavailable):
+            raise step
+        return step
+
+
+async def test_the_upkeep_waits_until_it_is_needed(autojump_clock: MockClock) -> None:
+    """It begins with the first use, goes on while there is work, and survives a failure."""
+    index = Steps([True, Unavailable("disk"), False, False])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keep_memory_index, index)
+        await wait_all_tasks_blocked()
+        assert [] == index.taken_s
+        start_s = trio.current_time()
+        index.needed.set()
+        await trio.sleep(2 * RETRY_S)
+        assert 3 == len(index.taken_s)
+        assert index.taken_s[2] - start_s >= RETRY_S
+        index.needed.set()
+        await wait_all_tasks_blocked()
+        assert [] == index.steps
+        nursery.cancel_scope.cancel()
