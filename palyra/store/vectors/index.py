@@ -137,16 +137,6 @@ class MemoryIndex:
         vectors = 0 if self._vectors is None else self._vectors.codes.nbytes + self._vectors.slots
         return self._table.memory_bytes + vectors
 
-    def list_missing(self, limit: int) -> list[int]:
-        """Return rows of living items without a usable vector, the newest first."""
-        if self._vectors is None:
-            return []
-        self.catch_up()
-        is_missing = self._table.column("is_alive") & ~self._vectors.has_vector
-        slots = np.flatnonzero(is_missing)[::-1][:limit]
-        rows: list[int] = self._table.column("row")[slots].tolist()
-        return rows
-
     # --- search ----------------------------------------------------------------------------------
 
     def list_authors(self, wanted: MemoryFilter) -> list[str]:

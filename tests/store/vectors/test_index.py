@@ -329,20 +329,6 @@ def test_a_forgotten_item_is_gone_everywhere(kept: Memory) -> None:
     assert (2, 2) == (kept.index.items, kept.index.vectors)
 
 
-def test_items_without_a_vector_are_listed_newest_first(kept: Memory) -> None:
-    """New and edited items are listed until their vectors are stored; nothing before the build."""
-    kept.say("one", "two", "three")
-    kept.file.embed(m1=axis(1))
-    assert [] == kept.index.list_missing(10)
-    kept.build()
-    rows = kept.file.rows
-    assert [rows["m2"], rows["m0"]] == kept.index.list_missing(10)
-    assert [rows["m2"]] == kept.index.list_missing(1)
-    kept.file.forget("m2")
-    kept.index.refresh_vectors(kept.file.embed(m0=axis(0)))
-    assert [] == kept.index.list_missing(10)
-
-
 def test_an_edit_changes_words_and_drops_the_vector(kept: Memory) -> None:
     """An edited text is found by its new words; its vector is missing until the next embedding."""
     item = memory("m0", "port 8080")
