@@ -44,8 +44,9 @@ class SharedMemoryIndex:
             self.notify()
         return await self._in_turn(lambda index: index.find(query, wanted))
 
-    def notify(self) -> None:
-        """Say that items have changed."""
+    def notify(self, *, is_removal: bool = False) -> None:
+        """Say that items have changed; after a removal the file is written without their vectors."""
+        self._unsaved += is_removal
         self._needed.set()
 
     async def wait_needed(self) -> None:

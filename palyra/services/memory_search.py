@@ -187,6 +187,10 @@ class MemorySearch:
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
 
+    def _note_removal(self) -> None:
+        if self._index is not None:
+            self._index.notify(is_removal=True)
+
     @contextmanager
     def hiding(self, principal: str, memory_ids: Sequence[str]) -> Generator[None]:
         """Keep items out of every result, for good unless the block raises."""
@@ -201,6 +205,7 @@ class MemorySearch:
             for memory_id in memory_ids:
                 self._tombstones.pop(memory_id, None)
             raise
+        self._note_removal()
 
     @contextmanager
     def hiding_all(self, principal: str) -> Generator[None]:
@@ -211,6 +216,7 @@ class MemorySearch:
         self._purging.add(principal)
         try:
             yield
+            self._note_removal()
         finally:
             self._purging.discard(principal)
             self.invalidate(principal)

@@ -58,6 +58,9 @@ async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
     await kit.memories.forget(ANN, [own])
     assert 0 == count_vectors(kit)
     assert [] == await kit.found("ninja builds")
+    before = kit.index_file.stat().st_size
+    await kit.keep_up()
+    assert kit.index_file.stat().st_size < before  # written again without the vector
 
 
 @pytest.mark.real

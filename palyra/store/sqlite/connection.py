@@ -85,6 +85,7 @@ def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connec
         ("trusted_schema", "off", 0),
         ("cell_size_check", "on", 1),
         ("temp_store", "memory", 2),
+        ("secure_delete", "on", 1),  # overwrite what is deleted: a forgotten item leaves no bytes
         ("wal_autocheckpoint", 0, 0),  # checkpoints are made between commits, not inside one
         ("journal_size_limit", 67_108_864, 67_108_864),  # truncate a log that has grown
     ]

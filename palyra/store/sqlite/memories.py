@@ -39,6 +39,8 @@ from palyra.errors import InvariantBroken
 from palyra.store.sqlite.connection import BulkInsert, Row, transaction
 from palyra.store.sqlite.queries import Queries, Select
 
+MERGE_PAGES = 32  # written by one step: some 20 ms
+_MERGED_CHANGES = 2  # of a step that had something to merge
 EXPIRED_AT_ONCE = 200  # deleted by one seal, so that a commit never waits long
 _FTS_WEIGHTS = "1.0, 0.5"  # of text, when
 _MAX_WORDS = 64  # of one query
@@ -97,15 +99,15 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> None:
             raise InvariantBroken(f"no table for {kind.__name__}")
 
 
-def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
-    """Delete some of the items whose time to live has ended."""
+def delete_expired(connection: apsw.Connection, *, now_ms: int) -> bool:
+    """Delete some of the items whose time to live has ended; False if there were none."""
     found = read_rows(
         connection,
         "SELECT json_array(principal, memory_id) AS found FROM memories WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?",
         (now_ms, EXPIRED_AT_ONCE),
     )
     if not found:
-        return
+        return False
     removals = [
         MemoryRemoval(
             principal=principal,
@@ -118,6 +120,19 @@ def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
     ]
     with transaction(connection):
         _remove(connection, removals)
+    return True
+
+
+def merge_index(connection: apsw.Connection, *, begins: bool) -> bool:
+    """Take one step of a merge of the text index; return False once nothing is left to merge.
+
+    The index keeps the words of a deleted entry until the segment that holds them is merged.
+    Source: https://www.sqlite.org/fts5.html#the_merge_command.
+    """
+    before = connection.total_changes()
+    pages = -MERGE_PAGES if begins else MERGE_PAGES
+    connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('merge', ?)", (pages,))
+    return connection.total_changes() - before >= _MERGED_CHANGES
 
 
 def _put(connection: apsw.Connection, items: Sequence[MemoryRecord]) -> None:

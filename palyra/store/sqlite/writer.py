@@ -41,7 +41,7 @@ from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainViolation, Change
 from palyra.core.journal.hash_chain import merkle_root
-from palyra.core.journal.records import RunRecord
+from palyra.core.journal.records import MemoryRemoval, RunRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
@@ -117,6 +117,8 @@ class Writer:
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
+        self._merges = True  # a removal before the start may have left words in the text index
+        self._is_merging = False
         connection.set_wal_hook(self._note_wal)
 
     def resume(self, *, position: int, signed_position: int) -> None:
@@ -169,7 +171,9 @@ class Writer:
                 with transaction(self._connection):
                     self._write_owner(self.position)
             queries.delete_expired(self._connection, now_ms=self._now_ms())
-            memories.delete_expired(self._connection, now_ms=self._now_ms())
+            if memories.delete_expired(self._connection, now_ms=self._now_ms()):
+                self._merges = True
+            self._merge_memory_index()
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
@@ -233,6 +237,7 @@ class Writer:
         others = queries.append(self._connection, batch.records)
         if others:
             memories.append(self._connection, others)
+            self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)
 
     def _acknowledge(self, batch: Admission) -> None:
         """Update the caches after the commit; an ended run needs no head in memory."""
@@ -256,6 +261,12 @@ class Writer:
         )
         self._signed_position = self.position
         self._unsigned = []
+
+    def _merge_memory_index(self) -> None:
+        """Take one step towards a text index without the words of removed items."""
+        if self._merges or self._is_merging:
+            begins, self._merges = self._merges, False
+            self._is_merging = memories.merge_index(self._connection, begins=begins)
 
     def _checkpoint(self, mode: int) -> None:
         self._connection.wal_checkpoint(None, mode)

@@ -115,6 +115,22 @@ def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
     assert 2 == journal._read(lambda c: c.execute("SELECT count(*) FROM memory_vectors").get)
 
 
+def test_a_forgotten_item_leaves_no_bytes(tmp_path: Path) -> None:
+    """After a removal, a few seals and a close no file holds a word of the item."""
+    journal = sqlite_journal(tmp_path)
+    journal.open()
+    items = [memory(f"mem_{n:03}", f"common words {n}") for n in range(300)]
+    put(journal, *items, memory("mem_x", "ostrichlike"))
+    put(journal, *(memory(f"mem_y{n}", f"further words {n}") for n in range(300)))
+    journal.seal()
+    assert any(b"ostrichlik" in file.read_bytes() for file in tmp_path.iterdir())
+    put(journal, MemoryRemoval(principal="alice", memory_ids=("mem_x",), at_ms=NOW, by="a"))
+    for _ in range(9):
+        journal.seal()
+    journal.close()
+    assert [] == [file.name for file in tmp_path.iterdir() if b"ostrichlik" in file.read_bytes()]
+
+
 def test_a_new_text_drops_the_vector(journal: SqliteJournal) -> None:
     """A vector of an earlier text is deleted; one of an unchanged text stays."""
     first, second = memory("mem_0", "alpha"), memory("mem_1", "bravo")

@@ -1,0 +1,149 @@
+"""Items: places, drafts, revisions, packs."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.journal.changes import MemoryPlace
+from palyra.core.journal.records import Lineage, MemoryRecord
+from palyra.core.memory.items import (
+    MAX_LINEAGE,
+    MAX_TAGS,
+    MAX_TEXT_BYTES,
+    TRANSIENT_TTL_MS,
+    MemoryDraft,
+    MemoryHit,
+    MemoryHits,
+    check_draft,
+    edit_item,
+    hash_text,
+    make_item,
+    merge_item,
+    pack_hits,
+    restore,
+    revise,
+    supersede,
+)
+from palyra.errors import IllegalState, InvalidParams, TooLarge
+
+
+def item(text: str = "the port is 8080", **fields: object) -> MemoryRecord:
+    draft = MemoryDraft(**{"text": text, **fields})  # type: ignore[arg-type]  # plain fields
+    return make_item(draft, memory_id="mem_1", principal="ann", by="ann", now_ms=100)
+
+
+def test_a_place_sees_its_own_items() -> None:
+    """A scope opens an item to its principal, its channel or its session."""
+    here = MemoryPlace(principal="ann", channel="chat", session_id="ses_1")
+    narrow = msgspec.structs.replace(here, only_session=True)
+    cases = [
+        (item(), True, False),
+        (item(session_id="ses_1"), True, True),
+        (item(scope="channel", channel="chat"), True, False),
+        (item(scope="channel", channel="mail"), False, False),
+        (item(scope="session", session_id="ses_1"), True, True),
+        (item(scope="session", session_id="ses_2"), False, False),
+        (msgspec.structs.replace(item(), principal="bob"), False, False),
+    ]
+    for each, seen, seen_narrow in cases:
+        assert (seen, seen_narrow) == (here.sees(each), narrow.sees(each))
+    nowhere = MemoryPlace(principal="ann")
+    assert not nowhere.sees(msgspec.structs.replace(item(), scope="session"))
+    assert not nowhere.sees(msgspec.structs.replace(item(), scope="channel"))
+
+
+@given(st.text(max_size=60))
+def test_the_hash_ignores_case_and_punctuation(text: str) -> None:
+    """A text and its shouted, spaced form are the same text."""
+    words = hash_text(text)
+    assert words == hash_text(f"  {text} ")
+    assert hash_text("a b") == hash_text("A, b!") != hash_text("a c")
+    assert hash_text("!") != hash_text("?")
+
+
+def test_limits_are_exact() -> None:
+    """The greatest allowed value passes, one more is refused with its field."""
+    check_draft(
+        MemoryDraft(text="x" * MAX_TEXT_BYTES, lineage=(Lineage(run_id="r"),) * MAX_LINEAGE)
+    )
+    with pytest.raises(TooLarge, match="16385 bytes"):
+        check_draft(MemoryDraft(text="x" * (MAX_TEXT_BYTES + 1)))
+    with pytest.raises(InvalidParams, match="33 places of origin"):
+        check_draft(MemoryDraft(text="x", lineage=(Lineage(run_id="r"),) * (MAX_LINEAGE + 1)))
+    with pytest.raises(InvalidParams, match="surrogate"):
+        check_draft(MemoryDraft(text="a\ud800"))
+    with pytest.raises(InvalidParams) as caught:
+        check_draft(MemoryDraft(text="x", tags=("a",) * (MAX_TAGS + 1)), "items[2].")
+    assert "items[2].tags" == caught.value.field
+
+
+def test_lives() -> None:
+    """Without a ttl an item is kept, a transient one for a day, and a ttl wins over that."""
+    assert item().expires_ms is None
+    assert 100 + TRANSIENT_TTL_MS == item(is_transient=True).expires_ms
+    assert 105 == item(is_transient=True, ttl_ms=5).expires_ms
+    assert item(ttl_ms=5).is_live(104)
+    assert not item(ttl_ms=5).is_live(105)
+    assert not item(never_recall=True).is_live(0)
+
+
+def test_merging_keeps_the_best_of_both() -> None:
+    """Tags and origins add up, life and confidence are the greater, the label is the lower."""
+    old = item(tags=("a",), ttl_ms=5, confidence_bps=5, lineage=(Lineage(run_id="r1"),))
+    old = msgspec.structs.replace(old, trust="workspace")
+    new = item(
+        tags=("b", "a"), ttl_ms=9, confidence_bps=7, lineage=(Lineage(run_id="r2"),), pinned=True
+    )
+    merged = merge_item(old, new, text="both")
+    assert ("both", ("a", "b"), 109, 7, "workspace", True, 2, "updated") == (
+        merged.text, merged.tags, merged.expires_ms, merged.confidence_bps, merged.trust,
+        merged.pinned, merged.revision, merged.action,
+    )  # fmt: skip
+    assert ["r2", "r1"] == [each.run_id for each in merged.lineage]
+    assert merge_item(old, item(), text="x").expires_ms is None
+    untouched = merge_item(item(), msgspec.structs.replace(new, trust="mixed"), text="x")
+    assert ("the port is 8080", (), 2) == (untouched.text, untouched.tags, untouched.revision)
+
+
+def test_revisions() -> None:
+    """Each change has the next number; restoring brings content back, not the number."""
+    first = item()
+    edited = edit_item(first, {"text": "new", "tags": (" b ", "b")}, by="bob", now_ms=7)
+    assert ("new", ("b",), 2, "edited", "bob", hash_text("new")) == (
+        edited.text, edited.tags, edited.revision, edited.action, edited.changed_by,
+        edited.text_hash,
+    )  # fmt: skip
+    back = restore(edited, first, by="ann", now_ms=8)
+    assert (first.text, first.text_hash, 3, "undone") == (
+        back.text, back.text_hash, back.revision, back.action,
+    )  # fmt: skip
+    ended = supersede(first, msgspec.structs.replace(item(), memory_id="mem_2", valid_from_ms=50))
+    assert ("mem_2", 50, 2) == (ended.superseded_by, ended.superseded_ms, ended.revision)
+    with pytest.raises(IllegalState, match="was superseded by mem_2"):
+        edit_item(ended, {"text": "x"}, by="ann", now_ms=9)
+    with pytest.raises(InvalidParams, match="at least one field"):
+        edit_item(first, {}, by="ann", now_ms=9)
+    assert 2 == revise(first, "pinned", by="ann", now_ms=9, pinned=True).revision
+
+
+def test_a_pack_has_the_lowest_label_and_its_size() -> None:
+    """Facts come first; what does not fit is left out; the label is that of all items."""
+    hits = tuple(
+        MemoryHit(
+            item=msgspec.structs.replace(
+                item(f"text {n}", kind=kind, at_ms=100 - n), memory_id=f"mem_{n}", trust=trust
+            ),
+            score=1.0,
+            parts={},
+        )
+        for n, (kind, trust) in enumerate(
+            [("note", "workspace"), ("fact", "trusted_local"), ("note", "trusted_local")]
+        )
+    )
+    pack = pack_hits(MemoryHits(hits=hits))
+    assert ["mem_1", "mem_2", "mem_0"] == [hit.item.memory_id for hit in pack.hits]
+    assert "workspace" == pack.trust
+    assert pack.tokens > 0
+    assert () == pack_hits(MemoryHits(hits=hits), 1).hits
+    assert "trusted_local" == pack_hits(MemoryHits()).trust
