@@ -41,6 +41,13 @@ def test_neighbours_share_their_words(kept: Memory) -> None:
     assert not {"m3", "m4"} & set(kept.ids("mountain climb"))
 
 
+def test_items_of_a_named_author_are_candidates(kept: Memory) -> None:
+    """The item of the named author is found behind many better matches of another."""
+    kept.say(*("port port" for _ in range(400)), author="Bob")
+    kept.say("a port of ships", author="Ann")
+    assert ["m400"] == kept.ids("What is Ann's port?")[:1]
+
+
 def test_symbols_and_operators_are_only_text(kept: Memory) -> None:
     """Syntax of the full-text index in a question is harmless."""
     kept.say('a "quoted" port: 8080')
