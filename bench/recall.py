@@ -39,7 +39,8 @@ from numpy.typing import NDArray
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.dates import day_of
-from palyra.core.memory.packing import Recalled, pack
+from palyra.core.memory.items import MemoryHit, MemoryHits
+from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.query import analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, quantise
@@ -270,20 +271,9 @@ def _score(
 
 def _packed(memory: LabelledMemory, rows: Sequence[int]) -> list[int]:
     """Return the rows that fit into a pack."""
-    hits = []
-    for row in rows:
-        item = memory.items[row - 1]
-        hits.append(
-            Recalled(
-                memory_id=str(row),
-                kind=item.kind,
-                text=item.text,
-                author=item.author,
-                session_id=item.session_id,
-                at_ms=item.at_ms,
-            )
-        )
-    return [int(each.memory_id) for each in pack(hits)]
+    row_of = {memory.items[row - 1].memory_id: row for row in rows}
+    hits = [MemoryHit(item=memory.items[row - 1], score=0.0, parts={}) for row in rows]
+    return [row_of[hit.item.memory_id] for hit in pack_hits(MemoryHits(hits=tuple(hits))).hits]
 
 
 # --- speed and size ------------------------------------------------------------------------------
@@ -342,7 +332,8 @@ def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[
     result: dict[str, Any] = {
         "load_ms": _ms(loaded - began),
         "build_ms": _ms(time.perf_counter() - loaded),
-        "memory_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
+        "memory_bytes_per_item": round(index.memory_bytes / index.items),
+        "resident_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
     }
     began = time.perf_counter()
     index.save()

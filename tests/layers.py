@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "net": frozenset({"core", "services", "actors", "config"}),
     "client": frozenset({"core", "net"}),
     "harness": frozenset({"core", "client", "net"}),
-    "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "tools"}),
+    "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "tools", "models"}),
     "wiring": frozenset(
         {"core", "config", "store", "tools", "models", "secrets", "services", "actors"}
     ),
@@ -46,6 +46,7 @@ ONLY = {
     ("client", "net"): ("palyra.net.protocol",),
     ("harness", "net"): ("palyra.net.protocol",),
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
+    ("cli", "models"): ("palyra.models.minilm.files",),  # weights are installed without a daemon
     ("cli", "tools"): ("palyra.tools.policy.cases",),  # policies are tried without a daemon
 }
 

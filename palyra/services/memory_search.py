@@ -27,8 +27,8 @@ from palyra.core.memory.items import (
     RecallPack,
     RecallUse,
     SearchMode,
-    pack_hits,
 )
+from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
 from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
@@ -39,7 +39,7 @@ READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
 MAX_TOMBSTONES = 65_536
 QUESTION_CHARS = 500  # of a question on record
-RECALL_LIMIT = 60  # items from which a recall is packed
+RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
 
 

@@ -78,7 +78,7 @@ def tiny_weights() -> bytes:
         "embeddings.LayerNorm.weight": (384,),
         "embeddings.LayerNorm.bias": (384,),
     }
-    linear = {
+    linear: dict[str, tuple[int, int]] = {
         "attention.self.query": (384, 384), "attention.self.key": (384, 384),
         "attention.self.value": (384, 384), "attention.output.dense": (384, 384),
         "intermediate.dense": (1536, 384), "output.dense": (384, 1536),
@@ -86,14 +86,14 @@ def tiny_weights() -> bytes:
     for layer in range(LAYERS):
         for name, shape in linear.items():
             shapes[f"encoder.layer.{layer}.{name}.weight"] = shape
-            shapes[f"encoder.layer.{layer}.{name}.bias"] = shape[:1]
+            shapes[f"encoder.layer.{layer}.{name}.bias"] = (shape[0],)
         for name in ("attention.output.LayerNorm", "output.LayerNorm"):
             shapes[f"encoder.layer.{layer}.{name}.weight"] = (384,)
             shapes[f"encoder.layer.{layer}.{name}.bias"] = (384,)
     header, parts, at = {}, [], 0
-    for name, shape in shapes.items():
-        data = (rng.standard_normal(shape) * 0.1).astype("<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
+    for name, size in shapes.items():
+        data = (rng.standard_normal(size) * 0.1).astype("<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": size, "data_offsets": [at, at + len(data)]}
         parts.append(data)
         at += len(data)
     head = json.dumps(header).encode()

@@ -27,8 +27,6 @@ from palyra.core.journal.records import (
     MemorySource,
     MemoryWay,
 )
-from palyra.core.memory.packing import PACK_TOKENS, Recalled, pack, render_line
-from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import IllegalState, InvalidParams, TooLarge
 
@@ -378,26 +376,3 @@ class RecallUse(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     way: MemoryWay
     question: str
-
-
-def pack_hits(found: MemoryHits, budget_tokens: int = PACK_TOKENS) -> RecallPack:
-    """Choose what a prompt has room for; see `core.memory.packing`."""
-    by_id = {hit.item.memory_id: hit for hit in found.hits}
-    ranked = [
-        Recalled(
-            memory_id=item.memory_id,
-            kind=item.kind,
-            text=item.text,
-            author=item.author,
-            session_id=item.session_id,
-            at_ms=item.at_ms,
-        )
-        for item in (hit.item for hit in found.hits)
-    ]
-    chosen = pack(ranked, budget_tokens)
-    return RecallPack(
-        hits=tuple(by_id[each.memory_id] for each in chosen),
-        tokens=sum(estimate_tokens(render_line(each) + "\n") for each in chosen),
-        mode=found.mode,
-        degraded=found.degraded,
-    )

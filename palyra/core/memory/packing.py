@@ -1,72 +1,68 @@
 """The recall pack: as many of the best hits as a budget of tokens holds, in an order to be read.
 
-Facts and preferences come first, at most eight.  Then follow single items in the order of their
-rank: about 35 turns of a conversation in 1 500 tokens.  Fewer turns, or turns with their
-neighbours, find less (`bench/recall.py`): the answer to a question about several events is in
-several places.  A text that is too long for the rest of the budget is passed over, not cut.
+Statements that were made to last (facts, preferences, procedures, decisions) come first, at most
+eight.  Then follow single items in the order of their rank: about 35 turns of a conversation in
+1 500 tokens.  Fewer turns, or turns with their neighbours, find less (`bench/recall.py`): the
+answer to a question about several events is in several places.  A text that is too long for the
+rest of the budget is passed over, not cut.
 """
 
 from collections.abc import Sequence
 
-import msgspec
-
+from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.dates import day_of
+from palyra.core.memory.items import MemoryHit, MemoryHits, RecallPack
 from palyra.core.text.tokens import estimate_tokens
 
 PACK_TOKENS = 1_500
-MOST_FACTS = 8
-FACT_KINDS = frozenset({"fact", "preference"})
+MAX_LASTING = 8
+LASTING_KINDS = frozenset({"fact", "preference", "procedure", "decision"})
 
 
-class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """A hit with what is shown of it."""
-
-    memory_id: str
-    kind: str
-    text: str
-    author: str | None = None
-    session_id: str | None = None
-    at_ms: int
-
-
-def pack(ranked: Sequence[Recalled], tokens: int = PACK_TOKENS) -> list[Recalled]:
-    """Choose from hits, best first; facts by rank, then the others by conversation and time."""
-    facts = [each for each in ranked if each.kind in FACT_KINDS][:MOST_FACTS]
-    others = [each for each in ranked if each.kind not in FACT_KINDS]
-    left, chosen_facts = _fill(facts, tokens)
-    _, chosen = _fill(others, left)
-    return chosen_facts + _by_conversation(chosen)
+def pack_hits(found: MemoryHits, budget_tokens: int = PACK_TOKENS) -> RecallPack:
+    """Choose from hits, best first: lasting ones by rank, others by conversation and time."""
+    lasting = [hit for hit in found.hits if hit.item.kind in LASTING_KINDS][:MAX_LASTING]
+    others = [hit for hit in found.hits if hit.item.kind not in LASTING_KINDS]
+    left_tokens, first = _fill(lasting, budget_tokens)
+    left_tokens, rest = _fill(others, left_tokens)
+    return RecallPack(
+        hits=(*first, *_by_conversation(rest)),
+        tokens=budget_tokens - left_tokens,
+        mode=found.mode,
+        degraded=found.degraded,
+    )
 
 
-def render_line(item: Recalled) -> str:
+def render_line(item: MemoryRecord) -> str:
     """Return the item as one entry of the pack: absolute date, author, text."""
     text = "\n  ".join(item.text.strip().splitlines())
     source = f"{item.author}: " if item.author else ""
     return f"- {day_of(item.at_ms).isoformat()} {source}{text}"
 
 
-def _fill(items: Sequence[Recalled], tokens: int) -> tuple[int, list[Recalled]]:
+def _fill(hits: Sequence[MemoryHit], left_tokens: int) -> tuple[int, list[MemoryHit]]:
     chosen = []
-    for item in items:
-        cost = estimate_tokens(render_line(item) + "\n")
-        if cost <= tokens:
-            tokens -= cost
-            chosen.append(item)
-    return tokens, chosen
+    for hit in hits:
+        cost = estimate_tokens(render_line(hit.item) + "\n")
+        if cost <= left_tokens:
+            left_tokens -= cost
+            chosen.append(hit)
+    return left_tokens, chosen
 
 
-def _by_conversation(items: Sequence[Recalled]) -> list[Recalled]:
+def _by_conversation(hits: Sequence[MemoryHit]) -> list[MemoryHit]:
     """Sort by time; items of one conversation stay together, at the time of their first."""
     first: dict[str, int] = {}
-    for item in items:
-        key = item.session_id or item.memory_id
-        first[key] = min(item.at_ms, first.get(key, item.at_ms))
-    return sorted(
-        items,
-        key=lambda item: (
-            first[item.session_id or item.memory_id],
-            item.session_id or item.memory_id,
-            item.at_ms,
-            item.memory_id,
-        ),
-    )
+    for hit in hits:
+        key = _conversation(hit.item)
+        first[key] = min(hit.item.at_ms, first.get(key, hit.item.at_ms))
+
+    def position(hit: MemoryHit) -> tuple[int, str, int, str]:
+        key = _conversation(hit.item)
+        return first[key], key, hit.item.at_ms, hit.item.memory_id
+
+    return sorted(hits, key=position)
+
+
+def _conversation(item: MemoryRecord) -> str:
+    return item.session_id or item.memory_id

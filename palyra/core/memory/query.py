@@ -82,17 +82,25 @@ def analyse(text: str, authors: Collection[str], today: date) -> Question:
 
 
 def _named(text: str, authors: Sequence[str]) -> tuple[str, ...]:
+    """Return the people that the text names.
+
+    An author in lower case is a role or a tool (`user`, `shell`): in a question it is a word.
+    """
     lower = text.lower()
     return tuple(
         author
         for author in authors
-        if author.strip() and author.lower() in lower and _find(text, author) is not None
+        if author.strip()
+        and not author[0].islower()
+        and author.lower() in lower
+        and _find(text, author) is not None
     )
 
 
 def _find(text: str, author: str) -> re.Match[str] | None:
     """Find the author by whole word; a name that is also a word needs its capital inside a text."""
-    is_word = author.lower() in _STOP_WORDS or len(author) < MIN_LOWER_NAME_CHARS
+    is_short = len(author) < MIN_LOWER_NAME_CHARS
+    is_word = author[0].isupper() and (is_short or author.lower() in _STOP_WORDS)
     for match in _pattern(author).finditer(text):
         found = match["name"]
         if not is_word or (found[0].isupper() and match.start() > 0):

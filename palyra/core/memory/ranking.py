@@ -24,6 +24,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from operator import itemgetter
 from statistics import fmean
 
@@ -97,13 +98,18 @@ def rank(
     related = list(candidates)
     if not any(_is_related(each, vectors) for each in related):
         return []
-    scored = [(each, _score(each, author, vectors)) for each in related]
-    priors = _session_priors(scored)
+    scored = [_score(each, author, vectors) for each in related]
+    priors = _session_priors(related, scored)
     hits = []
-    for each, parts in scored:
-        whole = msgspec.structs.replace(parts, session=priors.get(each.session or "", 0.0))
-        hits.append(((whole.sum, each.at_ms, each.row), Hit(each.row, whole.sum, whole)))
-    return [hit for _, hit in sorted(hits, key=itemgetter(0), reverse=True)]
+    for each, base in zip(related, scored, strict=True):
+        prior = priors.get(each.session, 0.0)
+        score = base.sum + prior
+        hits.append(((score, each.at_ms, each.row), each.row, score, base, prior))
+    hits.sort(key=itemgetter(0), reverse=True)
+    return [
+        Hit(row, score, msgspec.structs.replace(base, session=prior))
+        for _, row, score, base, prior in hits
+    ]
 
 
 def question_share(text: str) -> float:
@@ -137,12 +143,14 @@ def _score(each: Candidate, author: str | None, vectors: VectorWeight) -> ScoreP
     )
 
 
-def _session_priors(scored: Sequence[tuple[Candidate, ScoreParts]]) -> dict[str, float]:
-    by_session: dict[str, list[float]] = defaultdict(list)
-    for each, parts in scored:
-        if each.session:
+def _session_priors(
+    candidates: Sequence[Candidate], scored: Sequence[ScoreParts]
+) -> dict[str | None, float]:
+    by_session: dict[str | None, list[float]] = defaultdict(list)
+    for each, parts in zip(candidates, scored, strict=True):
+        if each.session is not None:
             by_session[each.session].append(parts.sum)
     return {
-        session: SESSION * fmean(sorted(scores, reverse=True)[:SESSION_BEST])
+        session: SESSION * fmean(nlargest(SESSION_BEST, scores))
         for session, scores in by_session.items()
     }

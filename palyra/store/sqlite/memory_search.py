@@ -83,9 +83,15 @@ _FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
 class MemorySearchQueries(ItemQueries):
     """Queries of the memory index; see `store.vectors.MemorySource`."""
 
+    def last_memory_entry(self) -> int:
+        """Return the number of the last entry of the log; 0 without one."""
+        statement = "SELECT coalesce(max(entry), 0) FROM memory_log"
+        last: int = self._read(lambda c: c.execute(statement).get)
+        return last
+
     def list_memory_changes(self, after_entry: int) -> MemoryChanges:
         """Return the items with a log entry after this one, and the last entry."""
-        last = self._read(lambda c: c.execute("SELECT coalesce(max(entry), 0) FROM memory_log").get)
+        last = self.last_memory_entry()
         if last == after_entry:
             return MemoryChanges(last, [], is_lossy=False)
         changed = self._read(
@@ -147,18 +153,14 @@ class MemorySearchQueries(ItemQueries):
     def _read_matching(
         self, column: str, wanted: MemoryFilter, rows: Sequence[int]
     ) -> bytes | None:
-        select = narrow(select_items(), wanted)
-        select.where("row IN (SELECT value FROM json_each(?))", _json(rows))
-        where, values = select.condition
-        found: bytes | None = self._read(
-            lambda c: (
-                c.execute(
-                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
-                    f" (SELECT {column} AS found FROM memories WHERE {where})",
-                    values,
-                ).get
-            )
+        where, values = narrow(select_items(), wanted).condition
+        # CROSS JOIN fixes the order: SQLite would read all items of the principal first.
+        statement = (
+            "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
+            f" (SELECT {column} AS found FROM json_each(?) AS wanted"
+            f" CROSS JOIN memories ON row = wanted.value WHERE {where})"
         )
+        found: bytes | None = self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
         return found
 
     def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:

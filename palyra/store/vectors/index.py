@@ -72,6 +72,7 @@ _OUTGROWN = 4  # times as many vectors as in the build
 class MemorySource(Protocol):
     """Reads of the journal; implemented by `store.sqlite.memory_search`."""
 
+    def last_memory_entry(self) -> int: ...
     def list_memory_changes(self, after_entry: int) -> MemoryChanges: ...
     def list_memory_facts(self, *, after_row: int, limit: int) -> list[MemoryFacts]: ...
     def get_memory_facts(self, rows: Sequence[int]) -> list[MemoryFacts]: ...
@@ -118,6 +119,8 @@ class MemoryIndex:
         """True if there are no usable vectors, or many more than when they were built."""
         if self._vectors is None:
             return self._embedder is not None
+        if self._vectors.is_clustering_due:
+            return True
         return self._vectors.count > _OUTGROWN * max(self._built, _FEW_VECTORS // _OUTGROWN)
 
     @property
@@ -127,6 +130,12 @@ class MemoryIndex:
     @property
     def vectors(self) -> int:
         return 0 if self._vectors is None else self._vectors.count
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the facts and vectors in memory."""
+        vectors = 0 if self._vectors is None else self._vectors.codes.nbytes + self._vectors.slots
+        return self._table.memory_bytes + vectors
 
     # --- search ----------------------------------------------------------------------------------
 
@@ -247,7 +256,7 @@ class MemoryIndex:
             self._refresh(self._table.find_all(np.array(sorted(rows), np.int64)))
 
     def _load(self) -> None:
-        self._entry = self._source.list_memory_changes(0).last_entry
+        self._entry = self._source.last_memory_entry()
         after = 0
         while page := self._source.list_memory_facts(after_row=after, limit=_FACTS_PAGE):
             self._table.put(page)
@@ -306,9 +315,9 @@ class MemoryIndex:
         stored = read_numbers(self._source.list_vector_rows(name))
         if slots.size < snapshot.rows.size or not np.isin(snapshot.rows, stored).all():
             raise SnapshotError("stale: items of it are gone")
-        changes = self._source.list_memory_changes(snapshot.header.last_entry)
-        if changes.last_entry < snapshot.header.last_entry:
+        if self._entry < snapshot.header.last_entry:
             raise SnapshotError("newer than the journal")
+        changes = self._source.list_memory_changes(snapshot.header.last_entry)
         vectors = FlatVectors(dimensions, snapshot.header.span)
         vectors.grow(self._table.count)
         vectors.put_codes(slots, snapshot.codes)
@@ -416,6 +425,8 @@ class BuildJob:
                 mixed[has_one] += NEIGHBOUR * (own[at] * scales[at, None])
             has_vector = np.flatnonzero(scales[part] > 0)
             vectors.put(start + has_vector, direction(mixed[has_vector]))
+        if vectors.is_clustering_due:
+            vectors.make_clusters()
         return BuiltVectors(vectors, self.entry)
 
 

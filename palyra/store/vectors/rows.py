@@ -56,6 +56,10 @@ class RowTable:
     def column(self, name: str) -> NDArray[Any]:
         return self._columns[name][: self.count]
 
+    @property
+    def memory_bytes(self) -> int:
+        return sum(column.nbytes for column in self._columns.values())
+
     def put(self, facts: Sequence[MemoryFacts]) -> Slots:
         """Store the facts of rows, in ascending order, and link them; return their slots."""
         known = self.count and self._columns["row"][self.count - 1]

@@ -20,11 +20,11 @@ from palyra.core.memory.items import (
     hash_text,
     make_item,
     merge_item,
-    pack_hits,
     restore,
     revise,
     supersede,
 )
+from palyra.core.memory.packing import pack_hits
 from palyra.errors import IllegalState, InvalidParams, TooLarge
 
 

@@ -8,7 +8,7 @@ from palyra.core.memory.dates import Span
 from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, Question, analyse
 
 TODAY = date(2023, 5, 8)
-AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No")
+AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No", "你", " ")
 
 
 def asked(text: str) -> Question:
@@ -40,7 +40,8 @@ def test_german_stop_words_are_no_terms() -> None:
         ("what will happen", ()),
         ("also al dente", ()),
         ("and Al too", ("Al",)),
-        ("output of run_tests", ("run_tests",)),
+        ("output of run_tests", ()),
+        ("的你 说 什么 你", ("你",)),
         ("who is Dr. No here", ("Dr. No",)),
         ("Deborahs", ()),
     ],
