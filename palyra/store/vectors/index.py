@@ -28,7 +28,7 @@ from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.dates import DAY_MS, start_ms
 from palyra.core.memory.fields import date_words
 from palyra.core.memory.query import Question
-from palyra.core.memory.ranking import Candidate
+from palyra.core.memory.ranking import AUTHOR_LEXICAL, Candidate
 from palyra.core.memory.vectors import StoredVector
 from palyra.store.sqlite.memory_search import (
     CandidateRow,
@@ -56,11 +56,12 @@ from palyra.store.vectors.snapshot import (
 )
 from palyra.store.vectors.words import Scores, word_scores
 
-CANDIDATES = 200  # by words, and as many by vectors
+CANDIDATES = 120  # by words, and as many by vectors; 80 already rank the corpus as all items do
 MAX_POSTINGS = 200_000  # of one question: about 15 ms
 WORD_POSTINGS = 60_000  # of one word, the newest
 KNOWN_WORDS = 8_192  # whose frequency is remembered, so that rare words are read first
-DATE_BONUS = 0.25  # in the choice of candidates only; `ranking` weighs dates itself
+# In the choice of candidates by words only; `ranking` weighs dates and authors itself.
+DATE_BONUS, AUTHOR_FACTOR = 0.25, 1 + AUTHOR_LEXICAL
 _FACTS_PAGE = 5_000
 # Components beyond the largest of the build, of later vectors and of sums, are cut at this many
 # times it.  An index that was built from few vectors has the widest span and is soon built again.
@@ -137,16 +138,6 @@ class MemoryIndex:
         vectors = 0 if self._vectors is None else self._vectors.codes.nbytes + self._vectors.slots
         return self._table.memory_bytes + vectors
 
-    def list_missing(self, limit: int) -> list[int]:
-        """Return rows of living items without a usable vector, the newest first."""
-        if self._vectors is None:
-            return []
-        self.catch_up()
-        is_missing = self._table.column("is_alive") & ~self._vectors.has_vector
-        slots = np.flatnonzero(is_missing)[::-1][:limit]
-        rows: list[int] = self._table.column("row")[slots].tolist()
-        return rows
-
     # --- search ----------------------------------------------------------------------------------
 
     def list_authors(self, wanted: MemoryFilter) -> list[str]:
@@ -166,7 +157,10 @@ class MemoryIndex:
             allowed &= _mask(matching, self._table.count)
         scores = word_scores(self._table, self._read_postings(question), visible)
         has_date = self._find_dated(question) & allowed
-        slots = _best(np.where(allowed, scores + DATE_BONUS * has_date, 0), CANDIDATES)
+        chances = np.where(allowed, scores + DATE_BONUS * has_date, 0)
+        if len(question.authors) == 1:
+            chances[self._table.is_by(question.authors[0])] *= AUTHOR_FACTOR
+        slots = _best(chances, CANDIDATES)
         query = self._query(vectors)
         if query is not None and self._vectors is not None:
             near, _ = self._vectors.search(query, allowed, CANDIDATES)

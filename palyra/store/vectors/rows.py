@@ -132,6 +132,11 @@ class RowTable:
         codes = np.unique(self.column("author")[visible])
         return [self._texts["author"][code - 1] for code in codes.tolist() if code > 0]
 
+    def is_by(self, author: str) -> Mask:
+        """Slots of the items of this author."""
+        mask: Mask = self.column("author") == self._code("author", author)
+        return mask
+
     def lengths(self) -> NDArray[np.float32]:
         """Estimated words of each slot and its neighbours."""
         own = self.column("words").astype(np.float32)

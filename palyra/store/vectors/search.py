@@ -23,7 +23,7 @@ from palyra.core.ports import Embedder
 from palyra.errors import Unavailable
 from palyra.store.vectors.index import BuiltVectors, MemoryIndex, MemorySource
 
-EMBED_BATCH = 32  # texts: MiniLM takes about 0.4 s
+EMBED_BATCH, HASHED_BATCH = 32, 256  # texts: MiniLM takes about 0.4 s, hashing 0.1 s
 
 
 class ItemSource(MemorySource, Protocol):
@@ -49,6 +49,7 @@ class IndexedMemory:
         self._source = source
         self._embedder = embedder
         self._weights = SEMANTIC if embedder.is_semantic else PARTS_OF_WORDS
+        self._batch = EMBED_BATCH if embedder.is_semantic else HASHED_BATCH
         self._index = MemoryIndex(source, path, (embedder.name, embedder.dimensions))
 
     @property
@@ -93,7 +94,7 @@ class IndexedMemory:
 
     def embed_next(self) -> MemoryVectors | None:
         """Embed some of the items without a vector; None if there are none.  Raises Unavailable."""
-        found = self._source.list_unembedded(self._embedder.name, EMBED_BATCH)
+        found = self._source.list_unembedded(self._embedder.name, self._batch)
         if not found:
             return None
         vectors = self._embedder.embed([text for _, _, text in found])

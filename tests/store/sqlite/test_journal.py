@@ -270,10 +270,11 @@ def test_a_long_log_is_checkpointed_within_a_commit(
 ) -> None:
     """Without seals for a long time, a commit makes the checkpoint itself."""
     monkeypatch.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 50)
-    for seq in range(20):
-        journal.commit([Change(rows=(row("run_a", seq, data=b"x" * 30_000),))])
     log = journal.path.with_name("journal.sqlite3-wal")
-    assert log.stat().st_size < 90 * 4096
+    created_bytes = log.stat().st_size  # by the migrations; the file is not made smaller
+    for seq in range(40):
+        journal.commit([Change(rows=(row("run_a", seq, data=b"x" * 30_000),))])
+    assert log.stat().st_size < max(created_bytes, 90 * 4096) + 10 * 4096
 
 
 def test_a_checkpoint_that_fails_is_no_half_commit(

@@ -41,6 +41,13 @@ def test_neighbours_share_their_words(kept: Memory) -> None:
     assert not {"m3", "m4"} & set(kept.ids("mountain climb"))
 
 
+def test_items_of_a_named_author_are_candidates(kept: Memory) -> None:
+    """The item of the named author is found behind many better matches of another."""
+    kept.say(*("port port" for _ in range(400)), author="Bob")
+    kept.say("a port of ships", author="Ann")
+    assert ["m400"] == kept.ids("What is Ann's port?")[:1]
+
+
 def test_symbols_and_operators_are_only_text(kept: Memory) -> None:
     """Syntax of the full-text index in a question is harmless."""
     kept.say('a "quoted" port: 8080')
@@ -327,20 +334,6 @@ def test_a_forgotten_item_is_gone_everywhere(kept: Memory) -> None:
         each.text: round(each.cosine or 0, 2) for each in found.candidates
     }
     assert (2, 2) == (kept.index.items, kept.index.vectors)
-
-
-def test_items_without_a_vector_are_listed_newest_first(kept: Memory) -> None:
-    """New and edited items are listed until their vectors are stored; nothing before the build."""
-    kept.say("one", "two", "three")
-    kept.file.embed(m1=axis(1))
-    assert [] == kept.index.list_missing(10)
-    kept.build()
-    rows = kept.file.rows
-    assert [rows["m2"], rows["m0"]] == kept.index.list_missing(10)
-    assert [rows["m2"]] == kept.index.list_missing(1)
-    kept.file.forget("m2")
-    kept.index.refresh_vectors(kept.file.embed(m0=axis(0)))
-    assert [] == kept.index.list_missing(10)
 
 
 def test_an_edit_changes_words_and_drops_the_vector(kept: Memory) -> None:
