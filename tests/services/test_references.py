@@ -430,7 +430,10 @@ async def test_runs_and_sessions_of_the_principal_only(
         assert [nothing, nothing] == [
             each.error for each in await world.resolve(f"@run:{theirs} @run:run_x")
         ]
-        assert "there is no such session of yours" == (await world.one("@session:other")).error
+        foreign = (await kit.gateway.get_run(OTHER, theirs)).session_id
+        for key in ("other", foreign):
+            found = await world.one(f"@session:{key}")
+            assert ("there is no such session of yours", "") == (found.error, found.text)
         bob = world.asker(principal="bob")
         assert nothing == (await world.one(f"@run:{first}", bob)).error
         assert "hers" in (await world.one("@session:talk", bob)).text
