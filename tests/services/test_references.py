@@ -78,7 +78,7 @@ class Sources:
         return stable_prefix(DEFAULT_AGENT, self.toolbox.catalogue())
 
     def asker(self, **accepted: Any) -> Asker:
-        """A run, of an operator at a terminal unless told otherwise."""
+        """A run, by default of an operator at a terminal."""
         return self.sources.for_run(run_of(**{"role": "operator", **accepted}), self.prefix)
 
     async def resolve(self, text: str, asker: Asker | None = None) -> list[ContextSource]:
