@@ -22,7 +22,9 @@ from palyra.core.context.references import (
     MEMORY_ITEMS,
     PROJECT_CHARS,
     PROJECT_FILES,
+    PROJECT_TOTAL_CHARS,
     RECALLED_CHARS,
+    RECALLED_ITEMS,
     cut_all,
     cut_text,
     nearest_first,
@@ -197,7 +199,8 @@ class ContextSources:
                     looked[path] = await self._find_project_file(asker, path)
                 if looked[path] is not None:
                     break
-        return tuple(source for source in looked.values() if source is not None)
+        found = [source for source in looked.values() if source is not None]
+        return tuple(cut_all(found, PROJECT_TOTAL_CHARS))
 
     async def _find_project_file(self, asker: Asker, path: str) -> ContextSource | None:
         """Return the file, or None if it is missing or cannot be read."""
@@ -217,7 +220,8 @@ class ContextSources:
         """
         if self._recall is None:
             return ()
-        return tuple(cut_all(await self._recall.recall(question, asker.scope), RECALLED_CHARS))
+        found = await self._recall.recall(question, asker.scope)
+        return tuple(cut_all(found[:RECALLED_ITEMS], RECALLED_CHARS))
 
     # --- references
 
@@ -281,14 +285,18 @@ class ContextSources:
         if not paths:
             raise ToolFailure("the folder has no files")
         pieces: list[str] = []
-        for path in paths[:FOLDER_FILES]:
+        shown = paths[:FOLDER_FILES]
+        room = MAX_CHARS["folder"] // len(shown)
+        for path in shown:
             try:
                 text = (await self._call(asker, "read_file", {"path": path})).text
             except PalyraError as error:
                 text = f"[not shown: {error.message}]"
-            pieces.append(f"--- {path}\n{text}")
-        note = f"{min(len(paths), FOLDER_FILES)} of {len(paths)} files, sorted by path"
-        return msgspec.structs.replace(blank, text="\n".join(pieces), note=note)
+            piece = f"--- {path}\n{text}" + "\n" * (not text.endswith("\n"))
+            left_out = f"[… cut after {room} characters]\n"
+            pieces.append(piece if len(piece) <= room else piece[: room - len(left_out)] + left_out)
+        note = f"{len(shown)} of {len(paths)} files, sorted by path"
+        return msgspec.structs.replace(blank, text="".join(pieces), note=note)
 
     async def _url(self, asker: Asker, reference: Reference, blank: ContextSource) -> ContextSource:
         output = await self._call(asker, "http_fetch", {"url": reference.target})

@@ -2,7 +2,7 @@
 
 Owns: the ratios, in memory; a restart loses them and the next turns measure again.
 Written by: run actors, when a run ends.  A run takes them over once, at its beginning, and they are on
-its tape (`run.started`), so what a run assembles never depends on the runs beside it.
+its tape (`run.started`), so what a run assembles never depends on concurrent runs.
 """
 
 from palyra.core.run.state import Run

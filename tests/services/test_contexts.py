@@ -214,3 +214,28 @@ async def test_old_outputs_become_stubs_and_the_tape_keeps_them(
         ]
         assert 1 == len(changed), "one move, one change of the prefix"
         await replayed(kit, run_id)
+
+
+async def test_a_route_is_planned_for_the_gathered_prompt(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """References count for the choice of the model: gathered first, then planned, then assembled."""
+    routes = router(Route(model="scripted", window=50_000), Route(model="small", window=40_000))
+    async with office_kit.running(store, make_router=routes, models={"small": Model()}) as kit:
+        first = await talk(kit, WORDS)
+        kit.model.turns = [call(("echo", {"text": "x"})), say("y")]
+        run_id = await talk(kit, f"see @run:{first}")
+        assert kit.kinds(run_id)[2:7] == [
+            "run.started", "context.gathered", "context.gathered", "route.planned",
+            "context.assembled",
+        ]  # fmt: skip
+        (plan,) = kit.events(run_id, "route.planned")
+        assembled = kit.events(run_id, "context.assembled")
+        assert plan.estimate.input_tokens == assembled[0].input_tokens > 400
+        assert ["references"] * 2 == [
+            segment["layer"]
+            for event in assembled
+            for segment in event.segments
+            if segment["layer"] == "references"
+        ]
+        await replayed(kit, run_id)

@@ -14,9 +14,11 @@ from palyra.core.access import Caller
 from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.context.references import FOLDER_FILES, MAX_REFERENCES, TOTAL_CHARS
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.ports import DiffSection
 from palyra.core.run.state import Run
+from palyra.core.tape.events import ContextGathered, encode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.errors import Unavailable
 from palyra.services.gate import Gate
@@ -76,7 +78,7 @@ class Sources:
         return stable_prefix(DEFAULT_AGENT, self.toolbox.catalogue())
 
     def asker(self, **accepted: Any) -> Asker:
-        """A run, of an operator at a terminal unless told otherwise."""
+        """A run, by default of an operator at a terminal."""
         return self.sources.for_run(run_of(**{"role": "operator", **accepted}), self.prefix)
 
     async def resolve(self, text: str, asker: Asker | None = None) -> list[ContextSource]:
@@ -195,6 +197,37 @@ async def test_a_folder_is_sorted_bounded_and_without_secrets(world: Sources) ->
     assert f"{FOLDER_FILES} of 7 files, sorted by path" == found.note
     assert "[not shown: a binary file of 2 bytes; only text is read]" in found.text
     assert "SECRET" not in found.text
+
+
+async def test_the_files_of_a_folder_share_its_bound(world: Sources) -> None:
+    """A long first file does not hide the others."""
+    folder = world.root / "long"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / name).write_text(f"{name} " * 9_000)
+    found = await world.one("@folder:long")
+    assert 12_000 == len(found.text)
+    assert ["--- long/a", "--- long/b", "--- long/c"] == [
+        line for line in found.text.splitlines() if line.startswith("---")
+    ]
+    assert 3 == found.text.count("[… cut after 4000 characters]")
+
+
+async def test_any_sources_fit_the_tape(world: Sources) -> None:
+    """References of the longest names and texts that JSON makes six times as long."""
+    (world.root / "odd").write_text("\x01" * 9_000)
+    long = "\x01" * 2_000
+    text = " ".join(f"@file:{number}{long}" for number in range(6)) + " @file:odd" * 9
+    found = await world.resolve(f"{text} @file:./odd @file:././odd")
+    event = ContextGathered(layer="references", message=0, sources=tuple(found))
+    assert len(encode_event(event)) < MAX_PAYLOAD_BYTES
+    for number in range(9):
+        (world.root / f"{number}").mkdir()
+        (world.root / f"{number}" / "AGENTS.md").write_text("\x01" * 15_000)
+    folders = [str(number) for number in range(9)]
+    files = await world.sources.find_project_files(world.asker(), folders)
+    event = ContextGathered(layer="project_files", sources=files)
+    assert len(encode_event(event)) < MAX_PAYLOAD_BYTES
 
 
 async def test_the_ninth_is_refused_by_name(world: Sources) -> None:
@@ -397,7 +430,10 @@ async def test_runs_and_sessions_of_the_principal_only(
         assert [nothing, nothing] == [
             each.error for each in await world.resolve(f"@run:{theirs} @run:run_x")
         ]
-        assert "there is no such session of yours" == (await world.one("@session:other")).error
+        foreign = (await kit.gateway.get_run(OTHER, theirs)).session_id
+        for key in ("other", foreign):
+            found = await world.one(f"@session:{key}")
+            assert ("there is no such session of yours", "") == (found.error, found.text)
         bob = world.asker(principal="bob")
         assert nothing == (await world.one(f"@run:{first}", bob)).error
         assert "hers" in (await world.one("@session:talk", bob)).text

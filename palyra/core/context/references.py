@@ -25,7 +25,11 @@ FOLDER_FILES = 6
 MEMORY_ITEMS = 4
 PROJECT_FILES = ("AGENTS.md", "PALYRA.md")
 PROJECT_CHARS = 12_000  # of one project file
+PROJECT_TOTAL_CHARS = 24_000  # of all project files
 RECALLED_CHARS = 24_000  # of all recalled memories
+RECALLED_ITEMS = 64
+NAME_CHARS = 200  # of a reference in a prompt and on the tape
+ERROR_CHARS = 500
 
 
 def list_references(text: str) -> tuple[list[Reference], list[ContextSource]]:
@@ -36,7 +40,8 @@ def list_references(text: str) -> tuple[list[Reference], list[ContextSource]]:
     wanted, over = list(found.values())[:MAX_REFERENCES], list(found.values())[MAX_REFERENCES:]
     error = f"refused: a message may have {MAX_REFERENCES} references"
     refused = [
-        ContextSource(name=each.name, kind=each.kind, error=error) for each in over[:MAX_NAMED]
+        ContextSource(name=each.name[:NAME_CHARS], kind=each.kind, error=error)
+        for each in over[:MAX_NAMED]
     ]
     return wanted, refused
 
@@ -53,13 +58,19 @@ def cut_text(source: ContextSource, limit: int) -> ContextSource:
 
 
 def cut_all(sources: Sequence[ContextSource], total: int = TOTAL_CHARS) -> list[ContextSource]:
-    """Cut the sources of one message, in their order, to their common bound."""
+    """Cut the sources of one event, in their order, to their common bound.
+
+    Names and errors are bounded as well, so that the event fits the tape whatever they hold.
+    """
     left, fitting = total, []
-    for source in sources:
+    for given in sources:
+        source = msgspec.structs.replace(
+            given, name=given.name[:NAME_CHARS], error=given.error[:ERROR_CHARS]
+        )
         if source.text and not left:
             error = f"left out: {total} characters are used by the references before it"
-            source = ContextSource(name=source.name, kind=source.kind, error=error)  # noqa: PLW2901 - a replacement
-        source = cut_text(source, left) if source.text else source  # noqa: PLW2901 - likewise
+            source = ContextSource(name=source.name, kind=source.kind, error=error)
+        source = cut_text(source, left) if source.text else source
         left -= len(source.text)
         fitting.append(source)
     return fitting

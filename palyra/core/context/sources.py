@@ -1,6 +1,6 @@
 """Rendering of gathered texts: references of a message, files of the project, memories, summaries.
 
-Every text is fenced (`core.trust.fences`), so its author cannot end the element that it stands in.
+Every text is fenced (`core.trust.fences`), so its author cannot end the element around it.
 Attributes are reduced to harmless characters, and a line of the daemon has no text of the source.
 """
 

@@ -1,4 +1,4 @@
-"""Context sources: texts gathered for a prompt beside the conversation.
+"""Context sources: texts gathered for a prompt in addition to the conversation.
 
 A source is a file of the project, a resolved reference of a message, a recalled memory or a summary.
 It is gathered outside of the decision (`actors.run.gather`) and recorded on the tape as

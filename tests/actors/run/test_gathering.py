@@ -21,7 +21,7 @@ from tests.store.memory.journal import MemoryJournal
 
 
 class Memory:
-    """A memory that answers at once, fails, or lets everyone wait."""
+    """A memory that answers at once, fails, or never answers."""
 
     def __init__(self) -> None:
         self.questions: list[str] = []
@@ -111,7 +111,7 @@ async def test_memories_are_on_the_tape_before_the_turn(
 async def test_a_memory_that_fails_or_is_late_is_noted(
     store: MemoryJournal, memory: Memory, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run goes on without it, and the tape and the explanation say why."""
+    """The run continues without it, and the tape and the explanation say why."""
     async with running(store, memory, monkeypatch) as kit:
         memory.error = Unavailable("the index is being rebuilt")
         run_id = await kit.start()

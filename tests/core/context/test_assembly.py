@@ -428,7 +428,7 @@ def test_absent_and_failed_sources_are_listed() -> None:
 
 
 def test_a_message_of_references_alone_is_their_block() -> None:
-    """Nothing stands above it."""
+    """No empty text precedes the block."""
     refs = (ContextSource(name="@file:a", kind="file", text="x", note="cut", trust="mixed"),)
     event, request = prompt(running(transcript=(UserMessage("@file:a", (), refs),)))
     shown = request.messages[0]

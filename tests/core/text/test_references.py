@@ -155,7 +155,7 @@ def test_spans_are_in_order_and_the_rest_stays(text: str) -> None:
 
 @given(st.sampled_from(["file", "folder", "url", "memory"]), st.text(max_size=40))
 def test_any_text_without_the_quote_can_be_quoted(kind: str, target: str) -> None:
-    """What stands between quotes is the target, character by character."""
+    """The text between quotes is the target, character by character."""
     quote = next((mark for mark in "\"'`" if mark not in target), None)
     if quote is None or "\n" in target or not target.strip():
         return
