@@ -154,7 +154,10 @@ class Ours:
 
         def search(text: str) -> list[int]:
             question = analyse(text, index.list_authors(wanted), today)
-            asked = embedder.embed(question.texts) if embedder is not None else ()
+            asked: Sequence[StoredVector] = ()
+            if embedder is not None:
+                texts = question.texts_for(is_semantic=embedder.is_semantic)
+                asked = embedder.embed(texts)
             found = index.search(question, wanted, asked)
             return [hit.row for hit in rank(question, found.candidates, weight)]
 

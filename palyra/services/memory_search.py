@@ -64,6 +64,7 @@ class MemorySearch:
         self._tombstones: OrderedDict[str, None] = OrderedDict()
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
+        self._empty: dict[str, int] = {}  # generation at which a principal had no item
         self._purged: dict[str, int] = {}  # generation at the last purge of a principal
         self._purging: set[str] = set()
 
@@ -147,9 +148,22 @@ class MemorySearch:
         """See `core.ports.Recall`."""
         wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
         try:
+            if not await self._has_items(place.principal):
+                return RecallPack()
             return pack_hits(await self.search_in(place, question, wanted))
         except Unavailable as error:
             return RecallPack(degraded=error.message)
+
+    async def _has_items(self, principal: str) -> bool:
+        """True if the principal has an item; the answer no is kept until a write."""
+        generation = self._generations.get(principal, 0)
+        if self._empty.get(principal) == generation:
+            return False
+        wanted = MemoryFilter(principal=principal, now_ms=self._now_ms(), limit=1)
+        if await self._journal.read(lambda s: s.list_memories(wanted)):
+            return True
+        self._empty[principal] = generation
+        return False
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """See `core.ports.Recall`."""

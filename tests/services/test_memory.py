@@ -553,6 +553,17 @@ async def test_a_recall_packs_facts_first(kit: MemoryKit) -> None:
     assert () == (await kit.search.recall("xyzzy plugh", place())).hits
 
 
+async def test_an_empty_memory_is_asked_once(kit: MemoryKit) -> None:
+    """Without items a recall reads nothing from the second time on, until an item is stored."""
+    reads: list[int] = []
+    kit.journal.after_read = lambda: reads.append(1)
+    for _ in range(3):
+        assert () == (await kit.search.recall("cmake", place())).hits
+    assert 1 == len(reads)
+    await kit.add("cmake")
+    assert 1 == len((await kit.search.recall("cmake", place())).hits)
+
+
 async def test_a_recall_survives_a_closed_store(kit: MemoryKit) -> None:
     """A prompt is assembled without memory, and says so, if the store cannot be read."""
     kit.store.close()

@@ -63,6 +63,14 @@ class Question:
     dates: tuple[Span, ...] = ()
     texts: tuple[str, ...] = ()
 
+    def texts_for(self, *, is_semantic: bool) -> tuple[str, ...]:
+        """Return the texts to embed.
+
+        A semantic embedder reads a sentence.  Any two sentences share parts of function words, so
+        an embedder of these is given the content words alone.
+        """
+        return self.texts if is_semantic else (" ".join(self.terms) or self.text,)
+
 
 def analyse(text: str, authors: Collection[str], today: date) -> Question:
     """Take a question apart; relative dates in it are relative to `today`."""

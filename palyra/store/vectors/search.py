@@ -63,7 +63,9 @@ class IndexedMemory:
         question = analyse(query, authors, day_of(wanted.now_ms))
         failure = ""
         try:
-            vectors = self._embedder.embed(question.texts)
+            vectors = self._embedder.embed(
+                question.texts_for(is_semantic=self._embedder.is_semantic)
+            )
         except Unavailable as error:
             vectors, failure = [], error.message
         found = self._index.search(question, wanted, vectors)

@@ -57,6 +57,14 @@ def test_the_texts_to_embed_have_no_name() -> None:
     assert ("Where is it?",) == asked("Where is it?").texts
 
 
+def test_an_embedder_of_parts_of_words_gets_the_content_words() -> None:
+    """Function words are left out for it; a question of nothing else is given as it is."""
+    question = asked("Where has Tim camped in the mountains?")
+    assert ("camped mountains",) == question.texts_for(is_semantic=False)
+    assert question.texts == question.texts_for(is_semantic=True)
+    assert ("?!",) == asked("?!").texts_for(is_semantic=False)
+
+
 def test_a_question_of_a_name_alone_has_words_and_a_text() -> None:
     """A question without any content word still searches for something."""
     assert ("who", "is") == asked("Who is Tim?").terms

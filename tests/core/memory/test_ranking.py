@@ -97,8 +97,8 @@ def test_a_foreign_question_finds_nothing() -> None:
     assert [] == rank(QUESTION, [])
     assert [] == rank(QUESTION, [candidate(1, lexical=0.1, cosine=0.2, has_date=True)])
     assert [] == rank(ABOUT_ANN, [candidate(1, lexical=0.1, author="Ann")])
-    assert [1] == [hit.row for hit in rank(QUESTION, [candidate(1, lexical=0.0, cosine=0.31)])]
-    weak = candidate(1, lexical=0.0, cosine=0.25)
+    assert [1] == [hit.row for hit in rank(QUESTION, [candidate(1, lexical=0.0, cosine=0.4)])]
+    weak = candidate(1, lexical=0.0, cosine=0.29)
     assert [] == rank(QUESTION, [weak], PARTS_OF_WORDS)
 
 
