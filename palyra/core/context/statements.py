@@ -224,6 +224,21 @@ def sentences(text: str) -> Iterator[str]:
         yield from _fit(bare[start:])
 
 
+_PERMITS = _words(
+    r"may", r"might as well", r"allowed", r"permitted", r"fine", r"ok(?:ay)?", r"free to", r"safe to",
+    r"feel free", r"welcome to", r"go ahead", r"approved", r"authori[sz]ed", r"no objection",
+    r"acceptable", r"optional", r"(?:can|could|should|must|shall|needs? to|has to|have to)",
+    r"rules?", r"constraints?", r"instructions?", r"polic(?:y|ies)", r"always", r"never", r"forbidden",
+    r"erlaubt", r"darf(?:st)?", r"dürfen", r"kann(?:st)?", r"soll\w*", r"muss", r"regeln?", r"freigegeben",
+    r"in ordnung",
+)  # fmt: skip
+
+
+def is_normative(text: str) -> bool:
+    """True if the sentence says what may, must or must not be done."""
+    return _PERMITS.search(text) is not None
+
+
 def _has_cue(text: str) -> bool:
     return len(text) <= MAX_SENTENCE_CHARS and any(cue.search(text) for _, cue in CUES)
 
@@ -406,9 +421,9 @@ def _bare(term: str) -> str:
 def replaces(newer: Statement, old: str) -> bool:
     """True if the correction `newer` makes the earlier statement `old` invalid.
 
-    Both must be about the same thing: apart from the terms that change, one of them has no word
-    that the other lacks.  And `newer` must name a term of `old` as replaced, or give other values
-    where all other words are the same.  Two statements with different values and no word of
+    `newer` must name a term of `old` as replaced, and apart from the terms that change, one of the
+    two has no word that the other lacks; or it must give other values where all other words are
+    the same.  Two statements with different values and no word of
     correction coexist: two servers have two ports.
     """
     if not newer.corrects:
@@ -422,7 +437,7 @@ def replaces(newer: Statement, old: str) -> bool:
         )
     mine, theirs = values(newer.text) - values(old), values(old) - values(newer.text)
     same_form = {_shape(value) for value in mine} & {_shape(value) for value in theirs}
-    return bool(same_form and about & about_old) and (about <= about_old or about_old <= about)
+    return bool(same_form and about & about_old) and about - _VERBS == about_old - _VERBS
 
 
 # What a statement may say about its subject.  Two statements about one subject that name different
@@ -538,11 +553,47 @@ _MARKERS = frozenset(
 ) - {"port"}
 
 
+_VERBS = frozenset(
+    [
+        "go",
+        "goes",
+        "going",
+        "take",
+        "takes",
+        "use",
+        "uses",
+        "run",
+        "runs",
+        "running",
+        "listen",
+        "listens",
+        "live",
+        "lives",
+        "sit",
+        "sits",
+        "stay",
+        "keep",
+        "set",
+        "called",
+        "named",
+        "lauscht",
+        "läuft",
+        "laufen",
+        "hört",
+        "liegt",
+        "nehmen",
+        "heißt",
+        "bleibt",
+        "setzen",
+        "nutzen",
+        "gehen",
+    ]
+)
+
+
 def takes_back(newer: Statement) -> bool:
-    """True if the sentence says outright that something before it was wrong."""
-    return (
-        newer.corrects and _STRONG.search(newer.text) is not None and not _ADDS.search(newer.text)
-    )
+    """True if the sentence changes something that was said, and does not only add to it."""
+    return newer.corrects and _ADDS.search(newer.text) is None
 
 
 def is_elliptic(text: str) -> bool:
@@ -555,7 +606,9 @@ def names_more(old: str, newer: str) -> bool:
     return bool(topic(old) - topic(newer) - _MARKERS)
 
 
-def find_corrected(newer: Statement, earlier: Sequence[tuple[StatementKind, str]]) -> int | None:
+def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
+    newer: Statement, earlier: Sequence[tuple[StatementKind, str]]
+) -> int | None:
     """Return the place of the statement that `newer` most likely takes back; None if none is.
 
     For corrections in words of their own, which `replaces` cannot recognize (`no wait, staging is
@@ -567,24 +620,35 @@ def find_corrected(newer: Statement, earlier: Sequence[tuple[StatementKind, str]
     named_old, named_new = replacements(newer.text)
     about = topic(newer.text) - _MARKERS
     attributes = about & _ATTRIBUTES
-    subject = about - _ATTRIBUTES - named_old.union(named_new)
+    subject = about - _ATTRIBUTES - _VERBS - named_old.union(named_new)
     shapes = {_shape(value) for value in values(newer.text)}
     is_bare = is_elliptic(newer.text)
     spoken = _terms(newer.text)
+    is_outright = _STRONG.search(newer.text) is not None
+    plain = {word for word in subject if word in newer.text}  # in small letters: no name
     best, place_of_best = (0, 0), None
     for place, (kind, old) in enumerate(earlier):
         words = _terms(old)
         if attributes and words & _ATTRIBUTES and not attributes & words:
             continue
         shared = len(subject & words)
-        fits = any(_shape(value) in shapes for value in values(old) - values(newer.text))
-        fits = fits or (kind == "decision" and "9" not in shapes and not is_bare)
+        changed = {_shape(v) for v in values(old) - values(newer.text) if not _YEAR.fullmatch(v)}
+        if kind != "fact" and not is_outright:
+            fits = False
+        elif kind == "decision" and "9" not in shapes and not is_bare:
+            fits = not plain or bool(plain & words)
+        elif kind == "fact" or is_bare or shared > 1:
+            rest = topic(old) - _ATTRIBUTES - _VERBS - _MARKERS - subject
+            fits = not (rest and subject - words) and bool(changed & shapes - {"a"})
+        else:
+            fits = False
         score = (shared, 0 if is_bare else len(spoken & words))
         if (shared or is_bare) and fits and score >= best:
             best, place_of_best = score, place
     return place_of_best
 
 
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 

@@ -25,7 +25,7 @@ TALK: tuple[Message, ...] = (
     UserMessage("Never push to main. The port is 8443."),
     AssistantMessage(f"We will use SQLite, because it is one file. {FILL}"),
     UserMessage("Please rename the binary later."),
-    AssistantMessage(FILL),
+    AssistantMessage(f"{FILL} I renamed the binary."),
 )
 
 
@@ -147,7 +147,7 @@ def test_a_draft_closes_no_rule(plan: Summary) -> None:
 def test_the_request_to_the_model_numbers_messages_and_names_entries(plan: Summary) -> None:
     """The model can cite what it quotes and closes."""
     text = sw.draft_text(plan, place(TALK))
-    assert "[0] user: Never push to main." in text
+    assert '{"message":0,"by":"user","text":"Never push to main.' in text
     assert all(entry.entry_id in text for entry in plan.ledger.entries)
 
 
