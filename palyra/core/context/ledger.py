@@ -14,7 +14,8 @@ piece of a message with the place it came from:
 
 `PROTECTED` kinds survive every compaction: a plan that loses one is refused
 (`core.context.session_window`).  The others are dropped oldest first when the ledger exceeds its
-budget, in the order of `DROPPED_FIRST`.
+budget, in the order of `DROPPED_FIRST`.  Only if the protected entries alone take more than
+HARD_FACTOR budgets, the oldest of them go too, and the summary says so.
 
 Merging is incremental: `extend(ledger, messages)` reads only new messages.  A correction removes
 the statements it replaces; an equal statement moves nothing, so an entry keeps the place where it
@@ -23,6 +24,7 @@ tool calls: they are facts about calls, and the text of an error keeps the trust
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, cast
 
@@ -48,6 +50,13 @@ PROTECTED: frozenset[EntryKind] = frozenset({
     "file",
 })  # fmt: skip
 DROPPED_FIRST: tuple[EntryKind, ...] = ("remark", "finding", "error", "fact")
+# Protected entries may take twice the budget; beyond that the oldest of these kinds go, and the
+# summary and its event say how many: a session with a thousand rules must still fit in a prompt.
+EXCEEDED_FIRST: tuple[EntryKind, ...] = (
+    "file", "call", "step", "ask", "decision", "preference", "convention", "constraint", "pin",
+)  # fmt: skip
+HARD_FACTOR = 2
+MIN_HARD_TOKENS = 1_000  # of a model with a tiny window
 ERROR_CHARS = 300
 ERROR_CALL_CHARS = 160
 MAX_REPLACED = 100
@@ -89,23 +98,41 @@ def extend(
 
 
 def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
-    """Drop unprotected entries, oldest first and by `DROPPED_FIRST`, until the ledger fits.
+    """Drop entries, oldest first, until the ledger fits.
 
-    The result may still exceed the budget if the protected entries alone do.
+    Unprotected entries go by `DROPPED_FIRST` above the budget.  Protected ones go by
+    `EXCEEDED_FIRST` above HARD_FACTOR times the budget, and are counted in `exceeded`; the last
+    request stays.
     """
-    over = ledger.tokens - budget_tokens
+    gone = _oldest(ledger, DROPPED_FIRST, ledger.tokens - budget_tokens)
+    over = sum(
+        entry.tokens for place, entry in enumerate(ledger.entries) if place not in gone
+    ) - max(HARD_FACTOR * budget_tokens, MIN_HARD_TOKENS)
+    lost = _oldest(ledger, EXCEEDED_FIRST, over)
+    if not gone and not lost:
+        return ledger
+    exceeded = Counter(ledger.exceeded)
+    exceeded.update(ledger.entries[place].kind for place in lost)
+    kept = (entry for place, entry in enumerate(ledger.entries) if place not in gone | lost)
+    return msgspec.structs.replace(
+        ledger,
+        entries=tuple(kept),
+        dropped=ledger.dropped + len(gone),
+        exceeded=dict(sorted(exceeded.items())),
+    )
+
+
+def _oldest(ledger: Ledger, kinds: Sequence[EntryKind], over: int) -> set[int]:
+    """Return the places of the first entries of these kinds that together have `over` tokens."""
     gone: set[int] = set()
-    for kind in DROPPED_FIRST:
+    for kind in kinds:
         for place, entry in enumerate(ledger.entries):
             if over <= 0:
-                break
+                return gone
             if entry.kind == kind:
                 gone.add(place)
                 over -= entry.tokens
-    if not gone:
-        return ledger
-    kept = tuple(entry for place, entry in enumerate(ledger.entries) if place not in gone)
-    return msgspec.structs.replace(ledger, entries=kept, dropped=ledger.dropped + len(gone))
+    return gone
 
 
 # Words of the names of arguments that hold a path, in any spelling: `targetFile`, `old_path`.
@@ -217,6 +244,7 @@ class _Builder:
         return Ledger(
             entries=(*self._entries.values(), *last),
             dropped=self._before.dropped,
+            exceeded=self._before.exceeded,
             replaced=tuple(self._replaced[-MAX_REPLACED:]),
             ahead=tuple(self._ahead),
         )

@@ -531,12 +531,16 @@ def find_defects(
     kept = {entry.entry_id for entry in summary.ledger.entries}
     may_close = CLOSABLE if summary.is_drafted else frozenset[EntryKind]()
     text = render(summary, b"")
-    defects = [
-        f"the {entry.kind} {entry.text!r} is lost"
-        for entry in expected.entries
-        if entry.kind in PROTECTED - may_close
-        and (entry.entry_id not in kept or _quoted(entry) not in text)
-    ]
+    allowed = Counter(summary.ledger.exceeded)  # the oldest, and as many as it admits
+    allowed.subtract(known.exceeded)
+    defects = []
+    for entry in expected.entries:
+        if entry.kind not in PROTECTED - may_close:
+            continue
+        if entry.entry_id not in kept and allowed[entry.kind] > 0:
+            allowed[entry.kind] -= 1
+        elif entry.entry_id not in kept or _quoted(entry) not in text:
+            defects.append(f"the {entry.kind} {entry.text!r} is lost")
     if summary.covers != _covers(previous, messages):
         defects.append("it does not cover exactly the messages that it replaces")
     if summary.after_tokens >= summary.before_tokens:
@@ -586,6 +590,12 @@ def render(summary: Summary, fence_key: bytes) -> str:
     errors = [_line(entry, fence_key) for entry in ledger.entries if entry.kind == "error"]
     if errors:
         parts.append("Failed calls:\n" + "\n".join(errors))
+    if ledger.exceeded:
+        counts = ", ".join(f"{count} x {kind}" for kind, count in ledger.exceeded.items())
+        parts.append(
+            f"context_budget_exhausted: the oldest of what must be kept did not fit ({counts}). "
+            "Look them up with session_search before you act on their subject."
+        )
     if ledger.dropped:
         parts.append(f"{ledger.dropped} older facts and remarks did not fit.")
     if summary.narrative:

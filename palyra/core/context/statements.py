@@ -632,7 +632,12 @@ def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
         if attributes and words & _ATTRIBUTES and not attributes & words:
             continue
         shared = len(subject & words)
-        changed = {_shape(v) for v in values(old) - values(newer.text) if not _YEAR.fullmatch(v)}
+        is_near = len(spoken & words) >= _NEAR_WORDS
+        changed = {
+            _shape(value)
+            for value in values(old) - values(newer.text)
+            if is_near or _YEAR.fullmatch(value) is None  # a year is no port
+        }
         if kind != "fact" and not is_outright:
             fits = False
         elif kind == "decision" and "9" not in shapes and not is_bare:
@@ -648,6 +653,7 @@ def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
     return place_of_best
 
 
+_NEAR_WORDS = 4
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
