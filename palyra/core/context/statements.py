@@ -239,6 +239,7 @@ def is_normative(text: str) -> bool:
     return _PERMITS.search(text) is not None
 
 
+@lru_cache(maxsize=8_192)
 def _has_cue(text: str) -> bool:
     return len(text) <= MAX_SENTENCE_CHARS and any(cue.search(text) for _, cue in CUES)
 
@@ -306,20 +307,31 @@ def _clauses(text: str) -> Iterator[str]:
 def read_user(text: str) -> Iterator[Statement]:
     """Yield every statement of a user's message."""
     for sentence in _with_reasons(_with_markers(sentences(text))):
-        kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
-        if sentence.endswith("?"):
-            kind = "ask"
-        elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
-            kind = "fact"
-        corrects = CORRECTION.search(sentence) is not None
-        yield Statement(text=sentence, kind=kind, corrects=corrects)
+        yield _classified(sentence)
+
+
+@lru_cache(
+    maxsize=8_192
+)  # a summary is planned, then checked, and the next one meets the window again
+def _classified(sentence: str) -> Statement:
+    kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
+    if sentence.endswith("?"):
+        kind = "ask"
+    elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
+        kind = "fact"
+    return Statement(text=sentence, kind=kind, corrects=CORRECTION.search(sentence) is not None)
+
+
+@lru_cache(maxsize=8_192)
+def _only_takes_back(sentence: str) -> bool:
+    return bool(_STRONG.search(sentence) and is_elliptic(sentence) and not values(sentence))
 
 
 def _with_markers(found: Iterable[str]) -> Iterator[str]:
     """Join a sentence that only takes something back (`No wait.`) with the next one."""
     held = ""
     for sentence in found:
-        if not held and _STRONG.search(sentence) and is_elliptic(sentence) and not values(sentence):
+        if not held and _only_takes_back(sentence):
             held = sentence
             continue
         yield f"{held} {sentence}" if held else sentence
@@ -356,6 +368,7 @@ def _with_reasons(found: Iterable[str]) -> Iterator[str]:
         yield held
 
 
+@lru_cache(maxsize=8_192)
 def _belongs(before: str, after: str) -> bool:
     if before.endswith("?") or after.endswith("?"):
         return False
@@ -423,7 +436,7 @@ def replaces(newer: Statement, old: str) -> bool:
 
     `newer` must name a term of `old` as replaced, and apart from the terms that change, one of the
     two has no word that the other lacks; or it must give other values where all other words are
-    the same.  Two statements with different values and no word of
+    the same, but for a lead-in (`before you start:`).  Two statements with different values and no word of
     correction coexist: two servers have two ports.
     """
     if not newer.corrects:
@@ -437,7 +450,10 @@ def replaces(newer: Statement, old: str) -> bool:
         )
     mine, theirs = values(newer.text) - values(old), values(old) - values(newer.text)
     same_form = {_shape(value) for value in mine} & {_shape(value) for value in theirs}
-    return bool(same_form and about & about_old) and about - _VERBS == about_old - _VERBS
+    is_repeated = len(about) > 1 and about <= about_old and len(about_old - about) <= _LEAD_WORDS
+    return bool(same_form and about & about_old) and (
+        is_repeated or about - _VERBS == about_old - _VERBS
+    )
 
 
 # What a statement may say about its subject.  Two statements about one subject that name different
@@ -596,6 +612,7 @@ def takes_back(newer: Statement) -> bool:
     return newer.corrects and _ADDS.search(newer.text) is None
 
 
+@lru_cache(maxsize=8_192)
 def is_elliptic(text: str) -> bool:
     """True if a correction names no subject: `make that 9443`."""
     return not topic(text) - _MARKERS - _ATTRIBUTES
@@ -654,6 +671,7 @@ def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
 
 
 _NEAR_WORDS = 4
+_LEAD_WORDS = 2
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")

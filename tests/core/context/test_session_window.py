@@ -1,5 +1,7 @@
 """Session compaction: plan, draft, check, render."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -29,7 +31,7 @@ TALK: tuple[Message, ...] = (
 )
 
 
-def place(messages: tuple[Message, ...] | list[Message], first: int = 0) -> list[Placed]:
+def place(messages: Sequence[Message], first: int = 0) -> list[Placed]:
     """Return the messages as those of one run."""
     return [Placed("run_1", first + k, message) for k, message in enumerate(messages)]
 
