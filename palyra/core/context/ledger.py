@@ -25,7 +25,7 @@ tool calls: they are facts about calls, and the text of an error keeps the trust
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Literal, cast
 
 import msgspec
@@ -49,7 +49,9 @@ PROTECTED: frozenset[EntryKind] = frozenset({
     "pin", "request", "ask", "call", "step", "constraint", "convention", "preference", "decision",
     "file",
 })  # fmt: skip
-DROPPED_FIRST: tuple[EntryKind, ...] = ("remark", "finding", "error", "fact")
+DROPPED_FIRST: tuple[EntryKind, ...] = ("finding", "error", "fact", "remark")
+_ANY_LENGTH = 1_000_000  # words
+CHATTER_WORDS = 3  # a remark of so few words goes first; a longer one may be a rule without a cue
 # Protected entries may take twice the budget; beyond that the oldest of these kinds go, and the
 # summary and its event say how many: a session with a thousand rules must still fit in a prompt.
 EXCEEDED_FIRST: tuple[EntryKind, ...] = (
@@ -104,7 +106,10 @@ def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
     `EXCEEDED_FIRST` above HARD_FACTOR times the budget, and are counted in `exceeded`; the last
     request stays.
     """
-    gone = _oldest(ledger, DROPPED_FIRST, ledger.tokens - budget_tokens)
+    over = ledger.tokens - budget_tokens
+    gone = _oldest(ledger, ("remark",), over, max_words=CHATTER_WORDS)
+    over -= sum(ledger.entries[place].tokens for place in gone)
+    gone |= _oldest(ledger, DROPPED_FIRST, over, without=gone)
     over = sum(
         entry.tokens for place, entry in enumerate(ledger.entries) if place not in gone
     ) - max(HARD_FACTOR * budget_tokens, MIN_HARD_TOKENS)
@@ -122,17 +127,28 @@ def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
     )
 
 
-def _oldest(ledger: Ledger, kinds: Sequence[EntryKind], over: int) -> set[int]:
+def _oldest(
+    ledger: Ledger,
+    kinds: Sequence[EntryKind],
+    over: int,
+    *,
+    max_words: int = _ANY_LENGTH,
+    without: Container[int] = (),
+) -> set[int]:
     """Return the places of the first entries of these kinds that together have `over` tokens."""
     gone: set[int] = set()
     for kind in kinds:
         for place, entry in enumerate(ledger.entries):
             if over <= 0:
                 return gone
-            if entry.kind == kind:
+            if entry.kind == kind and place not in without and _is_short(entry, max_words):
                 gone.add(place)
                 over -= entry.tokens
     return gone
+
+
+def _is_short(entry: Entry, max_words: int) -> bool:
+    return len(entry.text.split(maxsplit=CHATTER_WORDS)) <= max_words
 
 
 # Words of the names of arguments that hold a path, in any spelling: `targetFile`, `old_path`.
