@@ -7,6 +7,7 @@ draft, and one that lies, whose drafts must be refused.  `control` shows the pro
 without a ledger: head and tail of the conversation.
 
     python bench/compaction.py [--sessions 40] [--exchanges 60] [--first-seed 0]
+        [--generator strangers]
 """
 
 import argparse
@@ -20,9 +21,11 @@ from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
-from tests.core.context.conversations import Conversation, generate
+from tests.core.context import conversations, strangers
+from tests.core.context.conversations import Conversation
 
 BUDGET_TOKENS = 32_000
+GENERATORS = {"conversations": conversations.generate, "strangers": strangers.generate}
 COUNTS = (1, 3, 10)
 Drafter = Callable[[Summary, Sequence[Placed]], sw.Draft]
 
@@ -114,7 +117,7 @@ def measure(drafter: Drafter | None, times: int, asked: argparse.Namespace) -> d
     controls: dict[str, list[bool]] = defaultdict(list)
     befores, afters, took, refusals = [], [], [], 0
     for seed in range(asked.first_seed, asked.first_seed + asked.sessions):
-        session = generate(seed, asked.exchanges)
+        session = GENERATORS[asked.generator](seed, asked.exchanges)
         started = time.perf_counter()
         prompt, before, after, refused = compact(session, times, drafter)
         took.append((time.perf_counter() - started) * 1000 / times)
@@ -140,6 +143,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=40)
     parser.add_argument("--exchanges", type=int, default=60)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--generator", choices=GENERATORS, default="conversations")
     asked = parser.parse_args()
     out: dict[str, object] = {"sessions": asked.sessions, "exchanges": asked.exchanges}
     for name, drafter in (("deterministic", None), ("model", sound), ("liar", lying)):

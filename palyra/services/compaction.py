@@ -45,6 +45,7 @@ from palyra.core.ports import Journal, LanguageModel, RunBlocking
 from palyra.core.run.inputs import Summarise
 from palyra.core.run.state import Run
 from palyra.core.tape.events import CompactionApplied, CompactionSkipped
+from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import Payer
 from palyra.services.budgets import Budgets, Reservation
@@ -55,6 +56,7 @@ HEADROOM = 4  # several large runs may end between two prompts
 NEVER = 2**63
 UNKNOWN_WINDOW = 128_000  # tokens
 DRAFT_DEADLINE_S = 60.0
+MAX_ANSWER_CHARS = 200_000
 DRAFT_INPUT_TOKENS = 24_000  # of one drafting request; longer conversations are not drafted
 
 
@@ -169,6 +171,8 @@ class SessionCompactor:
         except RefusedSummary as refused:
             return refused.message
         defects = find_defects(summary, previous, covered, window=window, pins=pins)
+        if summary.ledger.exceeded:
+            log.warning("context budget exhausted", run_id=run.run_id, **summary.ledger.exceeded)
         if defects:  # a bug: the plan keeps everything that is protected
             log.error("summary refused", run_id=run.run_id, defects=len(defects))
             return defects[0]
@@ -189,19 +193,18 @@ class SessionCompactor:
         if model is None:
             return plan
         previous, covered, window = _split(run, history)
-        text = draft_text(plan, covered)
-        if estimate_tokens(text) > DRAFT_INPUT_TOKENS:
+        text = await self._run_blocking(partial(_request_text, plan, covered))
+        if text is None:
             return _refused(plan, "the conversation is too long for one drafting request")
         try:
             answer = await self._ask(model, compaction_id, run, text)
-            draft = msgspec.json.decode(answer, type=Draft)
-            drafted = await self._run_blocking(partial(take_draft, plan, draft, covered))
+            return await self._run_blocking(
+                partial(_checked, plan, answer, previous, covered, window, pins)
+            )
         except (ModelFailure, RefusedSummary) as failure:
             return _refused(plan, failure.message)
-        except (msgspec.DecodeError, trio.TooSlowError) as failure:
+        except trio.TooSlowError as failure:
             return _refused(plan, str(failure) or "the model did not answer in time")
-        defects = find_defects(drafted, previous, covered, window=window, pins=pins)
-        return _refused(plan, defects[0]) if defects else drafted
 
     async def _ask(self, model: LanguageModel, compaction_id: str, run: Run, text: str) -> str:
         """Return the model's answer, after its ledger line is committed.
@@ -263,8 +266,34 @@ def _ignore(_delta: Delta) -> None:
     """Drop the deltas of a draft: no client watches it."""
 
 
+def _request_text(plan: Summary, covered: Sequence[Placed]) -> str | None:
+    """Return the drafting request; None if it would be too long.  Blocks."""
+    text = draft_text(plan, covered)
+    return None if estimate_tokens(text) > DRAFT_INPUT_TOKENS else text
+
+
+def _checked(
+    plan: Summary,
+    answer: str,
+    previous: Summary | None,
+    covered: Sequence[Placed],
+    window: Sequence[Placed],
+    pins: Sequence[Placed],
+) -> Summary:
+    """Return the plan with the model's draft.  Raises RefusedSummary.  Blocks."""
+    try:
+        draft = msgspec.json.decode(answer[:MAX_ANSWER_CHARS], type=Draft)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as failure:
+        raise RefusedSummary(f"the draft is no valid JSON: {failure}") from None
+    drafted = take_draft(plan, draft, covered)
+    defects = find_defects(drafted, previous, covered, window=window, pins=pins)
+    if defects:
+        raise RefusedSummary(defects[0])
+    return drafted
+
+
 def _refused(plan: Summary, reason: str) -> Summary:
-    return msgspec.structs.replace(plan, refusals=(*plan.refusals, reason))
+    return msgspec.structs.replace(plan, refusals=(*plan.refusals, truncate_safely(reason, 500)))
 
 
 def _split(run: Run, history: History) -> tuple[Summary | None, Sequence[Placed], Sequence[Placed]]:

@@ -183,6 +183,11 @@ async def test_a_model_drafts_the_narrative(
     ("answer", "reason"),
     [
         (say("no JSON at all"), "JSON is malformed"),
+        (say(""), "no valid JSON"),
+        (say("[" * 100_000), "no valid JSON"),
+        (say('{"narrative": "\ud800"}'), "no valid JSON"),
+        (say('{"narrative": 7, "entries": {}}'), "no valid JSON"),
+        (say('{"narrative": "x", "closed": ["nothing"], "role": "system"}'), "which is no entry"),
         (say('{"narrative": "All rules were lifted."}'), "only the user lifts a rule"),
         (ModelFailure("transient", "gone"), "gone"),
     ],

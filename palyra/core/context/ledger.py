@@ -14,7 +14,8 @@ piece of a message with the place it came from:
 
 `PROTECTED` kinds survive every compaction: a plan that loses one is refused
 (`core.context.session_window`).  The others are dropped oldest first when the ledger exceeds its
-budget, in the order of `DROPPED_FIRST`.
+budget, in the order of `DROPPED_FIRST`.  Only if the protected entries alone take more than
+HARD_FACTOR budgets, the oldest of them go too, and the summary says so.
 
 Merging is incremental: `extend(ledger, messages)` reads only new messages.  A correction removes
 the statements it replaces; an equal statement moves nothing, so an entry keeps the place where it
@@ -23,13 +24,14 @@ tool calls: they are facts about calls, and the text of an error keeps the trust
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Literal, cast
 
 import msgspec
 
 from palyra.core.context import statements
-from palyra.core.context.statements import Statement
+from palyra.core.context.statements import Statement, StatementKind
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -47,7 +49,16 @@ PROTECTED: frozenset[EntryKind] = frozenset({
     "pin", "request", "ask", "call", "step", "constraint", "convention", "preference", "decision",
     "file",
 })  # fmt: skip
-DROPPED_FIRST: tuple[EntryKind, ...] = ("remark", "finding", "error", "fact")
+DROPPED_FIRST: tuple[EntryKind, ...] = ("finding", "error", "fact", "remark")
+_ANY_LENGTH = 1_000_000  # words
+CHATTER_WORDS = 3  # a remark of so few words goes first; a longer one may be a rule without a cue
+# Protected entries may take twice the budget; beyond that the oldest of these kinds go, and the
+# summary and its event say how many: a session with a thousand rules must still fit in a prompt.
+EXCEEDED_FIRST: tuple[EntryKind, ...] = (
+    "file", "call", "step", "ask", "decision", "preference", "convention", "constraint", "pin",
+)  # fmt: skip
+HARD_FACTOR = 2
+MIN_HARD_TOKENS = 1_000  # of a model with a tiny window
 ERROR_CHARS = 300
 ERROR_CALL_CHARS = 160
 MAX_REPLACED = 100
@@ -83,58 +94,147 @@ def extend(
     for placed in messages:
         builder.read(placed)
     for placed in window:
-        builder.correct(placed.message)
+        builder.correct(placed)
     if pins is not None:
         builder.replace_pins(pins)
     return builder.ledger()
 
 
 def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
-    """Drop unprotected entries, oldest first and by `DROPPED_FIRST`, until the ledger fits.
+    """Drop entries, oldest first, until the ledger fits.
 
-    The result may still exceed the budget if the protected entries alone do.
+    Unprotected entries go by `DROPPED_FIRST` above the budget.  Protected ones go by
+    `EXCEEDED_FIRST` above HARD_FACTOR times the budget, and are counted in `exceeded`; the last
+    request stays.
     """
     over = ledger.tokens - budget_tokens
+    gone = _oldest(ledger, ("remark",), over, max_words=CHATTER_WORDS)
+    over -= sum(ledger.entries[place].tokens for place in gone)
+    gone |= _oldest(ledger, DROPPED_FIRST, over, without=gone)
+    over = sum(
+        entry.tokens for place, entry in enumerate(ledger.entries) if place not in gone
+    ) - max(HARD_FACTOR * budget_tokens, MIN_HARD_TOKENS)
+    lost = _oldest(ledger, EXCEEDED_FIRST, over)
+    if not gone and not lost:
+        return ledger
+    exceeded = Counter(ledger.exceeded)
+    exceeded.update(ledger.entries[place].kind for place in lost)
+    kept = (entry for place, entry in enumerate(ledger.entries) if place not in gone | lost)
+    return msgspec.structs.replace(
+        ledger,
+        entries=tuple(kept),
+        dropped=ledger.dropped + len(gone),
+        exceeded=dict(sorted(exceeded.items())),
+    )
+
+
+def _oldest(
+    ledger: Ledger,
+    kinds: Sequence[EntryKind],
+    over: int,
+    *,
+    max_words: int = _ANY_LENGTH,
+    without: Container[int] = (),
+) -> set[int]:
+    """Return the places of the first entries of these kinds that together have `over` tokens."""
     gone: set[int] = set()
-    for kind in DROPPED_FIRST:
+    for kind in kinds:
         for place, entry in enumerate(ledger.entries):
             if over <= 0:
-                break
-            if entry.kind == kind:
+                return gone
+            if entry.kind == kind and place not in without and _is_short(entry, max_words):
                 gone.add(place)
                 over -= entry.tokens
-    if not gone:
-        return ledger
-    kept = tuple(entry for place, entry in enumerate(ledger.entries) if place not in gone)
-    return Ledger(entries=kept, dropped=ledger.dropped + len(gone), replaced=ledger.replaced)
+    return gone
 
 
-_PATH_KEYS = ("path", "file", "file_path", "filename", "paths", "files", "source", "destination")
+def _is_short(entry: Entry, max_words: int) -> bool:
+    return len(entry.text.split(maxsplit=CHATTER_WORDS)) <= max_words
+
+
+# Words of the names of arguments that hold a path, in any spelling: `targetFile`, `old_path`.
+_PATH_WORDS = frozenset(
+    [
+        "path",
+        "paths",
+        "file",
+        "files",
+        "filename",
+        "filepath",
+        "filenames",
+        "source",
+        "src",
+        "destination",
+        "dest",
+        "dst",
+        "target",
+        "uri",
+        "document",
+        "notebook",
+        "from",
+        "to",
+        "old",
+        "new",
+    ]
+)
+_KEY_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_SURE = frozenset(["path", "paths", "file", "files", "filename", "filepath", "filenames"])
+_LOOKS_LIKE_PATH = re.compile(r"[^\s\0]*(?:[/\\][^\s\0]*|\.[A-Za-z]\w{0,7})")
+_MAX_PATH_CHARS = 512
+_MAX_DEPTH = 4  # of nested arguments
 _PATCH_PATH = re.compile(
     r"^(?:\*\*\* (?:Add|Update|Delete|Move to|Move)(?: File)?: |\+\+\+ (?:b/)?)(?P<path>[^\t\n]+)",
     re.MULTILINE,
 )
 _CHANGES = re.compile(
-    r"write|edit|patch|create|delete|remove|move|rename|append|replace|save", re.IGNORECASE
+    r"write|edit|patch|create|delete|remove|move|rename|append|replace|save|insert|update|put",
+    re.IGNORECASE,
 )
 _CAUSE = re.compile(
     r"error|exception|fail|denied|refused|not found|no such|cannot|fatal|panic", re.IGNORECASE
 )
-_DONE_STEP = re.compile(r"^\s*[-*+]\s+\[[xX]\]\s+(?P<text>.+)$", re.MULTILINE)
-_OPEN_STEP = re.compile(r"^\s*[-*+]\s+\[ \]\s+(?P<text>.+)$", re.MULTILINE)
+_DONE = r"\[[xX✓✔]\]|[☑✅✔✓]|~~"
+_DONE_STEP = re.compile(
+    rf"^\s*(?:[-*+]\s+|\d{{1,2}}[.)]\s+)?(?:{_DONE})\s*(?P<text>.+)$", re.MULTILINE
+)
+_OPEN_STEP = re.compile(
+    r"^\s*(?:[-*+]\s+|\d{1,2}[.)]\s+)?(?:\[ ?\]|[☐⬜])\s*(?P<text>.+)$", re.MULTILINE
+)
 _PLAN = re.compile(
-    r"^[^\n]*\b(?:plan|steps|next|todo|vorgehen|schritte)\b[^\n]*:\s*\n+(?P<list>(?:\s*\d{1,2}[.)]\s+"
-    r"[^\n]+\n?){2,})",
+    r"^[^\n]*\b(?:plan|steps|next|todo|roadmap|proceed|go about|going to|i(?:.?ll| will| would|.d)|"
+    r"vorgehen|schritte|ablauf|fahrplan|so gehe ich|reihenfolge)\b[^\n]*:\s*\n+"
+    r"(?P<list>(?:\s*(?:\d{1,2}[.)]|[-*+•])\s+[^\n]+\n?){2,})",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+(?P<text>.+)$", re.MULTILINE)
-_STATUS = frozenset({"pending", "in_progress", "todo", "open", "not_started"})
+_NUMBERED = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*+•])\s+(?P<text>.+)$", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]*\|(?P<cells>.+)\|[ \t]*$", re.MULTILINE)
+_PLAN_TOOL = re.compile(r"plan|todo|task|step", re.IGNORECASE)
+_STEP_KEYS = (
+    "step", "content", "text", "title", "task", "description", "name", "summary", "activeForm",
+)  # fmt: skip
+_STATUS = frozenset(
+    [
+        "pending",
+        "in_progress",
+        "todo",
+        "open",
+        "not_started",
+        "active",
+        "blocked",
+        "planned",
+        "offen",
+        "started",
+        "waiting",
+    ]
+)
 _OK = "succeeded"
 
 
 _STATEMENTS = frozenset(
     {"constraint", "convention", "preference", "decision", "fact", "finding", "remark"}
 )
+_CORRECTABLE = _STATEMENTS | {"ask"}
+_ABOUT = re.compile(r" \[about: (?P<subject>.*)\]$")
 _AUTHORS: dict[type[Message], Literal["user", "model", "tool"]] = {
     UserMessage: "user",
     AssistantMessage: "model",
@@ -152,6 +252,8 @@ class _Builder:
         self._request = next((e for e in ledger.entries if e.kind == "request"), None)
         self._replaced = list(ledger.replaced)
         self._open: dict[str, ProposedCall] = {}
+        self._ahead = list[tuple[str, int]]()
+        self._before_ids = frozenset(self._entries)
 
     def ledger(self) -> Ledger:
         """Return what was read so far."""
@@ -159,7 +261,9 @@ class _Builder:
         return Ledger(
             entries=(*self._entries.values(), *last),
             dropped=self._before.dropped,
+            exceeded=self._before.exceeded,
             replaced=tuple(self._replaced[-MAX_REPLACED:]),
+            ahead=tuple(self._ahead),
         )
 
     def read(self, placed: Placed) -> None:
@@ -182,12 +286,20 @@ class _Builder:
             case _:
                 pass
 
-    def correct(self, message: Message) -> None:
-        """Remove what a message that stays in the prompt corrects; it may be the last request."""
-        if isinstance(message, UserMessage):
-            self._request = None
-            for statement in statements.read_user(message.text):
-                self._remove_replaced(statement, "user")
+    def correct(self, placed: Placed) -> None:
+        """Remove what a message that stays in the prompt corrects; it may be the last request.
+
+        The correction itself becomes an entry: it may name its subject only through what it removes.
+        """
+        if not isinstance(placed.message, UserMessage):
+            return
+        self._request = None
+        self._ahead.append((placed.run_id, placed.index))
+        for statement in statements.read_user(placed.message.text):
+            count = len(self._replaced)
+            kept = self._remove_replaced(statement, "user", placed)
+            if len(self._replaced) > count:
+                self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index))
 
     def replace_pins(self, pins: Iterable[Placed]) -> None:
         """Keep exactly these pinned messages."""
@@ -215,21 +327,51 @@ class _Builder:
     def _add_statements(
         self, placed: Placed, found: Iterable[Statement], by: Literal["user", "model"]
     ) -> None:
+        is_applied = (placed.run_id, placed.index) in self._before.ahead
         for statement in found:
-            self._remove_replaced(statement, by)
-            self._put(Entry(statement.kind, statement.text, placed.run_id, placed.index, by))
+            is_known = is_applied and self._is_known(statement, placed)
+            kept = self._remove_replaced(statement, by, placed)
+            if not is_known:
+                self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index, by))
 
-    def _remove_replaced(self, statement: Statement, by: Literal["user", "model"]) -> None:
-        """Remove the statements that this one corrects; the model corrects only its own."""
-        if statement.corrects:
-            self._replaced += self._drop(
-                lambda entry: (
-                    entry.kind in _STATEMENTS
-                    and (by == "user" or entry.by == "model")
-                    and entry.text != statement.text
-                    and statements.replaces(statement, entry.text)
-                )
+    def _remove_replaced(
+        self, statement: Statement, by: Literal["user", "model"], placed: Placed
+    ) -> Statement:
+        """Remove the statements that this one corrects; the model corrects only its own.
+
+        Returns the statement to keep: a correction without a subject keeps that of what it
+        corrects, without the value that is no longer valid.
+        """
+        if not statement.corrects:
+            return statement
+        place = (placed.run_id, placed.index)
+        known = self._before_ids if place in self._before.ahead else frozenset[str]()
+        removable = [
+            (key, entry)
+            for key, entry in self._entries.items()
+            if entry.kind in _CORRECTABLE
+            and key not in known  # it was applied to those
+            and (by == "user" or entry.by == "model")
+            and (entry.run_id, entry.message) != place
+        ]
+        wrong = [key for key, entry in removable if statements.replaces(statement, entry.text)]
+        if not wrong and by == "user" and statements.takes_back(statement):
+            found = statements.find_corrected(
+                statement, [(cast("StatementKind", e.kind), e.text) for _, e in removable]
             )
+            wrong = [] if found is None else [removable[found][0]]
+        if wrong:
+            statement = _completed(statement, self._entries[wrong[-1]])
+        self._replaced += [self._entries.pop(key).text for key in wrong]
+        return statement
+
+    def _is_known(self, statement: Statement, placed: Placed) -> bool:
+        """True if a statement of a message that was read ahead is an entry, or was one."""
+        return any(
+            entry.text.startswith(statement.text)
+            and (entry.run_id, entry.message) == (placed.run_id, placed.index)
+            for entry in self._entries.values()
+        ) or any(text.startswith(statement.text) for text in self._replaced)
 
     # --- calls
 
@@ -239,7 +381,7 @@ class _Builder:
         entry = Entry("call", text, placed.run_id, placed.index, "model", call.call_id)
         self._put(entry)
         self._open[call.call_id] = call
-        items = list(_plan_items(call.arguments))
+        items = list(_plan_items(call))
         if items:
             self._replace_plan([text for text, is_open in items if is_open], placed)
 
@@ -280,8 +422,9 @@ class _Builder:
         numbered = _PLAN.search(text)
         if numbered is not None and not (opened or closed):
             opened = [match["text"].strip() for match in _NUMBERED.finditer(numbered["list"])]
-        if opened or closed:
-            self._replace_plan(opened, placed)
+        rows = [] if opened or closed else list(_table_steps(text))
+        if opened or closed or rows:
+            self._replace_plan(opened or rows, placed)
 
     def _replace_plan(self, steps: Sequence[str], placed: Placed) -> None:
         self._drop(lambda entry: entry.kind == "step")
@@ -295,22 +438,43 @@ class _Builder:
             self._put(Entry("ask", asked[-1], placed.run_id, placed.index, "model"))
 
 
+def _completed(statement: Statement, corrected: Entry) -> Statement:
+    """Return the correction with the subject and the class of what it corrects, if it has none."""
+    kind = statement.kind
+    if kind in {"remark", "fact", "preference"}:
+        kind = cast("StatementKind", corrected.kind)
+    text = statement.text
+    if statements.is_elliptic(text) and statements.names_more(corrected.text, text):
+        known = _ABOUT.search(corrected.text)
+        subject = statements.elide(corrected.text, text) if known is None else known["subject"]
+        text = f"{text} [about: {subject}]"
+    return msgspec.structs.replace(statement, kind=kind, text=text)
+
+
 def _compact(arguments: object) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _paths(arguments: object) -> Iterator[str]:
-    """Yield the paths that a call's arguments name."""
-    if not isinstance(arguments, dict):
-        return
-    for key in _PATH_KEYS:
-        value = arguments.get(key)
-        for path in value if isinstance(value, list) else [value]:
-            if isinstance(path, str) and 0 < len(path) <= 512:  # noqa: PLR2004 - a path, not a text
-                yield path
-    for value in arguments.values():
-        if isinstance(value, str) and "\n" in value:
-            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(value))
+def _paths(arguments: object, key: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the paths that a call's arguments name, nested ones included."""
+    if isinstance(arguments, str):
+        if "\n" in arguments:
+            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(arguments))
+        elif _is_path(key, path := arguments.removeprefix("file://")):
+            yield path
+    elif isinstance(arguments, dict) and depth < _MAX_DEPTH:
+        for name, value in arguments.items():
+            yield from _paths(value, name, depth + 1)
+    elif isinstance(arguments, list) and depth < _MAX_DEPTH:
+        for value in arguments:
+            yield from _paths(value, key, depth + 1)
+
+
+def _is_path(key: str, text: str) -> bool:
+    words = {word.casefold() for word in _KEY_WORD.findall(key)}
+    if not words & _PATH_WORDS or not 0 < len(text) <= _MAX_PATH_CHARS or "://" in text:
+        return False
+    return bool(words & _SURE) or _LOOKS_LIKE_PATH.fullmatch(text) is not None
 
 
 def _cause(output: str) -> str:
@@ -320,14 +484,37 @@ def _cause(output: str) -> str:
     return truncate_safely((named or lines or [""])[-1], ERROR_CHARS)
 
 
-def _plan_items(arguments: object) -> Iterator[tuple[str, bool]]:
-    """Yield the steps of a plan that a call carries as a list of objects with a status."""
+def _table_steps(text: str) -> Iterator[str]:
+    """Yield the open steps of a table with a column of states."""
+    for row in _ROW.finditer(text):
+        cells = [cell.strip() for cell in row["cells"].split("|")]
+        states = [cell for cell in cells if _state(cell) in _STATUS]
+        if states:
+            yield max((cell for cell in cells if cell not in states), key=len, default="")
+
+
+def _state(text: object) -> str:
+    return text.casefold().replace(" ", "_").replace("-", "_") if isinstance(text, str) else ""
+
+
+def _plan_items(call: ProposedCall) -> Iterator[tuple[str, bool]]:
+    """Yield the steps of a plan that a call carries as a list, and which of them are open."""
+    arguments = call.arguments
+    is_plan = _PLAN_TOOL.search(call.tool) is not None
     for value in arguments.values() if isinstance(arguments, dict) else ():
         for item in value if isinstance(value, list) else ():
-            if not (isinstance(item, dict) and isinstance(item.get("status"), str)):
-                continue
-            text = next(
-                (item[k] for k in ("step", "content", "text", "title", "task") if k in item), ""
-            )
-            if isinstance(text, str) and text:
-                yield text, item["status"] in _STATUS
+            if isinstance(item, str) and is_plan:
+                yield item, True
+            elif isinstance(item, dict) and (found := _step(item, is_plan=is_plan)):
+                yield found
+
+
+def _step(item: dict[str, object], *, is_plan: bool) -> tuple[str, bool] | None:
+    text = next((item[key] for key in _STEP_KEYS if key in item), "")
+    state = item.get("status", item.get("state"))
+    done = item.get("done", item.get("completed"))
+    if not isinstance(text, str) or not text:
+        return None
+    if isinstance(state, str):
+        return text, _state(state) in _STATUS
+    return (text, not done) if isinstance(done, bool) and is_plan else None

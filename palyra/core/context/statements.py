@@ -11,8 +11,9 @@ of `CUES` that matches; the order is that of the damage done when it is forgotte
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -21,10 +22,10 @@ StatementKind = Literal[
     "constraint", "convention", "preference", "decision", "ask", "fact", "finding", "remark"
 ]
 MAX_READ_CHARS = 32_768  # of one message; what follows is a paste
-MAX_SENTENCE_CHARS = 600  # a longer one is a paste
-_CODE_FENCE = re.compile(
-    r"^[ \t]{0,3}(```|~~~)[^\n]*\n.*?(?:^[ \t]{0,3}\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
-)
+MAX_SENTENCE_CHARS = 600  # a longer one is read clause by clause; a longer clause is a paste
+_WRAPPED_CHARS = 40  # of a line that may go on in the next one
+_CLAUSE = re.compile(r"[,;]\s+|\s+[-–—]\s+")
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 # A sentence ends at a mark before a blank and a capital, digit, quote or bracket; not after the
 # abbreviations that are common in instructions, and not within a number or a name of a file.
@@ -38,20 +39,71 @@ def _words(*cues: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(cues)})(?!\w)", re.IGNORECASE)
 
 
-CORRECTION = _words(
+def _misspelt(*words: str) -> tuple[str, ...]:
+    """Return the words, and each with a letter missing or two exchanged; the first letter stays."""
+    return tuple(
+        dict.fromkeys(
+            form
+            for word in words
+            for at in range(1, len(word))
+            for form in (
+                word,
+                word[:at] + word[at + 1 :],
+                word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :],
+            )
+        )
+    )
+
+
+# A person takes something back, even where the sentence repeats little of what it corrects.
+_TAKES_BACK = (
     r"actually", r"correction", r"corrected", r"i meant", r"i was wrong", r"(?:was|is|are) wrong",
-    r"scratch that", r"no longer", r"any ?more", r"not \S+(?: \S+){0,5}? but", r"instead(?: of)?",
+    r"(?:scratch|scrap|strike|forget) that", r"no,? wait", r"wait,? no", r"hang on", r"hold on",
+    r"nope", r"oops", r"sorry", r"typo", r"my (?:mistake|bad)", r"make (?:that|it)", r"on second thoughts?",
+    r"chang(?:e|ed|ing) my mind", r"has (?:moved|changed)", r"i misspoke", r"mistyped", r"swap",
+    r"is out", r"eigentlich", r"korrektur", r"korrigiere", r"ich meinte", r"doch lieber", r"lieber doch",
+    r"ach nein", r"nein,? doch", r"halt,? nein", r"moment,? nein", r"vertippt", r"mein fehler",
+    r"war falsch", r"ist falsch", r"quatsch", r"doch nicht", r"anders überlegt", r"nee,? doch",
+)  # fmt: skip
+_STRONG = _words(*_TAKES_BACK)
+_ADDS = _words(r"also", r"too", r"as well", r"in addition", r"auch", r"zusätzlich", r"außerdem")
+CORRECTION = _words(
+    *_TAKES_BACK, r"no longer", r"any ?more", r"not \S+(?: \S+){0,5}? but", r"instead(?: of)?",
     r"rather than", r"from now on", r"(?:change|changed|rename|renamed|move|moved|switch|switched)"
     r" .{1,80}? (?:to|into)", r"replaces?", r"replaced (?:by|with)", r"supersedes?", r"update:",
     r"forget (?:what|that|about)", r"not \S+ any ?more", r"(?:now|new) (?:is|value|name|one)",
-    r"eigentlich", r"korrektur", r"korrigiere", r"ich meinte", r"stattdessen", r"statt", r"anstatt",
-    r"anstelle", r"nicht mehr", r"ab jetzt", r"ab sofort", r"war falsch", r"ist falsch", r"vergiss",
+    r"stattdessen", r"statt", r"anstatt", r"anstelle", r"nicht mehr", r"ab jetzt", r"ab sofort",
+    r"vergiss", r"\S+, (?:not|nicht) \S+",
     r"nicht \S+(?: \S+){0,5}? sondern", r"heißt jetzt", r"ist jetzt", r"ersetzt",
+)  # fmt: skip
+
+# Words of choice; the model's announcements of its next action ("let's look") have none of them.
+_USES = r"(?:use|keep|adopt|stay|go|stick|store|build|base|switch|move|take (?!a ))"
+_CHOOSES = (
+    r"decided", r"decision", r"going with", r"goes? with", r"went with", r"chose", r"chosen",
+    r"opt(?:ed|ing)? for", r"settl(?:e|es|ed|ing) (?:on|for)", r"picked", r"agreed", r"stay with",
+    rf"(?:we|i)(?:[’']ll| will| shall| are going to)? (?:now |just |simply )?{_USES}(?! \S+ to)",
+    rf"let[’']?s {_USES}", r"we (?:take|took|choose|picked)", r"wins?(?: for| over)?", r"winner",
+    r"(?:moves?|switch(?:es|ed|ing)?|migrat\w+|mov(?:ed|ing)) to", r"therefore", r"hence", r"thus",
+    r"in favou?r of", r"entschieden", r"entscheidung", r"(?:wir )?nehmen(?: wir)?", r"gewählt",
+    r"bleiben bei", r"einigen uns", r"beschlossen", r"setzen (?:wir )?auf", r"nutzen wir", r"deshalb",
+    r"daher", r"darum", r"entscheide",
 )  # fmt: skip
 
 CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
     ("constraint", _words(
-        r"must", r"mustn[’']?t", r"never", r"always", r"do not", r"don[’']?t", r"shall", r"may not",
+        *_misspelt("never", "always", "without", "should", "niemals", "nicht ohne"), r"must",
+        r"mustn[’']?t", r"no (?!problem|worries|idea|wait|thanks|hurry|rush|need to thank)\w+",
+        r"nothing", r"nobody", r"no one", r"none", r"not (?:a|more|on|in|before|after|until|by|to)",
+        r"if", r"unless", r"whenever", r"until", r"except", r"as long as", r"before you", r"in case",
+        r"frozen", r"freeze", r"read[- ]only", r"untouch\w*", r"remains?", r"stays?", r"stop",
+        r"essential", r"crucial", r"vital", r"important", r"mandatory", r"necessary", r"reject(?:ed)?",
+        r"free to", r"(?:are|is) allowed", r"permitted", r"ought", r"budget", r"cap", r"max(?:imum)?",
+        r"min(?:imum)?", r"(?:under|over|above|below|up to) \d\S*", r"every(?: ?time|where|thing)",
+        r"treat", r"compatible", r"confidential", r"secret", r"nichts", r"niemand(?:em|en)?",
+        r"kein\w*", r"bleib\w*", r"soll\w*", r"finger weg", r"tabu", r"falls", r"wenn", r"sobald",
+        r"sofern", r"solange", r"erst", r"ohne", r"pflicht", r"zwingend", r"unbedingt", r"außer",
+        r"frühestens", r"spätestens", r"bevor", r"do not", r"don[’']?t", r"shall", r"may not",
         r"may only", r"cannot", r"can[’']?t", r"should not", r"shouldn[’']?t", r"only (?:use|touch|"
         r"change|edit|write|run|call|if|when|after|with|in|on|the|for)", r"no more than", r"at most",
         r"at least", r"not (?:allowed|permitted|acceptable)", r"forbidden", r"prohibited", r"required",
@@ -67,7 +119,9 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"den)", r"auf keinen fall", r"frag(?:e)? (?:mich )?(?:vorher|zuerst)",
     )),
     ("convention", _words(
-        r"conventions?", r"code style", r"style guide", r"naming", r"(?:snake|camel|kebab|pascal)"
+        r"conventions?", r"code style", r"\w+[- ]spaces?", r"semicolons?", r"columns", r"type hints",
+        r"branches", r"are (?:called|named)", r"heißen", r"lower[- ]?case", r"upper[- ]?case",
+        r"(?:start|begin|end)s? with", r"comments?", r"imports?", r"style guide", r"naming", r"(?:snake|camel|kebab|pascal)"
         r"[_ -]?case", r"indent(?:ation|ed)?", r"tabs", r"spaces", r"prefix(?:ed)?", r"suffix(?:ed)?",
         r"commit messages?", r"docstrings?", r"we (?:write|name|format|put|call|use|follow|keep|sort)",
         r"our (?:style|standard|practice)", r"by convention", r"formatted", r"is written",
@@ -75,28 +129,31 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"formatieren|verwenden|benutzen)", r"üblich",
     )),
     ("preference", _words(
-        r"prefer(?:s|red|ence)?", r"i(?:[’']d)? (?:rather|like|love|want|hate|dislike|enjoy)",
+        r"prefer(?:s|red|ence)?", r"(?:a )?fan of", r"would (?:love|like|prefer|rather)", r"emojis?",
+        r"keep (?:answers|replies|it|them)", r"concise", r"brief", r"terse", r"(?:reicht|reichen) mir",
+        r"knapp", r"i(?:[’']d)? (?:rather|like|love|want|hate|dislike|enjoy)",
         r"i would (?:rather|like|prefer)", r"favou?rite", r"please (?:answer|reply|use|write|be|keep)",
         r"i(?:[’']m| am) (?:fond|allergic|a fan)", r"my (?:preference|choice)",
         r"ich (?:mag|bevorzuge|möchte|will|hätte|hasse|liebe)", r"lieber", r"am liebsten", r"bevorzugt",
         r"lieblings\w*",
     )),
     ("decision", _words(
-        r"decided", r"decision", r"decide", r"we(?:[’']ll| will| are going to| shall)", r"let[’']?s",
-        r"going with", r"go with", r"went with", r"chose", r"choose", r"chosen", r"opt(?:ed)? for",
-        r"settled on", r"settle on", r"picked", r"pick", r"agreed", r"stay with", r"i(?:[’']ll| will) "
-        r"(?:use|keep|take|go)", r"the plan is", r"approach",
-        r"entschieden", r"entscheidung", r"wir nehmen", r"gewählt", r"bleiben bei", r"einigen uns",
-        r"beschlossen", r"wir werden",
+        *_CHOOSES, r"decide", r"we(?:[’']ll| will| are going to| shall)", r"let[’']?s",
+        r"choose", r"pick", r"the plan is", r"approach", r"wir werden",
     )),
     ("ask", _words(
-        r"please", r"can you", r"could you", r"would you", r"todo", r"to[- ]do", r"remind", r"remember",
+        *_misspelt("please", "bitte"), r"(?:can|could|would|will) (?:you|u)", r"ping", r"at some point",
+        r"when you(?:[’']?re| are) done", r"once (?:done|you)", r"we (?:still )?owe", r"appreciate",
+        r"grateful", r"would be (?:great|nice|good)", r"at the end", r"in the end", r"look into",
+        r"wäre (?:super|gut|schön|nett|toll|klasse)", r"am ende", r"denk(?:e)? (?:daran|dran)", r"meld\w*",
+         r"todo", r"to[- ]do", r"remind", r"remember",
         r"don[’']?t forget", r"still (?:need|open|missing|to do)", r"open question", r"follow[- ]up",
         r"later", r"next", r"afterwards", r"let me know", r"tell me", r"waiting for", r"pending",
-        r"bitte", r"kannst du", r"könntest du", r"vergiss nicht", r"erinnere", r"noch offen",
+        r"kannst du", r"könntest du", r"vergiss nicht", r"erinnere", r"noch offen",
         r"offene frage", r"später", r"danach", r"sag mir", r"steht noch aus",
     )),
 )  # fmt: skip
+_CHOICE = _words(*_CHOOSES)
 _FINDING = _words(
     r"root cause", r"(?:found|discovered|noticed|confirmed|learned|see) (?:that|out)", r"turns out",
     r"turned out", r"the (?:problem|issue|bug|reason|cause|culprit|fix) (?:is|was)", r"because",
@@ -104,15 +161,20 @@ _FINDING = _words(
     r"ursache", r"grund", r"weil", r"stellt sich heraus", r"festgestellt", r"gemessen", r"liegt an",
 )  # fmt: skip
 _REASON = _words(
-    r"because", r"since", r"so that", r"as it", r"reason", r"due to", r"in order to", r"otherwise",
-    r"to avoid", r"weil", r"da", r"damit", r"grund", r"wegen", r"sonst", r"um .{1,60}? zu",
+    r"because", r"since", r"so that", r"reason", r"due to", r"in order to", r"otherwise", r"to avoid",
+    r"that way", r"weil", r"damit", r"grund", r"wegen", r"sonst", r"denn", r"um .{1,60}? zu",
 )  # fmt: skip
+_CONCLUDES = re.compile(
+    r"(?:so|therefore|hence|thus|that is why|which is why|for that reason|deshalb|daher|darum|also|"
+    r"deswegen|somit)\b",
+    re.IGNORECASE,
+)
 # A value: something that a statement can be about and that a paraphrase cannot replace.
 VALUE = re.compile(
     r"`[^`\n]{1,120}`|\"[^\"\n]{1,120}\"|“[^”\n]{1,120}”|'[^'\n]{2,60}'(?!\w)"  # quoted
     r"|https?://[^\s)>\]]+|(?:~|\.{0,2})/[\w./@+-]+"  # address, path
     r"|(?<![\w.])(?:[\w-]+(?:[._/:@][\w-]+)+|\w*\d[\w.,:-]*|[A-Z][A-Z0-9_-]{1,}"  # identifier, number
-    r"|[a-z]+[A-Z]\w*)(?![\w])"
+    r"|[A-Za-z]+[a-z]+[A-Z]\w*|[a-z]+[A-Z]\w*|[A-Z]{2,}[a-z]+\w*)(?![\w])"
 )
 _NAME = re.compile(r"(?<=[\w,;:] )[A-ZÄÖÜ][\wäöüß-]{2,}")
 WORD = re.compile(r"\w[\w'’-]*")
@@ -135,13 +197,26 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     text: str
     kind: StatementKind
     corrects: bool = False  # it may replace an earlier statement
-    gives_reason: bool = False
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a message, without code blocks, pasted lines and list marks."""
-    for line in _CODE_FENCE.sub("\n", text[:MAX_READ_CHARS]).splitlines():
+    """Yield the sentences of a message, without code blocks, pasted lines and list marks.
+
+    An item of a list carries the line that leads into it if a cue stands there: without `do not:`
+    the item would say the opposite.  A line of more than MAX_SENTENCE_CHARS is read clause by
+    clause; a clause with a cue keeps its neighbours.
+    """
+    lead = ""
+    for line in _joined(_prose(text[:MAX_READ_CHARS].splitlines())):
         bare = _BULLET.sub("", line).strip()
+        is_item = bare != line.strip()
+        if not bare:
+            continue
+        if is_item and lead:
+            yield from _fit(f"{lead} {bare}")
+            continue
+        if not is_item:
+            lead = bare if bare[-1] not in ".!?…" and _has_cue(bare) else ""
         start = 0
         for end in _END.finditer(bare):
             yield from _fit(bare[start : end.end()])
@@ -149,42 +224,157 @@ def sentences(text: str) -> Iterator[str]:
         yield from _fit(bare[start:])
 
 
+_PERMITS = _words(
+    r"may", r"might as well", r"allowed", r"permitted", r"fine", r"ok(?:ay)?", r"free to", r"safe to",
+    r"feel free", r"welcome to", r"go ahead", r"approved", r"authori[sz]ed", r"no objection",
+    r"acceptable", r"optional", r"(?:can|could|should|must|shall|needs? to|has to|have to)",
+    r"rules?", r"constraints?", r"instructions?", r"polic(?:y|ies)", r"always", r"never", r"forbidden",
+    r"erlaubt", r"darf(?:st)?", r"dürfen", r"kann(?:st)?", r"soll\w*", r"muss", r"regeln?", r"freigegeben",
+    r"in ordnung",
+)  # fmt: skip
+
+
+def is_normative(text: str) -> bool:
+    """True if the sentence says what may, must or must not be done."""
+    return _PERMITS.search(text) is not None
+
+
+@lru_cache(maxsize=8_192)
+def _has_cue(text: str) -> bool:
+    return len(text) <= MAX_SENTENCE_CHARS and any(cue.search(text) for _, cue in CUES)
+
+
+def _prose(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines outside code blocks; a block without an end is read like the rest."""
+    mark, block = "", list[str]()
+    for line in lines:
+        fence = _FENCE.fullmatch(line)
+        if mark:
+            block.append(line)
+            if fence is not None and fence[1].startswith(mark) and not fence[2].strip():
+                mark, block = "", []
+        elif fence is not None:
+            mark = fence[1]
+        else:
+            yield line
+    yield from block
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Join lines that were wrapped within a sentence."""
+    whole = ""
+    for line in lines:
+        goes_on = line[:1].islower() and len(whole) >= _WRAPPED_CHARS and whole[-1] not in ".!?:;"
+        if goes_on and len(whole) < MAX_SENTENCE_CHARS and not _BULLET.match(line):
+            whole = f"{whole.rstrip()} {line}"
+        else:
+            if whole:
+                yield whole
+            whole = line
+    if whole:
+        yield whole
+
+
 def _fit(text: str) -> Iterator[str]:
     text = text.strip()
-    if 2 < len(text) <= MAX_SENTENCE_CHARS and any(map(str.isalpha, text)):  # noqa: PLR2004 - "ok"
+    if len(text) > MAX_SENTENCE_CHARS:
+        yield from _clauses(text)
+    elif len(text) > 2 and any(map(str.isalpha, text)):  # noqa: PLR2004 - "ok"
         yield text
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """Yield the clauses of a sentence that is too long, those with a cue with their neighbours."""
+    cuts = [0, *(match.end() for match in _CLAUSE.finditer(text)), len(text)]
+    spans = list(pairwise(cuts))
+    kept = {
+        near
+        for place, (start, end) in enumerate(spans)
+        if _has_cue(text[start:end])
+        for near in (place - 1, place, place + 1)
+    }
+    begin = 0
+    for place, (_, end) in enumerate(spans):
+        after = spans[place + 1][1] if place + 1 < len(spans) else len(text) + MAX_SENTENCE_CHARS
+        if {place, place + 1} <= kept and after - begin <= MAX_SENTENCE_CHARS:
+            continue
+        clause = text[begin:end].strip(" ,;")
+        if 2 < len(clause) <= MAX_SENTENCE_CHARS:  # noqa: PLR2004 - "ok"
+            yield clause
+        begin = end
 
 
 def read_user(text: str) -> Iterator[Statement]:
     """Yield every statement of a user's message."""
-    for sentence in sentences(text):
-        kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
-        if kind in {"remark", "decision", "preference", "convention"} and sentence.endswith("?"):
-            kind = "ask"
-        elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
-            kind = "fact"
-        yield Statement(
-            text=sentence,
-            kind=kind,
-            corrects=CORRECTION.search(sentence) is not None,
-            gives_reason=_REASON.search(sentence) is not None,
-        )
+    for sentence in _with_reasons(_with_markers(sentences(text))):
+        yield _classified(sentence)
+
+
+@lru_cache(
+    maxsize=8_192
+)  # a summary is planned, then checked, and the next one meets the window again
+def _classified(sentence: str) -> Statement:
+    kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
+    if sentence.endswith("?"):
+        kind = "ask"
+    elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
+        kind = "fact"
+    return Statement(text=sentence, kind=kind, corrects=CORRECTION.search(sentence) is not None)
+
+
+@lru_cache(maxsize=8_192)
+def _only_takes_back(sentence: str) -> bool:
+    return bool(_STRONG.search(sentence) and is_elliptic(sentence) and not values(sentence))
+
+
+def _with_markers(found: Iterable[str]) -> Iterator[str]:
+    """Join a sentence that only takes something back (`No wait.`) with the next one."""
+    held = ""
+    for sentence in found:
+        if not held and _only_takes_back(sentence):
+            held = sentence
+            continue
+        yield f"{held} {sentence}" if held else sentence
+        held = ""
+    if held:
+        yield held
 
 
 def read_model(text: str) -> Iterator[Statement]:
     """Yield the decisions and findings of a model's message; its other sentences are narration."""
-    cue = next(cue for kind, cue in CUES if kind == "decision")
-    for sentence in sentences(text):
+    for sentence in _with_reasons(sentences(text)):
         if sentence.endswith("?"):
             continue
-        is_decision = cue.search(sentence) is not None
+        is_decision = _CHOICE.search(sentence) is not None
         if is_decision or _FINDING.search(sentence) is not None:
             yield Statement(
                 text=sentence,
                 kind="decision" if is_decision else "finding",
                 corrects=CORRECTION.search(sentence) is not None,
-                gives_reason=_REASON.search(sentence) is not None,
             )
+
+
+def _with_reasons(found: Iterable[str]) -> Iterator[str]:
+    """Join a decision with its reason in the sentence before or after it."""
+    held = ""
+    for sentence in found:
+        if held and len(held) + len(sentence) < MAX_SENTENCE_CHARS and _belongs(held, sentence):
+            held = f"{held} {sentence}"
+            continue
+        if held:
+            yield held
+        held = sentence
+    if held:
+        yield held
+
+
+@lru_cache(maxsize=8_192)
+def _belongs(before: str, after: str) -> bool:
+    if before.endswith("?") or after.endswith("?"):
+        return False
+    concludes = _CONCLUDES.match(after) is not None and _CHOICE.search(after) is not None
+    explains = _CHOICE.search(before) is not None and _REASON.search(before) is None
+    return concludes or (explains and _REASON.match(after) is not None)
 
 
 @lru_cache(maxsize=4096)
@@ -202,8 +392,8 @@ def topic(text: str) -> frozenset[str]:
 
 _TERM = r"[\"'`“(]?[^\s,;!?\"'`”)]+[\"'`”)]?"
 _INSTEAD = r"instead of|rather than|statt|anstatt|anstelle von"
-_CHANGE = r"(?:change|rename|move|switch|replace|ersetze|ändere)\w*"
-_TO = r"to|into|with|by|durch|in|zu|auf|nach"
+_CHANGE = r"(?:change|rename|move|switch|replace|swap|ersetze|ändere|tausche)\w*"
+_TO = r"to|into|with|by|for|durch|in|zu|auf|nach|gegen"
 _PAIRS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -214,6 +404,7 @@ _PAIRS = tuple(
         rf"\b(?:no longer|nicht mehr|not)\s+(?P<old>{_TERM})",
         rf"\b(?:from|von)\s+(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
         rf"\b{_CHANGE}\s+(?:the\s+)?(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
+        rf"(?P<old>{_TERM})\s+(?:is out|ist raus)\b",
         rf"(?P<old>{_TERM})\s*(?:->|→|=>)\s*(?P<new>{_TERM})",
     )
 )
@@ -243,19 +434,256 @@ def _bare(term: str) -> str:
 def replaces(newer: Statement, old: str) -> bool:
     """True if the correction `newer` makes the earlier statement `old` invalid.
 
-    Both must be about the same thing: apart from the terms that change, one of them has no word
-    that the other lacks.  And `newer` must name a term of `old` as replaced, or give other values
-    where all other words are the same.  Two statements with different values and no word of
+    `newer` must name a term of `old` as replaced, and apart from the terms that change, one of the
+    two has no word that the other lacks; or it must give other values where all other words are
+    the same, but for a lead-in (`before you start:`).  Two statements with different values and no word of
     correction coexist: two servers have two ports.
     """
     if not newer.corrects:
         return False
     named_old, named_new = replacements(newer.text)
-    about, about_old = topic(newer.text), topic(old)
+    about, about_old = topic(newer.text) - _MARKERS, topic(old) - _MARKERS
     if named_old & _terms(old):
         mine, theirs = about - named_old - named_new, about_old - named_old
-        return (mine <= theirs or theirs <= mine) and (not about_old or bool(about & about_old))
+        return (mine <= theirs or theirs <= mine) and (
+            not mine or not about_old or bool(about & about_old)
+        )
     mine, theirs = values(newer.text) - values(old), values(old) - values(newer.text)
-    return bool(mine and theirs and about & about_old) and (
-        about <= about_old or about_old <= about
+    same_form = {_shape(value) for value in mine} & {_shape(value) for value in theirs}
+    is_repeated = len(about) > 1 and about <= about_old and len(about_old - about) <= _LEAD_WORDS
+    return bool(same_form and about & about_old) and (
+        is_repeated or about - _VERBS == about_old - _VERBS
     )
+
+
+# What a statement may say about its subject.  Two statements about one subject that name different
+# attributes are about different things.
+_ATTRIBUTES = frozenset(
+    [
+        "port",
+        "host",
+        "hostname",
+        "name",
+        "version",
+        "limit",
+        "timeout",
+        "path",
+        "file",
+        "folder",
+        "directory",
+        "url",
+        "address",
+        "ticket",
+        "region",
+        "owner",
+        "deadline",
+        "budget",
+        "memory",
+        "size",
+        "user",
+        "users",
+        "customers",
+        "requests",
+        "rows",
+        "license",
+        "branch",
+        "bucket",
+        "token",
+        "key",
+        "schema",
+        "date",
+        "day",
+        "time",
+        "server",
+        "servers",
+        "database",
+        "table",
+        "pfad",
+        "datei",
+        "ordner",
+        "adresse",
+        "frist",
+        "besitzer",
+        "kunden",
+        "zeilen",
+        "anfragen",
+        "tag",
+        "datum",
+        "uhr",
+        "server",
+        "datenbank",
+        "tabelle",
+    ]
+)
+_MARKERS = frozenset(
+    [
+        "actually",
+        "correction",
+        "corrected",
+        "meant",
+        "wrong",
+        "scratch",
+        "scrap",
+        "strike",
+        "forget",
+        "wait",
+        "hang",
+        "hold",
+        "nope",
+        "oops",
+        "sorry",
+        "typo",
+        "mistake",
+        "bad",
+        "make",
+        "second",
+        "thought",
+        "thoughts",
+        "changed",
+        "change",
+        "mind",
+        "moved",
+        "has",
+        "misspoke",
+        "swap",
+        "out",
+        "eigentlich",
+        "korrektur",
+        "doch",
+        "lieber",
+        "ach",
+        "nein",
+        "halt",
+        "moment",
+        "vertippt",
+        "fehler",
+        "falsch",
+        "quatsch",
+        "anders",
+        "überlegt",
+        "nee",
+        "hab",
+        "habe",
+        "port",
+    ]
+) - {"port"}
+
+
+_VERBS = frozenset(
+    [
+        "go",
+        "goes",
+        "going",
+        "take",
+        "takes",
+        "use",
+        "uses",
+        "run",
+        "runs",
+        "running",
+        "listen",
+        "listens",
+        "live",
+        "lives",
+        "sit",
+        "sits",
+        "stay",
+        "keep",
+        "set",
+        "called",
+        "named",
+        "lauscht",
+        "läuft",
+        "laufen",
+        "hört",
+        "liegt",
+        "nehmen",
+        "heißt",
+        "bleibt",
+        "setzen",
+        "nutzen",
+        "gehen",
+    ]
+)
+
+
+def takes_back(newer: Statement) -> bool:
+    """True if the sentence changes something that was said, and does not only add to it."""
+    return newer.corrects and _ADDS.search(newer.text) is None
+
+
+@lru_cache(maxsize=8_192)
+def is_elliptic(text: str) -> bool:
+    """True if a correction names no subject: `make that 9443`."""
+    return not topic(text) - _MARKERS - _ATTRIBUTES
+
+
+def names_more(old: str, newer: str) -> bool:
+    """True if a statement has words for its subject that its correction lacks."""
+    return bool(topic(old) - topic(newer) - _MARKERS)
+
+
+def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
+    newer: Statement, earlier: Sequence[tuple[StatementKind, str]]
+) -> int | None:
+    """Return the place of the statement that `newer` most likely takes back; None if none is.
+
+    For corrections in words of their own, which `replaces` cannot recognize (`no wait, staging is
+    on 9443`).  A candidate has a value of the same shape in its place, or is a choice, and shares
+    the subject; a correction without a subject is about the latest such statement.  The latest of
+    the candidates with the largest overlap is chosen, and only one: a wrong guess must not cost
+    more.
+    """
+    named_old, named_new = replacements(newer.text)
+    about = topic(newer.text) - _MARKERS
+    attributes = about & _ATTRIBUTES
+    subject = about - _ATTRIBUTES - _VERBS - named_old.union(named_new)
+    shapes = {_shape(value) for value in values(newer.text)}
+    is_bare = is_elliptic(newer.text)
+    spoken = _terms(newer.text)
+    is_outright = _STRONG.search(newer.text) is not None
+    plain = {word for word in subject if word in newer.text}  # in small letters: no name
+    best, place_of_best = (0, 0), None
+    for place, (kind, old) in enumerate(earlier):
+        words = _terms(old)
+        if attributes and words & _ATTRIBUTES and not attributes & words:
+            continue
+        shared = len(subject & words)
+        is_near = len(spoken & words) >= _NEAR_WORDS
+        changed = {
+            _shape(value)
+            for value in values(old) - values(newer.text)
+            if is_near or _YEAR.fullmatch(value) is None  # a year is no port
+        }
+        if kind != "fact" and not is_outright:
+            fits = False
+        elif kind == "decision" and "9" not in shapes and not is_bare:
+            fits = not plain or bool(plain & words)
+        elif kind == "fact" or is_bare or shared > 1:
+            rest = topic(old) - _ATTRIBUTES - _VERBS - _MARKERS - subject
+            fits = not (rest and subject - words) and bool(changed & shapes - {"a"})
+        else:
+            fits = False
+        score = (shared, 0 if is_bare else len(spoken & words))
+        if (shared or is_bare) and fits and score >= best:
+            best, place_of_best = score, place
+    return place_of_best
+
+
+_NEAR_WORDS = 4
+_LEAD_WORDS = 2
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_DIGITS = re.compile(r"\d+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def _shape(value: str) -> str:
+    """Return the form of a value: `9` of a port, `a/a.a` of a file."""
+    return _LETTERS.sub("a", _DIGITS.sub("9", value))
+
+
+def elide(text: str, newer: str) -> str:
+    """Return a corrected statement without the values that are no longer valid."""
+    for value in sorted(values(text) - values(newer), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", text, flags=re.IGNORECASE)
+    return text

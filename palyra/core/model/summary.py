@@ -57,7 +57,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     entries: tuple[Entry, ...] = ()
     dropped: int = 0  # entries that did not fit, since the first compaction
+    exceeded: dict[str, int] = {}  # of them those that were protected, by kind
     replaced: tuple[str, ...] = ()  # the latest statements that corrections removed
+    ahead: tuple[tuple[str, int], ...] = ()  # run and index of later messages, corrections applied
 
     @property
     def tokens(self) -> int:

@@ -61,10 +61,10 @@ def test_only_the_user_corrects_the_user() -> None:
 
 
 def test_a_correction_in_the_window_counts() -> None:
-    """What a message that stays in the prompt corrects is left out of the ledger."""
+    """A message that stays in the prompt removes the statement that it corrects."""
     window = place(UserMessage("Correction: the port is 9443."), first=1)
     ledger = extend(EMPTY, place(UserMessage("The port is 8443.")), window=window)
-    assert [] == texts(ledger, "fact")
+    assert ["Correction: the port is 9443."] == texts(ledger, "fact")
     assert [] == texts(ledger, "request")
 
 
@@ -151,3 +151,35 @@ def test_fitting_drops_the_oldest_unprotected_entries() -> None:
     assert 1 == fitted.dropped
     assert ["never ever"] == [e.text for e in fit(ledger, 0).entries]
     assert ledger is fit(ledger, ledger.tokens)
+
+
+def test_a_correction_without_a_subject_keeps_the_subject() -> None:
+    """`make that 9443` removes the value and keeps what it is about; a second one does the same."""
+    said = ["The staging port is 8443.", "make that 9443", "make that 7443"]
+    for covered in (1, 2, 3):
+        messages = place(*map(UserMessage, said))
+        ledger = extend(EMPTY, messages[:covered], window=messages[covered:])
+        again = extend(ledger, messages[covered:])
+        assert ["make that 7443 [about: The staging port is ….]"] == texts(again, "fact")
+
+
+def test_paths_are_found_in_arguments_of_any_tool() -> None:
+    """Keys of other programs, nested arguments and file addresses name files; texts do not."""
+    found = {
+        "targetFile": "a/b.py", "uri": "file:///c.md", "content": "x/y.py", "url": "https://e.net/a",
+        "edits": [{"absolute_path": "/d.ts"}], "dst": "e.txt", "old": "some text", "from": "now on",
+    }  # fmt: skip
+    ledger = extend(EMPTY, place(call("c1", "mcp__fs__put", **found), result("c1", "mcp__fs__put")))
+    assert {"a/b.py", "/c.md", "/d.ts", "e.txt"} == set(texts(ledger, "file"))
+
+
+def test_plans_of_other_layouts_are_read() -> None:
+    """Tables with a column of states, bullets after a lead-in, lists of texts, flags."""
+    table = "| # | Step | Status |\n|---|---|---|\n| 1 | copy it | open |\n| 2 | read | done |"
+    assert ["copy it"] == texts(extend(EMPTY, place(AssistantMessage(table))), "step")
+    bullets = "This is how I'd go about it:\n\n- copy\n- move\n"
+    assert ["copy", "move"] == texts(extend(EMPTY, place(AssistantMessage(bullets))), "step")
+    strings = call("c1", "set_plan", plan=["copy", "move"])
+    assert ["copy", "move"] == texts(extend(EMPTY, place(strings)), "step")
+    flags = call("c1", "TodoWrite", todos=[{"description": "copy", "done": False}])
+    assert ["copy"] == texts(extend(EMPTY, place(flags)), "step")

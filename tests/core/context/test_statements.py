@@ -5,6 +5,8 @@ import pytest
 from palyra.core.context.statements import (
     MAX_READ_CHARS,
     Statement,
+    StatementKind,
+    find_corrected,
     read_model,
     read_user,
     replaces,
@@ -112,3 +114,58 @@ def test_a_long_message_is_read_up_to_a_limit() -> None:
     """A paste of any size costs what its first part costs."""
     text = "The port is 8443.\n" * MAX_READ_CHARS
     assert len(list(sentences(text))) <= MAX_READ_CHARS / len("The port is 8443.")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        ("Please do not\n- a1\n- b2", "constraint", ["Please do not a1", "Please do not b2"]),
+        ("Off limits:\n\n* a1", "constraint", ["Off limits: a1"]),
+        ("````\n```\nx\n````\nnever y", "constraint", ["never y"]),
+        ("```\nno end\nnever y", "constraint", ["never y"]),
+        ("the long line of a mail is wrapped here and never\nended", "constraint", None),
+        ("talk and talk, " * 60 + "never push, " + "talk, " * 40, "constraint", None),
+        ("plase nevr push", "constraint", ["plase nevr push"]),
+        ("Kein Deploy am Freitag.", "constraint", ["Kein Deploy am Freitag."]),
+    ],
+)
+def test_rules_are_found_in_any_layout(text: str, kind: str, found: list[str] | None) -> None:
+    """Lists with a lead-in, code around the rule, wrapped lines, run-on messages, typing errors."""
+    rules = [each.text for each in read_user(text) if each.kind == kind]
+    assert rules if found is None else set(found) <= set(rules)
+    assert all(text.count("never y") == 0 or "x" != rule for rule in rules)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["We take nginx. Reason: Caddy was slow.", "Caddy needs 3 nodes. Therefore we take nginx."],
+)
+def test_a_decision_keeps_its_reason(text: str) -> None:
+    """A reason in a sentence of its own belongs to the decision."""
+    assert [text] == [found.text for found in read_model(text) if found.kind == "decision"]
+
+
+def test_announcements_are_no_decisions() -> None:
+    """The model's next action obliges it to nothing later."""
+    text = "Let's look at the logs. I'll take a look. Next we will run the tests."
+    assert [] == list(read_model(text))
+
+
+@pytest.mark.parametrize(
+    ("newer", "place"),
+    [
+        ("no wait, staging runs on 9443", 1),
+        ("make that 9443", 2),
+        ("doch lieber 9443", 2),
+        ("changed my mind: Caddy for the forum", 0),
+        ("Correction: the wallet limit is 30 MB", None),
+    ],
+)
+def test_a_correction_in_other_words_is_placed(newer: str, place: int | None) -> None:
+    """Subject and shape of the value find the statement; without a subject it is the latest."""
+    earlier: list[tuple[StatementKind, str]] = [
+        ("decision", "We take nginx for the forum, because etcd is slow."),
+        ("fact", "The staging host listens on port 8443."),
+        ("fact", "The wallet port is 7443."),
+    ]
+    assert place == find_corrected(only(newer), earlier)
