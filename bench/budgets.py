@@ -16,16 +16,16 @@ from typing import Any, NoReturn
 import trio
 from _machine import calibrate
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.run.handle import RunHandle
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import BudgetRecord, BudgetScope, UsageRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ModelRequest
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.usage.prices import Price, Prices
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.budgets import Budgets, Reservation
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
@@ -71,7 +71,9 @@ def make_budgets(count: int) -> Budgets:
         )
         for number in range(count)
     ]
-    return Budgets(Hub(encoding), lambda: NOW_MS, prices=Prices([price]), configured=configured)
+    return Budgets(
+        Hub(encode_notification), lambda: NOW_MS, prices=Prices([price]), configured=configured
+    )
 
 
 async def time_call(count: int, calls: int) -> float:

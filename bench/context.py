@@ -34,8 +34,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
-from palyra.core.run.fold import begin
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, begin
 from palyra.core.tape.events import RunAccepted
 from palyra.core.text.tokens import FACTOR, learn_factor
 from palyra.core.tool.spec import Catalogue

@@ -28,7 +28,7 @@ from palyra.tools.web.egress_policy import ReachRules, parse_opened
 from palyra.tools.web.fetch import Web
 from palyra.tools.web.http_client import tls_context
 from palyra.tools.web.proxy import ProxyGate
-from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.request import WebRequest
 from palyra.tools.web.urls import parse_url
 
 WANTED_MS = 2.0

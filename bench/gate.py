@@ -18,20 +18,21 @@ from typing import Any
 
 import cedarpy
 
-from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import CallArguments
 from palyra.core.context.assembly import assemble, stable_prefix
 from palyra.core.journal.records import AgentRecord, Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
 from palyra.core.policy.gate import (
     Allow,
+    CheckedCall,
     GateContext,
     NeedsApproval,
     judge,
     policy_request,
     tool_call,
+    validate,
 )
 from palyra.core.policy.request import PolicyDecision
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.answer import find_defect
 from palyra.core.run.decide import accept
@@ -96,7 +97,7 @@ POLICY = CedarPolicy()
 
 def admitted(call: ProposedCall) -> CheckedCall:
     """Return the validated call."""
-    found = admit(call, CATALOGUE)
+    found = validate(call, CATALOGUE)
     assert isinstance(found, CheckedCall)
     return found
 
@@ -202,7 +203,7 @@ def main() -> None:
     read = admitted(READ)
     call = tool_call(read, FACTS)
     parts: dict[str, Callable[[], object]] = {
-        "intake": lambda: admit(READ, CATALOGUE),
+        "intake": lambda: validate(READ, CATALOGUE),
         "decide": lambda: decide(read),
         "decide_anew": lambda: decide_anew(read),
         "digest": lambda: execution_digest(call, POLICY.version),

@@ -69,7 +69,7 @@ JOURNEYS = (
     Journey("message", None, 0, MODEL),
     Journey(
         "tool_call",
-        ("core/run/turns.py", "turn_completed"),
+        ("core/run/decide.py", "turn_completed"),
         0,
         ("core/tool/attestation.py", "seal_attestation"),
         ("store/", "actors/journal", *TOOL),

@@ -31,7 +31,7 @@ import structlog
 import trio
 import trio_websocket
 
-from palyra.actors.hub.feed import PublishedRow
+from palyra.actors.hub import PublishedRow
 from palyra.config.load import load
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import RunRecord

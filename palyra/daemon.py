@@ -1,84 +1,49 @@
-"""The composition root: the only file that imports every package.
+"""One daemon: its parts, its supervision tree, its start and its drain.
 
-Wires the parts of one daemon and runs its supervision tree (drawn in docs/architecture.md).  The
-parts of a process (the edge, signals, stdio) are passed in by `process.serve`; an embedded daemon
-has none of them.
+The parts are built by `palyra.wiring`; the tree is drawn in docs/architecture.md.  The parts of a
+process (the edge, signals, stdio) are passed in by `process.serve`; an embedded daemon has none of
+them.
 """
 
 import gc
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
 import trio
 
-from palyra import __version__
 from palyra.actors import config_watch, incident_writer
-from palyra.actors.approvals import Approvals
+from palyra.actors import hub as hub_actor
 from palyra.actors.gateway import Gateway
-from palyra.actors.hub import hub as hub_actor
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal import integrity_check
 from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
-from palyra.actors.run.open_approvals import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
-from palyra.actors.session.services import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
-from palyra.core.context.references import PROJECT_FILES
-from palyra.core.ports import EmbeddingService, JournalStore, LanguageModel
+from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.trust.fences import fence_key
 from palyra.errors import InvariantBroken
-from palyra.net.api.asyncapi import asyncapi_document
-from palyra.net.api.backend import Backend
-from palyra.net.api.idempotency import IdempotencyStore
-from palyra.net.api.methods.table import METHODS
-from palyra.net.api.rate_limit import limits_of
-from palyra.net.api.tokens import admit_operator, authenticate
+from palyra.net.api.tokens import admit_operator
 from palyra.net.connection.connection import serve_connection
-from palyra.net.delivery import encoding
-from palyra.net.http.compat.sources import CompatSources
-from palyra.net.http.late import HttpSources, LateHttp
-from palyra.net.http.metrics import (
-    read_budgets,
-    read_incidents,
-    read_journal,
-    read_loop,
-    read_models,
-    read_problems,
-    read_state,
-    read_stranded,
-    read_tally,
-    read_tree,
-)
 from palyra.net.protocol import notifications
-from palyra.net.server.accept import EdgeServer, EdgeSettings
-from palyra.net.server.counters import EdgeCounters
-from palyra.net.server.transport import Peer, Transport
-from palyra.net.server.websocket import WebSocketLimits
-from palyra.services.agents import Agents
-from palyra.services.artifacts import ArtifactService
-from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
-from palyra.services.gate import Gate
-from palyra.services.grants import Grants
-from palyra.services.history import ConversationHistory
-from palyra.services.references import ContextSources
-from palyra.services.token_factors import TokenFactors
+from palyra.net.protocol.jsonrpc import encode_notification
+from palyra.net.server.accept import EdgeServer
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.toolbox import Tool
+from palyra.wiring.edge import build_backend, build_edge, build_embeddings
 from palyra.wiring.host import Host
 from palyra.wiring.journal import journal_spec, sqlite_journal
-from palyra.wiring.models import EMBEDDED, Modelset, build_modelset, build_router, default_model
-from palyra.wiring.runs import build_channels, build_incidents, run_limits
+from palyra.wiring.models import Modelset, build_modelset
+from palyra.wiring.runs import build_incidents, build_services
 from palyra.wiring.tools import build_toolset, cedar_policy
-from palyra.wiring.usage import UsageFile, build_budgets
+from palyra.wiring.usage import UsageFile
 
 log = structlog.get_logger("palyra.daemon")
 
@@ -116,7 +81,7 @@ class Daemon:
         self.keys = keys
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
-        self.hub = hub_actor.Hub(encoding)
+        self.hub = hub_actor.Hub(encode_notification)
         self.journal = journal_actor.JournalHandle(
             store or sqlite_journal(config, keys), run_blocking=self.host.run_blocking
         )
@@ -127,7 +92,21 @@ class Daemon:
         self.loop_lag = LoopLag()
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
         self.toolset.services.extend(self.modelset.services)
-        self.services = self._build_services(self.modelset.models)
+        self.policy = cedar_policy(config)
+        self.services = build_services(
+            config,
+            host=self.host,
+            keys=keys,
+            policy=self.policy,
+            toolset=self.toolset,
+            modelset=self.modelset,
+            registry=self.registry,
+            journal=self.journal,
+            hub=self.hub,
+            redactor=self.redactor,
+            incidents=book,
+            instance_id=self.instance_id,
+        )
         self.usage = UsageFile(config)
         self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
         if not self.host.is_closed:
@@ -135,7 +114,21 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
-        self.backend = self._build_backend()
+        self.backend = build_backend(
+            config,
+            host=self.host,
+            keys=keys,
+            services=self.services,
+            toolset=self.toolset,
+            gateway=self.gateway,
+            sessions=self.sessions,
+            usage=self.desk,
+            hub=self.hub,
+            state=lambda: self.state,
+            problems=self._problems,
+            tree=self.snapshot,
+        )
+        self.serve_transport = partial(serve_connection, backend=self.backend)
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
@@ -143,149 +136,10 @@ class Daemon:
         self._ready = trio.Event()
         self._draining = trio.Event()
 
-    # --- wiring
-
-    def _build_services(self, models: Mapping[str, LanguageModel]) -> SessionServices:
-        config = self.config
-        toolbox = self.toolset.toolbox
-        self.policy = cedar_policy(config)
-        approvals = OpenApprovals()
-        grants = Grants(self.journal, self.host.now_ms)
-        budgets = build_budgets(config, self.hub, self.host)
-        redactor = self.redactor
-        agents = Agents(self.journal, toolbox, models, redactor, self.host.now_ms)
-        gate = Gate(toolbox, self.policy, approvals.count, grants.find, grants.holds)
-        limits = run_limits(config)
-        return SessionServices(
-            journal=self.journal,
-            hub=self.hub,
-            toolbox=toolbox,
-            artifacts=self.toolset.artifacts,
-            gate=gate,
-            models=models,
-            router=build_router(config, models, self.modelset, budgets),
-            agents=agents,
-            channels=build_channels(self.journal, self.hub, agents, redactor, self.host),
-            approvals=approvals,
-            grants=grants,
-            budgets=budgets,
-            incidents=self.incidents,
-            histories=ConversationHistory(self.journal, config.runs.history_tokens),
-            sources=ContextSources(
-                journal=self.journal,
-                toolbox=toolbox,
-                gate=gate,
-                run_blocking=self.host.run_blocking,
-                now_ms=self.host.now_ms,
-                has_names=self.toolset.workspace.has_any,
-                project_files=PROJECT_FILES if config.context.project_files else (),
-                read_diff=self.toolset.read_diff,
-            ),
-            factors=TokenFactors(),
-            registry=self.registry,
-            redactor=redactor,
-            fence_key=fence_key(self.keys.sign),
-            sign=self.keys.sign,
-            jitter_ms=self.host.model_backoff_ms,
-            limits=limits,
-            run_blocking=self.host.run_blocking,
-            now_ms=self.host.now_ms,
-            new_id=self.host.new_id,
-            instance_id=self.instance_id,
-            default_model=default_model(config, models),
-            queue_cap=config.runs.queue_cap,
-            max_open=config.runs.max_open,
-            debounce_ms=config.runs.debounce_ms,
-        )
-
-    def _build_backend(self) -> Backend:
-        return Backend(
-            gateway=self.gateway,
-            sessions=self.sessions,
-            approvals=Approvals(self.journal, self.services.approvals),
-            grants=self.services.grants,
-            budgets=self.desk,
-            agents=self.services.agents,
-            channels=self.services.channels,
-            incidents=self.incidents,
-            files=ArtifactService(
-                self.toolset.artifacts,
-                self.toolset.checkpoints,
-                self.sessions.get,
-                self.host.run_blocking,
-            ),
-            skills=self.toolset.skills,
-            models=self.services.router,
-            hub=self.hub,
-            journal=self.journal,
-            receipts=IdempotencyStore(self.journal, self.host.now_ms),
-            authenticate=partial(authenticate, journal=self.journal, now_ms=self.host.now_ms),
-            limits=limits_of(self.config),
-            instance_id=self.instance_id,
-            version=__version__,
-            public_key=self.keys.public_key,
-            sign=self.keys.sign,
-            redact=self.services.redactor.redact_bytes,
-            run_blocking=self.host.run_blocking,
-            state=lambda: self.state,
-            count_stranded=lambda: len(self.registry.stranded),
-            problems=self._problems,
-            absent=self.toolset.absent,
-            tree=self.snapshot,
-            now_ms=self.host.now_ms,
-            new_id=self.host.new_id,
-        )
-
     def build_edge(self) -> EdgeServer:
         """Build the listener and its connections, with this daemon's services."""
-        server = self.config.server
-        settings = EdgeSettings(
-            host=server.host,
-            port=server.port,
-            hosts=frozenset(server.allowed_hosts),
-            origins=frozenset(server.allowed_origins),
-            max_connections=server.max_connections,
-            websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
-        )
-        tally = EdgeCounters()
-        sources = HttpSources(
-            version=__version__,
-            state=lambda: self.state,
-            is_writable=lambda: self.journal.is_writable,
-            problems=self._problems,
-            count_incidents=lambda: self.incidents.open_count,
-            compat=CompatSources(self.backend, self.services.models, self._embedding()),
-            authenticate=self.backend.authenticate,
-            names=lambda: edge.names(),  # noqa: PLW0108 - `edge` is assigned later
-            asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
-            metrics=(
-                lambda: read_state(self.state),
-                lambda: read_journal(self.journal),
-                lambda: read_stranded(len(self.registry.stranded)),
-                lambda: read_problems(len(self._problems())),
-                lambda: read_incidents(self.incidents.severities),
-                lambda: read_loop(self.loop_lag),
-                lambda: read_budgets(self.services.budgets),
-                lambda: read_models(self.services.router.standings()),
-                lambda: read_tally(tally),
-                lambda: read_tree(self.snapshot()),
-            ),
-        )
-        edge = EdgeServer(
-            settings, self.serve_transport, LateHttp(sources), tally, self.backend.redact
-        )
-        return edge
-
-    def _embedding(self) -> EmbeddingService:
-        """Return the embedding service, metered if its model is a provider's."""
-        model = self.modelset.embeddings
-        if self.config.models.embeddings == EMBEDDED:
-            return UnmeteredEmbeddings(model)
-        return MeteredEmbeddings(model, self.services.budgets, self.journal, self.host.new_id)
-
-    async def serve_transport(self, transport: Transport, peer: Peer) -> None:
-        """Serve one client until its connection ends; see `net.connection.connection`."""
-        await serve_connection(transport, peer, self.backend)
+        embeddings = build_embeddings(self.config, self.host, self.modelset, self.services)
+        return build_edge(self.config, self.backend, self.services, self.loop_lag, embeddings)
 
     def _watches(self) -> list[ChildSpec]:
         """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""

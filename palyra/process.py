@@ -54,7 +54,7 @@ def make_clock() -> trio.abc.Clock:
 
 def log_end(error: PalyraError) -> None:
     """Log the error that ends the process."""
-    log.critical("cannot go on", reason=str(error), cause=str(error.__cause__ or ""))
+    log.critical("cannot continue", reason=str(error), cause=str(error.__cause__ or ""))
 
 
 async def serve(
@@ -147,7 +147,7 @@ def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:
 
 def _abandon(stuck: Sequence[str]) -> None:
     """Exit the process at once: a task shields itself from cancellation and would block the exit."""
-    log.critical("leaving stuck actors behind", stuck=list(stuck))
+    log.critical("abandoning actors that do not stop", stuck=list(stuck))
     sys.stderr.flush()
     os._exit(EX_SOFTWARE)
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "harness": frozenset({"core", "client", "net"}),
     "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "tools"}),
     "wiring": frozenset(
-        {"core", "config", "store", "tools", "models", "secrets", "services", "actors"}
+        {"core", "config", "store", "tools", "models", "secrets", "services", "actors", "net"}
     ),
     "daemon": frozenset(
         {"core", "config", "store", "tools", "models", "services", "actors", "net", "wiring"}
@@ -90,6 +90,7 @@ ROOMS = {
         "model_router",
         "budgets",
         "channels",
+        "compaction",
         "history",
         "references",
         "contexts",

@@ -1,9 +1,10 @@
-"""The parts of docs/ that are written from code, between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""The parts of docs/ that are generated from code, between `<!-- generated: NAME -->` and `<!-- end -->`.
 
-`python -m tests.reference_pages` writes them anew; `test_reference_pages.py` finds them outdated.
+`python -m tests.reference_pages` writes them; `test_reference_pages.py` fails when they are outdated.
 """
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -15,9 +16,10 @@ from palyra.config.sections import SECTIONS
 from palyra.core.model.messages import FAILURE_CLASSES
 from palyra.models.scripted.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
 from palyra.models.scripted.scripts import scripts_schema
+from tests.layers import FREE_FOR_ALL, MAY_IMPORT, ONLY, ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/configuration.md", "docs/models.md", "docs/scripted.md")
+PAGES = ("docs/architecture.md", "docs/configuration.md", "docs/models.md", "docs/scripted.md")
 PART = re.compile(r"(?s)(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)")
 
 Schema = dict[str, Any]
@@ -40,17 +42,17 @@ def _settings_of(name: str) -> Iterator[str]:
 
 
 def render_servers() -> str:
-    """A table of what one MCP server is told."""
+    """A table of the settings of one MCP server."""
     return _entries_of("server", "McpServerConfig")
 
 
 def render_providers() -> str:
-    """A table of what the daemon is told of a provider of models."""
+    """A table of the settings of one model provider."""
     return _entries_of("provider", "ModelProvider")
 
 
 def render_routes() -> str:
-    """A table of what the daemon is told of a model that runs may be routed to."""
+    """A table of the settings of one model route."""
     return _entries_of("route", "ModelRoute")
 
 
@@ -111,7 +113,49 @@ def _type_of(member: Schema) -> str:
     return str(member.get("type", "any JSON"))
 
 
+def render_floors() -> str:
+    """The floors of `tests/layers.py`, highest first, each with its imports and its rooms.
+
+    An import that follows from another one is left out: `net` imports `actors`, hence also `core`.
+    """
+    floors = sorted(MAY_IMPORT.keys() - FREE_FOR_ALL, key=lambda floor: (-_height(floor), floor))
+    width = max(map(len, floors))
+    lines = [line for floor in floors for line in _floor(floor, width)]
+    return "\n".join(["```text", *lines, "```", ""])
+
+
+def _height(floor: str) -> int:
+    """Length of the longest chain of imports below a floor."""
+    return max((_height(each) + 1 for each in MAY_IMPORT[floor]), default=0)
+
+
+def _floor(floor: str, width: int) -> Iterator[str]:
+    below = MAY_IMPORT[floor]
+    whole = {each for each in below if (floor, each) not in ONLY}
+    direct = [each for each in below if not any(_reaches(other, each) for other in whole - {each})]
+    order = sorted(direct, key=lambda each: (-_height(each), each))
+    shown = " ".join(_seen_from(floor, each) for each in order)
+    yield f"{floor:{width}} → {shown}" if shown else floor
+    for rooms in textwrap.wrap(" ".join(ROOMS.get(floor, ())), 80):
+        yield f"{'':{width}}     {rooms}"
+
+
+def _reaches(floor: str, target: str) -> bool:
+    """True if `floor` may import all of `target`, directly or through another floor."""
+    below = [each for each in MAY_IMPORT[floor] if (floor, each) not in ONLY]
+    return target in below or any(_reaches(each, target) for each in below)
+
+
+def _seen_from(floor: str, below: str) -> str:
+    """Name of a floor as seen from one above it, with the modules to which ONLY limits the view."""
+    only = ONLY.get((floor, below))
+    if only is None:
+        return below
+    return " ".join(each.removeprefix("palyra.").replace(".", "/") for each in only)
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "floors": render_floors,
     "settings": render_settings,
     "servers": render_servers,
     "providers": render_providers,

@@ -1,4 +1,4 @@
-"""What the documents name exists: files, links, methods, notifications, event kinds, codes."""
+"""Names in the documents exist: files, links, methods, notifications, event kinds, codes."""
 
 import functools
 import json
@@ -13,6 +13,7 @@ from palyra.core.tool.arguments import Refused, check_arguments
 from palyra.net.api.methods.table import METHODS
 from palyra.net.protocol import close_codes
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.tools.demo_tools import ECHO
 from palyra.tools.files.read import read_file_spec
 from palyra.tools.files.search import search_text_spec
 from palyra.tools.files.write import write_file_spec
@@ -27,6 +28,8 @@ PAGES = [
 NAMED = re.compile(
     r"`((?:palyra|tests|bench|docs)/[\w/.*-]*|(?:core|actors|net|store|tools|models)/[\w/.]+\.py)(?:::[\w\[\]., -]+)?`"
 )
+# A file of tests that is named without its folder, after another one of the same paragraph.
+NAMED_FILE = re.compile(r"`(test_\w+\.py)`")
 # A test as the documents write one; parameters in brackets are left out.
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)")
 # A call as a reader would type it; those inside other JSON are left out.
@@ -38,8 +41,14 @@ def find_named(page: Path) -> list[str]:
     return NAMED.findall(page.read_text(encoding="utf-8"))
 
 
+def find_missing_test_files(page: Path) -> list[str]:
+    """Files of tests that the page names without a folder and that no folder has."""
+    named = NAMED_FILE.findall(page.read_text(encoding="utf-8"))
+    return [name for name in named if not any((ROOT / "tests").rglob(name))]
+
+
 def find_missing_tests(page: Path) -> list[str]:
-    """Tests that the page names and nobody has written."""
+    """Tests that the page names and that do not exist."""
     named = NAMED_TEST.findall(page.read_text(encoding="utf-8"))
     return [f"{file}::{test}" for file, test in named if test not in list_tests(ROOT / file)]
 
@@ -53,30 +62,36 @@ def list_tests(file: Path) -> frozenset[str]:
 
 def find_wrong_calls(page: Path) -> list[str]:
     """Example calls of the page that their tool would refuse."""
-    specs = (read_file_spec(""), search_text_spec(""), write_file_spec(""), shell_spec("", 600))
-    known = {spec.name: spec for spec in specs}
+    files = (read_file_spec(""), search_text_spec(""), write_file_spec(""))
+    known = {spec.name: spec for spec in (*files, shell_spec("", 600), ECHO)}
     found = CALL.findall(page.read_text(encoding="utf-8"))
     return [
         f"{tool} {text}"
         for tool, text in found
-        if isinstance(check_arguments(known[tool], json.loads(text)), Refused)
+        if tool not in known or isinstance(check_arguments(known[tool], json.loads(text)), Refused)
     ]
 
 
 def does_exist(name: str) -> bool:
-    """Whether the name stands for a file or folder; `core/run.py` is short for one in palyra/."""
+    """True if the name is a file or folder; `core/run.py` is short for one in palyra/."""
     return any(True for base in (ROOT, ROOT / "palyra") for _ in base.glob(name.rstrip("/")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page: Path) -> None:
-    """Every file, folder and pattern of the checkout that a page names is there."""
+    """Every file, folder and pattern of the checkout that a page names exists."""
     assert [] == [name for name in find_named(page) if not does_exist(name)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_test_files_exist(page: Path) -> None:
+    """Every file of tests that a page names without its folder exists."""
+    assert [] == find_missing_test_files(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_tests_exist(page: Path) -> None:
-    """Every test that a page names is there."""
+    """Every test that a page names exists."""
     assert [] == find_missing_tests(page)
 
 
@@ -88,18 +103,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_missing_files_are_noticed(tmp_path: Path) -> None:
-    """A page that names a file which is not there is found out."""
+    """A page that names a file which does not exist is found."""
     page = tmp_path / "page.md"
     page.write_text(
-        "`core/run/fold.py`, `tests/core/run/test_decide.py`, `core/runs.py`", encoding="utf-8"
+        "`core/run/state.py`, `tests/core/run/test_decide.py`, `core/runs.py`", encoding="utf-8"
     )
     found = [name for name in find_named(page) if not does_exist(name)]
     assert ["core/runs.py"] == found
 
 
 def test_missing_tests_are_noticed(tmp_path: Path) -> None:
-    """A page that names a test which nobody has written is found out."""
+    """A page that names a test, or a file of tests, that does not exist is found."""
     page = tmp_path / "page.md"
+    page.write_text("`test_docs_facts.py`, `test_docs_fiction.py`", encoding="utf-8")
+    assert ["test_docs_fiction.py"] == find_missing_test_files(page)
     there = "tests/test_docs_facts.py::test_missing_tests_are_noticed"
     page.write_text(f"`{there}`, `{there}_not`", encoding="utf-8")
     assert [f"{there}_not"] == find_missing_tests(page)
@@ -107,16 +124,18 @@ def test_missing_tests_are_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_example_calls_fit_their_tools(page: Path) -> None:
-    """Every call that a page shows has the arguments its tool takes, also where it is not run."""
+    """Every call that a page shows has arguments that its tool accepts, also in blocks that are not run."""
     assert [] == find_wrong_calls(page)
 
 
 def test_wrong_example_calls_are_noticed(tmp_path: Path) -> None:
-    """A page that shows a call with another field than the tool has is found out."""
+    """A page that shows a call with a field that its tool lacks, or of an unknown tool, is found."""
     page = tmp_path / "page.md"
-    right, wrong = 'search_text {"query": "TODO"}', 'search_text {"pattern": "TODO"}'
-    page.write_text(f"$ palyra run '/call {right}'\n$ palyra run '/call {wrong}'", encoding="utf-8")
-    assert [wrong] == find_wrong_calls(page)
+    right = 'search_text {"query": "TODO"}'
+    wrong = ['search_text {"pattern": "TODO"}', 'search {"query": "TODO"}']
+    lines = [f"$ palyra run '/call {call}'\n" for call in (right, *wrong)]
+    page.write_text("".join(lines), encoding="utf-8")
+    assert wrong == find_wrong_calls(page)
 
 
 def test_protocol_page_names_everything_there_is() -> None:

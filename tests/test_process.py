@@ -30,7 +30,7 @@ async def test_a_journal_that_crashes_at_the_first_start(
     monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: CrashingStore())
     config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
     assert EX_SOFTWARE == await serve(config)
-    assert "cannot go on" in capfd.readouterr().err
+    assert "cannot continue" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

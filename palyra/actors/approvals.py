@@ -8,7 +8,7 @@ missing one.
 import trio
 
 from palyra.actors.journal.actor import JournalHandle
-from palyra.actors.run.open_approvals import ApprovalAnswer, OpenApprovals
+from palyra.actors.run.approval import ApprovalAnswer, OpenApprovals
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
 from palyra.core.journal.idempotency import IdempotencyKey

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from palyra.actors.kernel.child import ChildSpec
-from palyra.actors.run.open_approvals import OpenApprovals
+from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry
 from palyra.core.incident.kinds import POLICIES, USAGE, policies_broken, usage_broken
 from palyra.core.journal.records import BudgetRecord

@@ -3,46 +3,65 @@
 Owns: nothing; it is a set of functions over the sessions, the journal and the actors.
 Never: takes the caller's identity from a message, distinguishes a run of another principal from a
 missing one, or reports a success before the events behind it are committed.
+
+A message is submitted in four steps: choose agent and model, reach the session, let the session
+place the message, wait for the commit.  A message that steers goes on to the active run; if that
+refuses it, because it is ending or crashed, the message is queued as a followup.  A run refuses only
+when nothing of the message is on its tape, so no message is lost and none is recorded twice.
+
+A fork is submitted in the same way, as the first message of a new session, with the conversation it
+inherits from a committed tape.  Artifacts that the inherited calls name are shared with the new
+session; artifacts of later calls are not.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
+import structlog
 import trio
 
+from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.run.environment import look_for_secrets
 from palyra.actors.run.gather import find_files, resolve_all
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.replay import Replayer
 from palyra.actors.run.tool_call import inspect
-from palyra.actors.session.handle import CancelQueued
+from palyra.actors.session.handle import CancelQueued, SteerInstead, Submitted
 from palyra.actors.session.recovery import abandon_run
-from palyra.actors.session.services import SessionServices
-from palyra.actors.session.sessions import Sessions
-from palyra.actors.session.submit import choose, fork_command, steer, submit
+from palyra.actors.session.registry import SessionServices
+from palyra.actors.session.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
+from palyra.core.context.session_window import render
 from palyra.core.context.views import ContextExplained, ReferencePreview, preview_references
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import IdempotencyRecord, RunRecord
+from palyra.core.journal.records import AgentRecord, IdempotencyRecord, RunRecord
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.images import is_picture
 from palyra.core.model.messages import Message, ProposedCall
+from palyra.core.model.route_plan import ModelChoice
 from palyra.core.policy.request import Explanation
-from palyra.core.ports import NowMs
+from palyra.core.ports import Artifacts, JournalStore, NowMs
 from palyra.core.replay.report import ReplayReport
 from palyra.core.run.inputs import Cancel, Steer
-from palyra.core.run.records import phase
-from palyra.core.run.records import record as record_of
+from palyra.core.run.state import COMPACTION, begin
 from palyra.core.session.commands import (
     Cancelled,
     Forked,
     RunView,
+    SessionCompacted,
     Started,
     StartRun,
     Steered,
 )
+from palyra.core.session.fork import ForkPoint, InheritedConversation, find_point, make_branch
+from palyra.core.session.queue import make_acceptance
 from palyra.core.text.references import remove_references
 from palyra.core.tool.spec import ToolFailure
 from palyra.errors import (
+    ActorGone,
     Draining,
     IllegalState,
     InvalidParams,
@@ -52,12 +71,14 @@ from palyra.errors import (
     Unavailable,
 )
 from palyra.services.contexts import find_context
+from palyra.services.images import keep_pictures
+from palyra.services.model_router import needs_of
 
-ANSWER_S = 30.0  # for a session or run to reply
+log = structlog.get_logger("palyra.run")
 RECOVERING_POLL_S = 0.05
 WRITABLE_POLL_S = 0.25  # between checks that the journal takes writes
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs are refused
-
+PAGE_ROWS = 1_000
 Until = Literal["terminal", "attention"]
 
 
@@ -82,16 +103,66 @@ class Gateway:
         caller.require("runs:write")
         self._check_room()
         await self._wait_complete()
-        chosen = await choose(self._services, await self._services.channels.route(caller, command))
-        return await submit(self._services, self._sessions, caller, chosen, receipt)
+        services = self._services
+        chosen = await choose(services, await services.channels.route(caller, command))
+        await look_for_secrets(services, msgspec.json.encode(chosen.text))
+        placed = await self._place(caller, chosen, receipt)
+        if isinstance(placed, SteerInstead):
+            try:
+                placed = await self._steer_instead(placed.run, caller, chosen, receipt)
+            except (IllegalState, ActorGone):  # it is ending, or its actor ended first
+                # Under the name it came with: a session whose first commit failed has no record.
+                followup = msgspec.structs.replace(chosen, queue_mode="followup")
+                placed = await self._place(caller, followup, receipt)
+        assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
+        await _settle(placed.ticket)
+        return placed.started
+
+    async def compact_session(
+        self, caller: Caller, session_id: str, receipt: IdempotencyKey | None = None
+    ) -> SessionCompacted:
+        """Summarise the session by a run of its own, which takes its place in the queue.
+
+        Raises the errors of `start_run`.
+        Cancellation: the run may have been accepted; repeat with the idempotency key.
+        """
+        command = StartRun(
+            text="/compact", session_id=session_id, origin=COMPACTION, queue_mode="followup"
+        )
+        started = await self.start_run(caller, command, receipt)
+        # A repetition is answered with the recorded `Started`, which has these two fields as well.
+        return SessionCompacted(session_id=session_id, run_id=started.run_id)
+
+    async def preview_compaction(self, caller: Caller, session_id: str) -> SessionCompacted:
+        """Return the deterministic summary that a compaction would make now.
+
+        Raises NotFound.  Cancellation: nothing happened.
+        """
+        session = await self._sessions.get(caller, session_id)
+        services = self._services
+        command = StartRun(text="", session_id=session_id, origin=COMPACTION)
+        accepted = make_acceptance(command, caller, session, services.default_model)
+        run = begin("run_preview", accepted, services.now_ms())
+        history = await services.histories.find(run)
+        planned = await services.compactor.preview(run, history)
+        if isinstance(planned, str):
+            return SessionCompacted(session_id=session_id, reason=planned)
+        text, _ = services.redact(render(planned, services.fence_key).encode())
+        return SessionCompacted(
+            session_id=session_id,
+            before_tokens=planned.before_tokens,
+            after_tokens=planned.after_tokens,
+            messages=sum(each.last - each.first + 1 for each in planned.covers),
+            text=text.decode(),
+        )
 
     def _check_room(self) -> None:
         if self.is_draining:
-            raise Draining("the daemon is going down: connect again in a moment")
+            raise Draining("the daemon is shutting down: connect again in a moment")
         services = self._services
         if len(services.registry.runs) >= services.max_open:
             raise Overloaded(
-                f"{services.max_open} runs are open, the most this daemon takes (runs.max_open)",
+                f"{services.max_open} runs are open, which is the limit (runs.max_open)",
                 retry_after_ms=1_000,
             )
         if services.journal.backlog > MAX_BACKLOG_ROWS:
@@ -104,6 +175,47 @@ class Gateway:
                 await trio.sleep(RECOVERING_POLL_S)
             return
         raise Unavailable("open runs are still being recovered: try again in a moment")
+
+    async def _place(
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None
+    ) -> Submitted | SteerInstead:
+        """Send the message to its session; repeat with a new actor if the session just ended."""
+        while True:
+            session = await self._sessions.reach(caller, command)
+            try:
+                kept = await self._keep_pictures(session.session_id, command)
+                await share_artifacts(self._services, session.session_id, command.branch)
+                return await session.submit(kept, caller, receipt, timeout_s=ANSWER_S)
+            except ActorGone:
+                if self._services.registry.sessions.get(session.session_id) is session:
+                    raise
+
+    async def _steer_instead(
+        self, run: RunHandle, caller: Caller, command: StartRun, receipt: IdempotencyKey | None
+    ) -> Submitted:
+        """Append the message to the active run's tape.
+
+        Raises IllegalState, ActorGone: not appended.
+        """
+        session_id = run.run.accepted.session_id
+
+        def steered(seq: int) -> Started:
+            return Started(run_id=run.run_id, session_id=session_id, seq=seq, disposition="steered")
+
+        def keep(key: IdempotencyKey, seq: int) -> IdempotencyRecord:
+            return receipt_for(key, steered(seq), self._services.now_ms())
+
+        kept = await self._keep_pictures(session_id, command)
+        message = Steer(text=command.text, by=caller.principal, attachments=kept.attachments)
+        make = partial(keep, receipt) if receipt is not None else None
+        taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
+        return Submitted(steered(taken.seq), taken.ticket)
+
+    async def _keep_pictures(self, session_id: str, command: StartRun) -> StartRun:
+        services, now_ms = self._services, self._services.now_ms()
+        return await keep_pictures(
+            services.artifacts, services.run_blocking, session_id, command, now_ms
+        )
 
     async def fork_run(
         self,
@@ -138,19 +250,27 @@ class Gateway:
     async def steer_run(
         self, caller: Caller, run_id: str, text: str, receipt: IdempotencyKey | None = None
     ) -> int:
-        """Steer a run; return the committed seq of `steer.received`.
+        """Steer an open run, waiting or active; return the committed seq of `steer.received`.
 
-        Raises NotFound, IllegalState.
+        Raises NotFound, IllegalState, and the errors of `RunHandle.send` and `PendingCommit.wait`.
+        Cancellation: the message may still take effect.
         """
         caller.require("runs:write")
         record = await self._get_record(caller, run_id)
         run = self._services.registry.runs.get(run_id)
         if run is None or record.is_terminal:
             raise IllegalState(f"{run_id} is {record.state}: start another run")
-        make = None
+        message, make = Steer(text=text, by=caller.principal), None
         if receipt is not None:
             make = partial(_steer_receipt, receipt, self._services.now_ms)
-        return await steer(self._services, run, Steer(text=text, by=caller.principal), make)
+        taken = None
+        session = self._services.registry.sessions.get(record.session_id)
+        if session is not None and run in session.waiting:
+            taken = await session.steer(run_id, message, make, timeout_s=ANSWER_S)
+        if taken is None:
+            taken = await run.send(message, receipt=make, timeout_s=ANSWER_S)
+        await _settle(taken.ticket)
+        return taken.seq
 
     async def cancel_run(self, caller: Caller, run_id: str, reason: str) -> Cancelled:
         """Cancel a run; return its committed terminal state.  A run that has ended keeps its state.
@@ -185,7 +305,7 @@ class Gateway:
                 await run.wait_change()
             if not self._services.journal.has_room:
                 raise Unavailable(
-                    f"the journal takes no writes: {record.run_id} ends as soon as it does"
+                    f"the journal accepts no writes: {record.run_id} will be cancelled once it does"
                 )
 
     async def get_run(self, caller: Caller, run_id: str) -> RunView:
@@ -223,7 +343,7 @@ class Gateway:
         with trio.move_on_after(timeout_s) as scope:
             await self._wait(caller, run_id, until)
         if run is not None and run.is_ended:  # then its state in memory is the committed one
-            return self._view(record_of(run.run)), False
+            return self._view(run.run.to_record()), False
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
@@ -249,7 +369,7 @@ class Gateway:
                 return None
             if run_id in registry.stranded:
                 raise IllegalState(
-                    f"{run_id} cannot go on: {registry.stranded[run_id]}; "
+                    f"{run_id} cannot be resumed: {registry.stranded[run_id]}; "
                     "its tape can still be read, the next start tries again, and cancelling it "
                     "gives it up"
                 )
@@ -263,9 +383,7 @@ class Gateway:
         else:
             is_recovering = run.is_recovering
         is_stranded = record.run_id in registry.stranded
-        return RunView.of(
-            record, phase(record, is_recovering=is_recovering, is_stranded=is_stranded)
-        )
+        return RunView.of(record, is_recovering=is_recovering, is_stranded=is_stranded)
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
         record = await self._services.journal.find(lambda store: store.find_run(run_id))
@@ -338,3 +456,127 @@ class Gateway:
 
 def _steer_receipt(key: IdempotencyKey, now_ms: NowMs, seq: int) -> IdempotencyRecord:
     return receipt_for(key, Steered(seq=seq), now_ms())
+
+
+# --- submitting a message ------------------------------------------------------------------------
+
+
+async def _settle(ticket: PendingCommit) -> None:
+    """Wait for the commit, even when cancelled: the result is committed or refused, never unknown."""
+    with trio.CancelScope(shield=True):
+        await ticket.wait()
+
+
+async def choose(services: SessionServices, command: StartRun) -> StartRun:
+    """Return the command with the agent's present version and the run's model.
+
+    Raises InvalidParams for an unknown model, and for one that is known to lack a capability of
+    the run if no other may replace it: a model that the client named and, for pictures, any model
+    unless routes are enforced.
+    """
+    agent = await services.agents.get_present(command.agent)
+    model = command.model or agent.model or services.default_model
+    if model not in services.models:
+        whose = f" (of the agent {agent.name!r})" if command.model is None else ""
+        known = ", ".join(sorted(services.models))
+        raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
+    choice = command.model_choice or _choice(command, agent)
+    has_pictures = _needs_vision(services, command)
+    if choice == "pinned":
+        _check(services, model, command, agent)
+    elif has_pictures and services.router.table.mode != "enforced":
+        services.router.check(model, ("vision",))
+    return msgspec.structs.replace(
+        command,
+        agent=agent.name,
+        agent_version=agent.version,
+        model=model,
+        model_choice=choice,
+    )
+
+
+def _needs_vision(services: SessionServices, command: StartRun) -> bool:
+    """True if the message has pictures, and a model that sees none gets no lines instead."""
+    has_pictures = any(map(is_picture, command.attachments))
+    return has_pictures and not services.router.describes_pictures
+
+
+def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
+    """Return how the run came by its model."""
+    if command.model is not None:
+        return "pinned"
+    return "default" if agent.model is None else "preferred"
+
+
+def _check(services: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
+    brief = command.brief
+    has_tools = bool(brief is not None and brief.tools) or bool(services.agents.prefix(agent).tools)
+    needs = needs_of(
+        has_pictures=_needs_vision(services, command),
+        json_mode=command.json_mode,
+        has_tools=has_tools,
+    )
+    services.router.check(model, needs)
+
+
+# --- forks ---------------------------------------------------------------------------------------
+
+
+def fork_command(store: JournalStore, run_id: str, at_seq: int, text: str | None) -> StartRun:
+    """Return the message that forks a run; agent, model and limits are those of the run.
+
+    Blocks: reads the tape up to `at_seq`.  Raises InvalidParams.
+    """
+    point = find_point(_read_rows(store, run_id, at_seq), at_seq)
+    chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
+    accepted = point.run.accepted
+    return StartRun(
+        text=text or "",
+        agent=accepted.agent,
+        model=point.run.model,
+        model_choice="pinned" if accepted.model_choice == "pinned" else "preferred",
+        approval_mode=accepted.approval_mode,
+        json_mode=accepted.json_mode,
+        budget=accepted.budget,
+        origin=accepted.origin,
+        branch=make_branch(point, chained[0].hash, text, tuple(_artifacts(store, point))),
+    )
+
+
+def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
+    """Yield the artifacts up to the point, and those of the runs it inherited from."""
+    while point is not None:
+        yield from point.artifacts
+        run_id, at_seq = point.inherited or ("", -1)
+        point = find_point(_read_rows(store, run_id, at_seq), at_seq) if run_id else None
+
+
+def _read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow]:
+    after_seq: int | None = -1
+    while after_seq is not None and after_seq < at_seq:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        yield from page.rows
+        after_seq = page.next_after_seq
+
+
+async def share_artifacts(
+    services: SessionServices, session_id: str, branch: InheritedConversation | None
+) -> None:
+    """Store the artifacts of an inherited conversation for the new session as well.
+
+    A missing artifact, or one the store refuses, is skipped: the conversation has its excerpt.
+    Cancellation: waits for the thread.
+    """
+    if branch is not None and branch.artifacts:
+        await services.run_blocking(_share, services.artifacts, session_id, branch)
+
+
+def _share(artifacts: Artifacts, session_id: str, branch: InheritedConversation) -> None:
+    for name in dict.fromkeys(branch.artifacts):
+        try:
+            found = artifacts.find(branch.session_id, name)
+            if found is not None:
+                artifact, data = found
+                artifacts.put(msgspec.structs.replace(artifact, session_id=session_id), data)
+        except Unavailable as error:
+            log.warning("artifact was not inherited", artifact=name, error=error.message)

@@ -54,23 +54,21 @@ def show(options: Options, name: str) -> None:
 
 _MODEL = click.option("--model", help="Name of the model; '' for the daemon's default.")
 _TOOLS = click.option(
-    "--tool", "tools", multiple=True, help="A tool it may call, once for each; '*' for all."
+    "--tool", "tools", multiple=True, help="Tool that the agent may call; repeatable, '*' for all."
 )
-_NO_TOOLS = click.option("--no-tools", is_flag=True, help="It may call none.")
-_LABELS = click.option(
-    "--label", "labels", multiple=True, help="What policies know it by, once for each."
-)
+_NO_TOOLS = click.option("--no-tools", is_flag=True, help="Allow no tools.")
+_LABELS = click.option("--label", "labels", multiple=True, help="Label for policies; repeatable.")
 _MEMORY = click.option(
     "--memory",
     "memory_scope",
     type=click.Choice(["principal", "session", "none"]),
-    help="What it may recall.",
+    help="Scope of the agent's memory.",
 )
 
 
 @agents.command()
 @click.argument("name")
-@click.option("--instructions", required=True, help="What it is told; @FILE reads a file.")
+@click.option("--instructions", required=True, help="System instructions; @FILE reads a file.")
 @_MODEL
 @_TOOLS
 @_NO_TOOLS
@@ -84,12 +82,12 @@ def create(
     given = _given(wanted, no_tools=no_tools)
     text = read_text(instructions)
     made = talk(options, lambda client: client.create_agent(name, text, **given))
-    _print_change(options, made, "is made")
+    _print_change(options, made, "is created")
 
 
 @agents.command()
 @click.argument("name")
-@click.option("--instructions", help="What it is told; @FILE reads a file.")
+@click.option("--instructions", help="System instructions; @FILE reads a file.")
 @_MODEL
 @_TOOLS
 @_NO_TOOLS

@@ -128,16 +128,16 @@ def _show(asked: ApprovalRequested) -> None:
     say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
     say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
     say(f"  asked because {visible(asked.policy_reason)}", err=True)
-    say("  arguments, exactly as they would be used:", err=True)
+    say("  exact arguments:", err=True)
     for line in show_json(asked.arguments).splitlines():
         say(f"    {line}", err=True)
     met = without_empty(asked.inspection)
     if met:
-        say("  what it would meet, and must still meet when it runs:", err=True)
+        say("  current state that must be unchanged when the call runs:", err=True)
         for line in show_json(met).splitlines():
             say(f"    {line}", err=True)
     if asked.covers:
-        say(f"  the answer is for {len(asked.covers)} identical calls of this turn", err=True)
+        say(f"  the answer applies to {len(asked.covers)} identical calls of this turn", err=True)
     say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
     _prompt(asked)
 
@@ -149,6 +149,6 @@ def _prompt(asked: ApprovalRequested) -> None:
 
 
 def _say_how(asked: ApprovalRequested) -> None:
-    say("  waiting for somebody to answer:", err=True, fg="magenta")
+    say("  waiting for an answer:", err=True, fg="magenta")
     say(f"    palyra approvals show {asked.approval_id}", err=True)
     say(f"    palyra approvals allow {asked.approval_id}   (or deny)", err=True)

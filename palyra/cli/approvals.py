@@ -22,12 +22,14 @@ Decision = Literal["allow", "deny"]
 
 @click.group()
 def approvals() -> None:
-    """Answer what waits for a person."""
+    """List and answer approvals."""
 
 
 @approvals.command("list")
-@click.option("--run", "run_id", help="Only of this run.")
-@click.option("--all", "everything", is_flag=True, help="Also what is settled.")
+@click.option("--run", "run_id", help="Only approvals of this run.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include approvals that are already decided."
+)
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @shared_options
 def list_(options: Options, run_id: str | None, limit: int, *, everything: bool) -> None:
@@ -42,7 +44,7 @@ def list_(options: Options, run_id: str | None, limit: int, *, everything: bool)
         print_json({"approvals": found})
         return
     columns = ("APPROVAL", "STATE", "RISK", "AGE", "DIGEST", "SUMMARY")
-    print_table(columns, [_row(one) for one in found], empty="nothing waits for a person")
+    print_table(columns, [_row(one) for one in found], empty="no approval is pending")
 
 
 def _row(approval: ApprovalRecord) -> tuple[object, ...]:
@@ -70,11 +72,13 @@ def show(options: Options, approval_id: str) -> None:
 
 _ANSWER = (
     click.argument("approval_id"),
-    click.option("--digest", help="Only if this is (the beginning of) what is asked."),
+    click.option("--digest", help="Answer only if the approval's digest starts with this."),
     click.option(
         "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
     ),
-    click.option("--ttl", "ttl_s", type=click.IntRange(1), help="Seconds, with --scope timeboxed."),
+    click.option(
+        "--ttl", "ttl_s", type=click.IntRange(1), help="Validity in seconds, for --scope timeboxed."
+    ),
     click.option("--reason", default=""),
 )
 
@@ -120,7 +124,7 @@ def _answer(
 
 
 @approvals.command("grants")
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "everything", is_flag=True, help="Include grants that have ended.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @shared_options
 def list_grants(options: Options, limit: int, *, everything: bool) -> None:
@@ -130,7 +134,7 @@ def list_grants(options: Options, limit: int, *, everything: bool) -> None:
         print_json({"grants": found})
         return
     columns = ("GRANT", "ANSWER", "TOOL", "FOR", "HOLDS", "BY")
-    print_table(columns, [_grant_row(one) for one in found], empty="no grant holds")
+    print_table(columns, [_grant_row(one) for one in found], empty="no active grants")
 
 
 def _grant_row(grant: GrantRecord) -> tuple[object, ...]:
@@ -167,7 +171,7 @@ def revoke(options: Options, grant_id: str) -> None:
 def _end_of(grant: GrantRecord) -> str:
     """Describe the end of a grant: revoked, or expired before this command."""
     if grant.ended_ms is None:
-        return "had run out before: nothing changed"
+        return "had already expired: nothing changed"
     return _term(grant)
 
 
@@ -176,7 +180,7 @@ async def _get_matching(client: Client, approval_id: str, digest: str | None) ->
     approval = await client.get_approval(approval_id)
     if digest is not None and not approval.digest.startswith(digest.lower()):
         raise CommandFailed(
-            f"what is asked has the digest {approval.digest[:DIGEST_CHARS]}…, not {digest}",
+            f"the approval has the digest {approval.digest[:DIGEST_CHARS]}…, not {digest}",
             f"read it again: palyra approvals show {approval_id}",
         )
     return approval
@@ -199,11 +203,11 @@ def print_approval(approval: ApprovalRecord) -> None:
         *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
-    say("arguments, exactly as they would be used:", bold=True)
+    say("exact arguments:", bold=True)
     say(show_json(msgspec.json.decode(approval.arguments)))
     met = without_empty(approval.inspection)
     if met:
-        say("what it would meet, and must still meet when it runs:", bold=True)
+        say("current state that must be unchanged when the call runs:", bold=True)
         say(show_json(met))
 
 
@@ -234,6 +238,6 @@ def _print_outcome(options: Options, outcome: Resolved, wanted: Decision) -> Non
         grant = f" as {outcome.grant_id}" if outcome.grant_id else ""
         say(f"{outcome.decision} ({outcome.scope}) is recorded{grant}", fg="green")
     else:
-        say(f"already settled: {outcome.decision} by {outcome.by}", fg="yellow")
+        say(f"already decided: {outcome.decision} by {outcome.by}", fg="yellow")
     if outcome.decision != wanted:
         raise SystemExit(FAILED)

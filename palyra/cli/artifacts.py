@@ -8,7 +8,7 @@ from palyra.client import Client
 
 @click.group()
 def artifacts() -> None:
-    """Print outputs that were too long for the tape."""
+    """Print tool outputs that are too long for the tape."""
 
 
 @artifacts.command("print")

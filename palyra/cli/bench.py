@@ -45,7 +45,7 @@ def _some_time(
 
 @click.group()
 def bench() -> None:
-    """Drive many cases, resume, replay and compare them."""
+    """Run many cases; resume, replay and compare them."""
 
 
 @bench.command()
@@ -54,37 +54,43 @@ def bench() -> None:
     "--out",
     type=GivenPath(file_okay=False),
     required=True,
-    help="Directory of the results; named again, it goes on.",
+    help="Directory for the results; a directory of an earlier run is continued.",
 )
 @click.option("--concurrency", type=click.IntRange(1, 2_000), default=8, show_default=True)
-@click.option("--limit", type=click.IntRange(1), help="Only the first so many cases.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="Run only the first cases, up to this number."
+)
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Each case so many times, with seed, seed + 1, ….",
+    help="Run each case this many times, with seed, seed + 1, ….",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of cases that name none.")
-@click.option("--model", help="Of cases that name none.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of cases that set none.")
+@click.option("--model", help="Model of cases that name none.")
 @click.option(
     "--approval",
     type=click.Choice(APPROVALS),
     default="deny",
     show_default=True,
-    help="What becomes of questions, in cases that do not say.",
+    help="How approvals are answered in cases that do not say.",
 )
 @click.option(
     "--deadline",
     "deadline_s",
     type=click.FloatRange(min=0, min_open=True),
     callback=_some_time,
-    help="Seconds; then it stops as with Ctrl-C.",
+    help="Seconds after which the command stops as with Ctrl-C.",
 )
-@click.option("--own", "is_own", is_flag=True, help="A daemon of its own, even if one runs.")
-@click.option("--scripts", type=FILE, help="For the scripted model of its own daemon.")
-@click.option("--config", type=FILE, help="palyra.toml of its own daemon.")
-@click.option("--workspace", type=RESULTS, help="Of its own daemon; else OUT/workspace.")
+@click.option(
+    "--own", "is_own", is_flag=True, help="Start a separate daemon, even if one is running."
+)
+@click.option("--scripts", type=FILE, help="Scripts for the scripted model of the separate daemon.")
+@click.option("--config", type=FILE, help="Configuration file of the separate daemon.")
+@click.option(
+    "--workspace", type=RESULTS, help="Workspace of the separate daemon; default OUT/workspace."
+)
 @shared_options
 def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click calls it
     """Run every case of FILE (one JSON object a line) that has no result in --out yet.
@@ -124,10 +130,10 @@ def run_trio(work: Any) -> Any:  # noqa: ANN401 - an async function and its resu
 def judge(report: BenchReport) -> int:
     """Return the exit code: 0 only if every case is done and met its expectations."""
     if report.ending == "interrupted":
-        say("interrupted: the same command goes on", err=True, fg="yellow")
+        say("interrupted: run the same command to continue", err=True, fg="yellow")
         return INTERRUPTED
     if report.ending == "late":
-        say("the deadline has passed: the same command goes on", err=True, fg="yellow")
+        say("the deadline has passed: run the same command to continue", err=True, fg="yellow")
         return PARTIAL
     summary = report.summary
     is_whole = summary is not None and not summary.unmet and set(summary.states) <= {"done"}
@@ -196,7 +202,11 @@ def _usd(micros: int) -> str:
 
 @bench.command()
 @click.argument("out", type=RESULTS)
-@click.option("--strict", is_flag=True, help="By their daemon, with its rules of now, too.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also evaluate the current policies of the daemon that ran the cases.",
+)
 @shared_options
 def replay(options: Options, out: Path, *, strict: bool) -> None:
     """Replay every run in OUT without cost, and name the first divergence of each.

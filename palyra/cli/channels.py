@@ -9,19 +9,21 @@ from palyra.cli.output import age, print_json, print_table, say
 from palyra.client import Channel, Pairing
 from palyra.core.journal.records import PairingMode, PairingState
 
-_PRINCIPAL = click.option("--principal", help="Whose channel; else your own.")
+_PRINCIPAL = click.option("--principal", help="Owner of the channel; default: you.")
 _CONVERSATION = click.option(
-    "--conversation", "conversation_id", help="One conversation; else all that have no own."
+    "--conversation",
+    "conversation_id",
+    help="One conversation; default: all that have no channel of their own.",
 )
 
 
 @click.group()
 def channels() -> None:
-    """List, set and delete what messages may come in through."""
+    """List, set and delete channels for incoming messages."""
 
 
 @channels.command("list")
-@click.option("--principal", help="Whose channels; else everybody's.")
+@click.option("--principal", help="Owner of the channels; default: all owners.")
 @shared_options
 def list_(options: Options, principal: str | None) -> None:
     """List channels and the agents that answer them."""
@@ -48,7 +50,7 @@ def _row(channel: Channel) -> tuple[object, ...]:
 @click.argument("channel")
 @_PRINCIPAL
 @_CONVERSATION
-@click.option("--agent", help="Who answers; else the default agent.")
+@click.option("--agent", help="Agent that answers; default: the default agent.")
 @click.option("--pairing", type=click.Choice(get_args(PairingMode)), help="Default: required.")
 @shared_options
 def set_(
@@ -163,7 +165,7 @@ def approve(options: Options, pairing_id: str, code: str) -> None:
 def revoke(options: Options, pairing_id: str) -> None:
     """Revoke a sender; runs that were already started continue."""
     revoked = talk(options, lambda client: client.revoke_pairing(pairing_id))
-    _print_pairing(options, revoked, "may send no more")
+    _print_pairing(options, revoked, "may no longer send")
 
 
 def _print_pairing(options: Options, pairing: Pairing, what: str) -> None:

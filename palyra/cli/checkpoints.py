@@ -12,14 +12,16 @@ from palyra.net.protocol.results import CheckpointFile, CheckpointView
 
 @click.group()
 def checkpoints() -> None:
-    """List what calls changed in files, and put files back."""
+    """List changes of files by tool calls, and restore files."""
 
 
 @checkpoints.command("list")
-@click.option("--session", "session_id", metavar="SESSION_ID", help="Only of this session.")
-@click.option("--run", "run_id", metavar="RUN_ID", help="Only of this run.")
+@click.option(
+    "--session", "session_id", metavar="SESSION_ID", help="Only checkpoints of this session."
+)
+@click.option("--run", "run_id", metavar="RUN_ID", help="Only checkpoints of this run.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", "cursor", metavar="CHECKPOINT_ID", help="Go on after this one.")
+@click.option("--after", "cursor", metavar="CHECKPOINT_ID", help="Start after this checkpoint.")
 @shared_options
 def list_(
     options: Options,
@@ -70,12 +72,12 @@ def _change(file: CheckpointFile) -> str:
 @click.argument("checkpoint_id")
 @click.option(
     "--to", type=click.Choice(["before", "after"]), default="before", show_default=True,
-    help="As the files were before the change, or after it.",
+    help="State of the files: before the change or after it.",
 )  # fmt: skip
 @click.option(
     "--force",
     is_flag=True,
-    help="Overwrite what was changed since the checkpoint; without it nothing is restored then.",
+    help="Overwrite files that have changed since the checkpoint.",
 )
 @shared_options
 def restore(
@@ -89,6 +91,6 @@ def restore(
     for path in done.files:
         say(f"{visible(path)} is as {done.side}")
     if done.checkpoint_id is None:
-        say("nothing to do: every file is so already")
+        say("nothing to do: no file differs")
     else:
         say(f"undo it with: palyra checkpoints restore {done.checkpoint_id}", dim=True)

@@ -20,6 +20,7 @@ from stat import S_IMODE
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from palyra.cli.errors import INTERRUPTED, USAGE, CommandFailed, stop_for
 from palyra.config.load import HOME_VARIABLE, Config, load
@@ -62,13 +63,15 @@ class GivenPath(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Convert the value as click does; fail if it is empty or blank."""
         if not os.fspath(value).strip():
-            self.fail(f"it is empty: name a {self.name}, or leave it out", param, ctx)
+            self.fail(f"it is empty: name a {self.name}, or omit the option", param, ctx)
         return super().convert(value, param, ctx)
 
 
 _SHARED = (
     click.option("--home", type=GivenPath(), help="The daemon's directory."),
-    click.option("--url", help="The daemon's address, instead of the one announced there."),
+    click.option(
+        "--url", help="The daemon's address, instead of the one announced in its directory."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -77,15 +80,17 @@ def shared_options(command: Command) -> Command:
     """Add --home, --url and --json to a command, which receives them as one `Options`.
 
     The same options may be given before the name of the command; those given after it win.
+    A --home on the command line outranks an address of the environment, which may be another daemon's.
     """
 
     @click.pass_context
     @wraps(command)
     def merged(context: click.Context, /, **given: Any) -> Any:  # noqa: ANN401 - as click calls it
         base = context.find_object(Options) or Options()
+        home, url = given.pop("home"), given.pop("url")
         options = Options(
-            home=given.pop("home") or base.home,
-            url=given.pop("url") or base.url,
+            home=home or base.home,
+            url=url or (None if _outranks_address(context, home) else base.url),
             as_json=given.pop("as_json") or base.as_json,
         )
         return command(options, **given)
@@ -93,6 +98,13 @@ def shared_options(command: Command) -> Command:
     for option in reversed(_SHARED):
         merged = option(merged)
     return merged
+
+
+def _outranks_address(context: click.Context, home: Path | None) -> bool:
+    """True if the command line names a directory, and only a variable names an address."""
+    source = context.find_root().get_parameter_source
+    is_named = home is not None or source("home") is ParameterSource.COMMANDLINE
+    return is_named and source("url") is ParameterSource.ENVIRONMENT
 
 
 def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -155,7 +167,7 @@ def load_config(
         if error.field == HOME_VARIABLE:
             remedy = "or name a directory with --home"
         elif error.field is None:  # the file itself cannot be read
-            remedy = "mend the file, or name another one with --config"
+            remedy = "repair the file, or name another one with --config"
         raise CommandFailed(
             error.message, remedy, code=USAGE, kind=error.code, field=error.field
         ) from None

@@ -19,7 +19,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--config", "file", type=GivenPath(), help="Another palyra.toml.")
+@click.option("--config", "file", type=GivenPath(), help="Path of another palyra.toml.")
 @shared_options
 def show(options: Options, file: Path | None) -> None:
     """Show the effective value of every key: file, environment and defaults together."""

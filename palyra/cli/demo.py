@@ -12,17 +12,22 @@ Every claim printed at the end is checked.  The exit code is 0 only if all claim
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import trio
 from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 import palyra
 from palyra.cli.command import first_error
-from palyra.cli.demo_output import DemoOutput
 from palyra.cli.errors import FAILED, stop_for
+from palyra.cli.event_text import MEANING, narrate
+from palyra.cli.output import safe
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
 from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
 from palyra.client.process import (
@@ -42,6 +47,61 @@ from palyra.net.protocol.discovery import find_discovery
 WITHIN_S = 90.0
 NOTE_PATH = ".palyra-demo/note.md"
 NOTE = "Written by a model, allowed by a person, kept on a tape.\n"
+INDENT = 11  # columns of a time as `_now` formats it
+
+
+class DemoOutput:
+    """Printer of one demonstration; it stamps lines with the elapsed time and collects claims."""
+
+    def __init__(self, console: Console) -> None:
+        self.claims: list[tuple[str, bool]] = []
+        self._console = console
+        self._began_s = time.perf_counter()
+
+    @property
+    def holds(self) -> bool:
+        """True if there is at least one claim and all claims hold."""
+        return bool(self.claims) and all(holds for _, holds in self.claims)
+
+    def step(self, text: str) -> None:
+        """Print a heading for the next step."""
+        self._console.print()
+        self._console.print(Text(f"{self._now()}{safe(text)}", style="bold"), soft_wrap=True)
+
+    def detail(self, text: str, style: str = "") -> None:
+        """Print an indented line below the current step."""
+        self._console.print(Text(f"{'':{INDENT}}{safe(text)}", style=style), soft_wrap=True)
+
+    def event(self, item: TapeEvent) -> None:
+        """Print an event: its seq, kind and text, and below it the meaning of the kind."""
+        line = narrate(item)
+        text = Text(self._now())
+        text.append(f"{item.seq:>3} {item.kind:<19}", style="cyan")
+        text.append(line.text, style=line.colour or "")
+        self._console.print(text, soft_wrap=True)
+        meaning = MEANING.get(item.kind, "")
+        self._console.print(Text(f"{'':{INDENT + 23}}{meaning}", style="dim"), soft_wrap=True)
+
+    def claim(self, text: str, *, holds: bool) -> None:
+        """Record a claim and its result for `sum_up`."""
+        self.claims.append((text, holds))
+
+    def sum_up(self, next_commands: str) -> None:
+        """Print every claim with its result, and a panel of suggested commands."""
+        table = Table(title="claims checked", show_header=False, title_justify="left")
+        for text, holds in self.claims:
+            verdict = (
+                Text("holds", style="green") if holds else Text("DOES NOT HOLD", style="bold red")
+            )
+            table.add_row(verdict, Text(safe(text)))
+        self._console.print()
+        self._console.print(table)
+        self._console.print(
+            Panel(Text(next_commands), title="next", title_align="left", expand=False)
+        )
+
+    def _now(self) -> str:
+        return f"{time.perf_counter() - self._began_s:7.3f} s  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +115,7 @@ class Demo:
     async def perform(self) -> None:
         """Start a daemon in an empty directory, execute and check the run, and stop the daemon."""
         (self.workspace / NOTE_PATH).unlink(missing_ok=True)
-        self.show.step("starting a daemon in a process of its own")
+        self.show.step("starting a daemon in a separate process")
         daemon, code = await start_daemon(self.home, "--workspace", str(self.workspace)), -1
         try:
             found = await wait_announced(daemon)
@@ -72,14 +132,14 @@ class Demo:
             self.show.detail(f"exit code {code}")
         self.show.claim("the daemon drained and exited with 0", holds=code == 0)
         is_gone = find_discovery(self.home) is None
-        self.show.claim("it took its announcement back", holds=is_gone)
+        self.show.claim("daemon.json is removed", holds=is_gone)
 
     async def _run(self, operator: Client, ws_url: str) -> list[TapeEvent]:
         """Execute one run, print its events live and return them.
 
         A second client answers the approval requests.
         """
-        self.show.step("a second connection, whose token can answer approvals and start nothing")
+        self.show.step("a second connection, whose token may only answer approvals")
         made = await operator.create_token(principal="reviewer", role="approver", name="demo")
         async with (
             connect(ws_url, token=made.token, name="palyra-demo-reviewer") as reviewer,
@@ -115,7 +175,7 @@ class Demo:
     def _check_run(self, events: list[TapeEvent]) -> None:
         claim = self.show.claim
         seqs = [event.seq for event in events]
-        claim("every event came once, in order", holds=seqs == list(range(len(events))))
+        claim("every event arrived once and in order", holds=seqs == list(range(len(events))))
         last = events[-1].event
         claim("the run is done", holds=isinstance(last, RunDone) and last.reason == "answered")
         statuses = [one.event.status for one in events if isinstance(one.event, ToolCompleted)]
@@ -130,10 +190,10 @@ class Demo:
         self.show.step("checking the tape: by the daemon, and offline")
         run_id = events[0].run_id
         report = await operator.verify_tape(run_id)
-        self.show.detail(f"daemon: {report.checked_events} events are as they were written")
+        self.show.detail(f"daemon: {report.checked_events} events are unchanged")
         self.show.claim("the daemon finds its hash chain intact", holds=not report.breaks)
         committed = (await operator.read_tape(run_id, limit=1000)).events
-        self.show.claim("the tape is what was seen live", holds=committed == events)
+        self.show.claim("the tape equals the events that were streamed", holds=committed == events)
         self._check_offline((await export_run(operator, run_id)).encode())
 
     def _check_offline(self, content: bytes) -> None:
@@ -170,10 +230,10 @@ def find_workspace() -> Path:
 def suggest(program: str) -> str:
     """Return the suggested next commands, one a line."""
     lines = (
-        ("up", "start a daemon of your own, here"),
-        ('run "hello"', "talk to it, in another terminal"),
-        ("approvals list", "what waits for a person"),
-        ("tape show RUN_ID", "everything that happened"),
+        ("up", "start a daemon here"),
+        ('run "hello"', "talk to it from another terminal"),
+        ("approvals list", "answer pending approvals"),
+        ("tape show RUN_ID", "every event of a run"),
         ("--help", "everything else"),
     )
     return "\n".join(f"{program} {command:<18}{what}" for command, what in lines)
@@ -195,7 +255,7 @@ async def _hear_question(reviewer: Client, inbox: Inbox) -> ApprovalRecord:
     async for notice in inbox:
         if notice.method == "approval.requested":
             return await reviewer.get_approval(notice.params["approval_id"])
-    raise Unavailable("the second client heard of no question")
+    raise Unavailable("the second client received no approval request")
 
 
 async def _perform(show: DemoOutput, home: Path) -> None:
@@ -212,7 +272,7 @@ def main() -> int:
         try:
             trio.run(_perform, show, Path(directory) / "home")
         except* PalyraError as group:
-            show.claim("the demonstration came to its end", holds=False)
+            show.claim("the demonstration is finished", holds=False)
             stop_for(first_error(group)).show()
     show.sum_up(suggest(find_program()))
     return 0 if show.holds else FAILED

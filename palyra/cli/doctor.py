@@ -44,15 +44,15 @@ INSTALL_BUBBLEWRAP = "apt install bubblewrap"
 # Prefix of a problem in `system.status` -> remedy.  The last entry matches any other problem.
 PROBLEM_REMEDIES = (
     ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
-    ("the vault ", "repair what is named, or set the secrets again with `palyra secrets set`"),
+    ("the vault ", "repair the named file, or set the secrets again with `palyra secrets set`"),
     (
         "the workspace ",
-        "make the folder again, open it to its owner, or start with another --workspace",
+        "restore the folder and its owner's permissions, or start with another --workspace",
     ),
     ("user policies: ", "`palyra policy check` checks policies without the daemon"),
-    ("configuration: ", "`palyra config show` names what is wrong without the daemon"),
-    ("skills: ", "repair what is named, or set wasm.enabled = false in the configuration"),
-    ("", "docs/operations.md says under Programs what helps"),
+    ("configuration: ", "`palyra config show` validates the configuration without the daemon"),
+    ("skills: ", "repair the named file, or set wasm.enabled = false in the configuration"),
+    ("", "see the section on programs in docs/operations.md"),
 )
 
 
@@ -126,12 +126,19 @@ def check_config(options: Options) -> Check:
 def check_home(options: Options) -> Check:
     """Check that only the owner can access the data directory and the secrets in it."""
     home = find_home(options.home)
+    if home.exists() and not home.is_dir():
+        return Check(
+            name="home",
+            verdict="fail",
+            detail=f"{home} is no directory",
+            remedy="name another place with --home",
+        )
     if not home.is_dir():
         return Check(
             name="home",
             verdict="warn",
             detail=f"{home} does not exist yet",
-            remedy="`palyra up` makes it",
+            remedy="`palyra up` creates it",
         )
     exposed = [path for path in (home, *_secrets(home)) if path.stat().st_mode & OTHERS]
     if exposed:
@@ -169,10 +176,10 @@ def check_disk(options: Options) -> Check:
         )
     if free_bytes < LEAST_BYTES:
         return Check(
-            name="disk", verdict="fail", detail=detail, remedy="make room: writes will fail"
+            name="disk", verdict="fail", detail=detail, remedy="free disk space: writes will fail"
         )
     if free_bytes < LOW_BYTES:
-        return Check(name="disk", verdict="warn", detail=detail, remedy="make room soon")
+        return Check(name="disk", verdict="warn", detail=detail, remedy="free disk space soon")
     return Check(name="disk", verdict="ok", detail=detail)
 
 
@@ -212,7 +219,7 @@ def check_sandbox(options: Options) -> Check:
             detail=f"bubblewrap is not installed: {shell}, no skills",
             remedy=INSTALL_BUBBLEWRAP,
         )
-    return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon proves the walls")
+    return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon tests the sandbox")
 
 
 def _may_be_b(options: Options) -> bool:
@@ -255,14 +262,14 @@ def check_daemon(options: Options) -> Check:
             name="daemon",
             verdict="fail",
             detail=f"{detail}; its journal refuses writes",
-            remedy="see the daemon's log; is the disk full?",
+            remedy="see the daemon's log; check for a full disk",
         )
     if status.stranded_runs:
         return Check(
             name="daemon",
             verdict="fail",
-            detail=f"{detail}; {status.stranded_runs} open run(s) cannot go on",
-            remedy="`palyra incidents list --open` says why; cancelling a run gives it up",
+            detail=f"{detail}; {status.stranded_runs} open run(s) cannot be resumed",
+            remedy="`palyra incidents list --open` shows the reason; cancel a run to give it up",
         )
     if status.problems:
         return Check(
@@ -296,8 +303,8 @@ def check_incidents(options: Options) -> Check:
         name="incidents",
         verdict="fail" if worst.severity == "critical" else "warn",
         detail=f"{count} open; {worst.severity}: {worst.summary}",
-        remedy="`palyra incidents list --open` shows them, "
-        "`palyra incidents resolve` ends one that was seen to",
+        remedy="`palyra incidents list --open` lists them; "
+        "close one with `palyra incidents resolve`",
     )
 
 
@@ -312,8 +319,8 @@ def check_models(options: Options) -> Check:
         return Check(
             name="models",
             verdict="warn",
-            detail=f"left alone after failures: {', '.join(ill)}",
-            remedy="see to the provider; models.failover names what answers meanwhile",
+            detail=f"not called after repeated failures: {', '.join(ill)}",
+            remedy="check the provider; models.failover names models that replace it",
         )
     default = next((each.name for each in found.models if each.is_default), "none")
     return Check(
@@ -345,7 +352,7 @@ def check_secrets(options: Options) -> Check:
     except CommandFailed:
         return Check(name="secrets", verdict="warn", detail="unknown: the configuration is invalid")
     except PalyraError as error:
-        remedy = "`palyra secrets test` looks at each"
+        remedy = "`palyra secrets test` checks each"
         return Check(name="secrets", verdict="fail", detail=error.message, remedy=remedy)
     return Check(name="secrets", verdict="ok", detail=f"{kept} in the vault")
 
@@ -360,7 +367,7 @@ def check_redaction(_options: Options) -> Check:
             detail="a planted secret was not found",
             remedy="pip install --force-reinstall google-re2",
         )
-    return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules find secrets")
+    return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules detect secrets")
 
 
 def _look_for_secrets(config: Config) -> int:

@@ -25,7 +25,12 @@ HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}
 
 
 @click.command()
-@click.option("--sdk", type=click.Choice(SDKS), multiple=True, help="Also what this SDK reads.")
+@click.option(
+    "--sdk",
+    type=click.Choice(SDKS),
+    multiple=True,
+    help="Also print the variables that this SDK reads.",
+)
 @click.option("--shell", type=click.Choice(tuple(HOW)), default="sh", show_default=True)
 @shared_options
 def env(options: Options, sdk: tuple[str, ...], shell: str) -> None:

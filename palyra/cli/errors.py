@@ -21,6 +21,8 @@ from palyra import errors
 from palyra.cli.output import safe
 from palyra.errors import PalyraError
 
+TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - as in net/protocol/discovery, which is not imported for help
+
 DONE = 0
 FAILED = 1
 USAGE = 2  # click's own
@@ -28,6 +30,7 @@ CANCELLED = 3
 PARTIAL = 4  # done, but something was refused or is missing
 OVER_BUDGET = 5
 NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
+DAEMON_FAILED = 70  # EX_SOFTWARE
 DISK_FULL = 75  # EX_TEMPFAIL
 NO_PERMISSION = 77  # EX_NOPERM
 INTERRUPTED = 130  # 128 + SIGINT
@@ -37,36 +40,34 @@ EXPLAINED = {
     FAILED: "failed",
     USAGE: "wrong usage",
     CANCELLED: "the run was cancelled",
-    PARTIAL: "the run is done, but something was refused or is missing",
-    OVER_BUDGET: "a budget did not allow the run to go on",
+    PARTIAL: "the run is done, but a call was denied or a result is missing",
+    OVER_BUDGET: "a budget stopped the run",
     NO_DAEMON: "no daemon answers, or one cannot start: its directory, keys, journal or port",
+    DAEMON_FAILED: "the daemon gave up, or a part of it did not stop",
+    DISK_FULL: "the daemon cannot start or go on: its disk is full or the quota used up",
     NO_PERMISSION: "the token is missing, refused or lacks the scope",
     INTERRUPTED: "interrupted",
 }
 
 # Error class, exit code, remedy.  The first class that matches is used.
 REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
-    (
-        errors.Unauthenticated,
-        NO_PERMISSION,
-        "name the daemon's directory with --home, or set PALYRA_TOKEN",
-    ),
+    (errors.Unauthenticated, NO_PERMISSION, ""),  # `_remedy` reads the environment
     (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
     (
         errors.Unreachable,
         NO_DAEMON,
-        "start one with `palyra up`; where one runs, its log says why it does not answer",
+        "start one with `palyra up`; if one is running, see its log",
     ),
     (
         errors.Unavailable,
         FAILED,
-        "`palyra doctor` looks for the cause; the daemon's log says more",
+        "run `palyra doctor`, and see the daemon's log",
     ),
     (errors.NotFound, FAILED, ""),  # `_remedy` reads LISTS
     (errors.InvalidParams, USAGE, ""),  # `_remedy` decides
-    (errors.DigestMismatch, FAILED, "look at it again with `palyra approvals show`"),
+    (errors.DigestMismatch, FAILED, "read it again with `palyra approvals show`"),
     (errors.Overloaded, FAILED, "try again in a moment"),
-    (errors.TooSlow, FAILED, "try again; the daemon's log may say what holds it up"),
+    (errors.TooSlow, FAILED, "try again; if it keeps failing, see the daemon's log"),
     (errors.ProtocolError, FAILED, "check that both ends are Palyra and of similar versions"),
 )
 
@@ -138,7 +139,7 @@ class CommandFailed(click.ClickException):
 def _own_help(context: click.Context | None = None) -> str:
     """Return a hint that names the `--help` call of the running command."""
     context = context or click.get_current_context(silent=True)
-    return f"`{context.command_path if context else 'palyra'} --help` shows what it takes"
+    return f"`{context.command_path if context else 'palyra'} --help` shows the usage"
 
 
 def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
@@ -164,7 +165,7 @@ def stop_for_start(error: PalyraError) -> CommandFailed:
     """
     failed = stop_for(error)
     if isinstance(error, errors.DiskFull):
-        failed.remedy = "make room, then start again"
+        failed.remedy = "free disk space, then start again"
         failed.exit_code = DISK_FULL  # type: ignore[misc]  # click reads it from the instance
     elif isinstance(error, errors.Unavailable):
         says_itself = any(word in error.message for word in _OWN_REMEDIES)
@@ -175,11 +176,22 @@ def stop_for_start(error: PalyraError) -> CommandFailed:
 
 DATA_REMEDY = "restore the data directory from a backup, or choose another one with --home"
 _OWN_REMEDIES = ("--host", "--port", "--home", "choose another place", "backup", "remove it", "chmod",
-                 "newer version", "in use elsewhere")  # fmt: skip
+                 "newer version", "in use by another process")  # fmt: skip
+
+
+def _token_remedy(message: str) -> str | None:
+    """Return the remedy of a refused token: PALYRA_TOKEN is used instead of the directory's own."""
+    if TOKEN_VARIABLE in message:
+        return None  # no token was found, and the message names every place for one
+    if os.environ.get(TOKEN_VARIABLE):
+        return "unset PALYRA_TOKEN to use the operator's own, or set it to a token of this daemon"
+    return "name the daemon's directory with --home, or set PALYRA_TOKEN"
 
 
 def _remedy(error: PalyraError) -> str | None:
     """Return the remedy that depends on the error's field: a list command or the `--help` call."""
+    if isinstance(error, errors.Unauthenticated):
+        return _token_remedy(error.message)
     if isinstance(error, errors.NotFound):
         listed = LISTS.get(error.field or "")
         return f"`palyra {listed}` shows which there are" if listed else None

@@ -12,7 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
-from palyra.core.run.turns import describe
+from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
 
@@ -59,7 +59,7 @@ def _accepted(event: ev.RunAccepted) -> EventLine:
 def _inherited(event: ev.ConversationInherited) -> EventLine:
     where = f"{event.run_id} up to seq {event.at_seq}"
     return EventLine(
-        "·", f"goes on from {where}, {pluralize(len(event.messages), 'message')}", "cyan"
+        "·", f"continues from {where}, {pluralize(len(event.messages), 'message')}", "cyan"
     )
 
 
@@ -83,6 +83,17 @@ def _rerouted(event: ev.RouteChanged) -> EventLine:
 def _compacted(event: ev.ContextCompacted) -> EventLine:
     shown = f"about {pluralize(event.before_tokens, 'token')} become {event.after_tokens}"
     return EventLine("·", f"the prompt was too large: {shown}", "yellow")
+
+
+def _summarised(event: ev.CompactionApplied) -> EventLine:
+    summary = event.summary
+    shown = f"about {pluralize(summary.before_tokens, 'token')} become {summary.after_tokens}"
+    refused = f"; draft refused: {summary.refusals[0]}" if summary.refusals else ""
+    return EventLine("·", f"session summarised: {shown}{refused}", "yellow")
+
+
+def _not_summarised(event: ev.CompactionSkipped) -> EventLine:
+    return EventLine("·", f"session not summarised: {event.reason}")
 
 
 def _gathered(event: ev.ContextGathered) -> EventLine:
@@ -122,7 +133,9 @@ def _turn_failed(event: ev.TurnFailed) -> EventLine:
 
 def _exceeded(event: ev.BudgetExceeded) -> EventLine:
     why = "no price for its model" if event.is_unpriced else describe(event)
-    return EventLine("✗", f"turn {event.turn}: not asked; budget {event.budget_id}: {why}", "red")
+    return EventLine(
+        "✗", f"turn {event.turn}: model not called; budget {event.budget_id}: {why}", "red"
+    )
 
 
 def _proposed(event: ev.ToolProposed) -> EventLine:
@@ -156,7 +169,7 @@ def _answered(event: ev.ApprovalResolved) -> EventLine:
 
 
 def _tool_started(event: ev.ToolStarted) -> EventLine:
-    return EventLine("·", f"running, {event.executor}, walls: {event.enforcement}")
+    return EventLine("·", f"running, {event.executor}, isolation: {event.enforcement}")
 
 
 def _tool_completed(event: ev.ToolCompleted) -> EventLine:
@@ -171,7 +184,7 @@ def _attested(event: ev.ToolAttested) -> EventLine:
 
 
 def _steered(event: ev.SteerReceived) -> EventLine:
-    return EventLine("»", f"{event.by} adds: {one_line(event.text, 120)}", "cyan")
+    return EventLine("»", f"{event.by} steers: {one_line(event.text, 120)}", "cyan")
 
 
 def _answer_rejected(event: ev.AnswerRejected) -> EventLine:
@@ -195,7 +208,7 @@ def _message(event: ev.MessageCompleted) -> EventLine:
 def _recovered(event: ev.RunRecovered) -> EventLine:
     where = f"after seq {event.from_seq}"
     return EventLine(
-        "●", f"taken up again by a restarted daemon, attempt {event.attempt}, {where}", "cyan"
+        "●", f"resumed by a restarted daemon, attempt {event.attempt}, {where}", "cyan"
     )
 
 
@@ -224,6 +237,8 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.RoutePlanned: _planned,
     ev.RouteChanged: _rerouted,
     ev.ContextCompacted: _compacted,
+    ev.CompactionApplied: _summarised,
+    ev.CompactionSkipped: _not_summarised,
     ev.TurnStarted: _turn_started,
     ev.TurnCompleted: _turn_completed,
     ev.TurnFailed: _turn_failed,
@@ -249,31 +264,33 @@ _TELL: dict[type[ev.Event], Tell] = {
 
 
 MEANING = {
-    "run.accepted": "a promise: durable before the reply, so a crash cannot lose it",
-    "message.received": "what the run is about",
-    "run.started": "it left its session's queue",
+    "run.accepted": "durable before the reply, so a crash cannot lose it",
+    "message.received": "the user's message",
+    "run.started": "the run left its session's queue and starts",
     "route.planned": "which model should answer, which one does, and why",
     "route.changed": "another model takes over",
-    "context.compacted": "the prompt was too large; the model is shown less of what was",
-    "context.assembled": "exactly what the model will see, with hashes",
+    "context.compacted": "the prompt was too large; older parts are left out",
+    "compaction.applied": "a summary stands for older messages; the tape keeps them all",
+    "compaction.skipped": "a compaction was due and would have gained nothing",
+    "context.assembled": "the parts of the model's prompt, with hashes",
     "turn.started": "a request to the model",
-    "turn.completed": "its whole answer; the words that streamed before were only news",
-    "turn.failed": "the provider did not deliver; the class decides what happens next",
-    "tool.proposed": "the model wants this; nothing has happened yet",
+    "turn.completed": "the complete answer; the deltas streamed before were only progress",
+    "turn.failed": "the provider failed; the failure class decides what happens next",
+    "tool.proposed": "the model proposes a call; nothing has happened yet",
     "tool.rejected": "malformed; the model may repair it",
-    "tool.decided": "the gate's last word: rules, and where they ask, a person",
-    "approval.requested": "a person must answer, bound to the digest of exactly this",
-    "approval.resolved": "the first answer that counts; it is durable before anything runs",
+    "tool.decided": "the gate's decision, by policy or by a person",
+    "approval.requested": "a person must answer; the answer is bound to this digest",
+    "approval.resolved": "the first valid answer; durable before the call runs",
     "tool.started": "committed before the effect, so a restart knows it may have happened",
-    "tool.completed": "what came of it; this goes back to the model",
+    "tool.completed": "the result, which goes back to the model",
     "tool.attested": "a signature over proposal, decision and outcome",
-    "steer.received": "a word to a run under way",
-    "answer.rejected": "the model's last text was no answer; it gets one more turn",
-    "guard.warned": "the run repeats itself; the model is told",
-    "guard.blocked": "the run repeated itself too often and ends with what there is",
+    "steer.received": "a message to a running run",
+    "answer.rejected": "the model's last text was not an answer; it gets one more turn",
+    "guard.warned": "the run repeats itself; the model is warned",
+    "guard.blocked": "the run repeated itself too often and ends with a partial answer",
     "message.completed": "the answer, whole or partial",
-    "run.recovered": "a restarted daemon goes on where the tape ends",
+    "run.recovered": "a restarted daemon continues from the end of the tape",
     "run.done": "the end, exactly one",
-    "run.failed": "the end, exactly one; it says what somebody can do",
+    "run.failed": "the end, exactly one; it names a remedy",
     "run.cancelled": "the end, exactly one; nothing starts after it",
 }

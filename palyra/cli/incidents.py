@@ -13,15 +13,15 @@ from palyra.net.protocol.results import IncidentView
 
 @click.group()
 def incidents() -> None:
-    """List, show and resolve what was found to be wrong."""
+    """List, show and resolve incidents."""
 
 
 @incidents.command("list")
-@click.option("--open", "is_open", is_flag=True, help="Only what is not resolved.")
+@click.option("--open", "is_open", is_flag=True, help="Only unresolved incidents.")
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(IncidentState)))
 @click.option("--domain", type=click.Choice(get_args(IncidentDomain)))
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", "cursor", metavar="INCIDENT_ID", help="Go on after this one.")
+@click.option("--after", "cursor", metavar="INCIDENT_ID", help="Start after this incident.")
 @shared_options
 def list_(
     options: Options,
@@ -85,7 +85,7 @@ def show(options: Options, incident_id: str) -> None:
     if found.resolved_ms is not None:
         rows.append(("resolved", f"{age(found.resolved_ms)} by {found.by}: {found.reason}"))
     elif found.resolves_itself:
-        rows.append(("ends", "by itself, when its cause is gone"))
+        rows.append(("ends", "automatically, when its cause is gone"))
     print_table(("WHAT", "VALUE"), rows, empty="")
 
 

@@ -6,6 +6,7 @@ Each noun is a module that is imported on first use, so that help and completion
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,30 +21,30 @@ from palyra.cli.errors import EXPLAINED, find_exit_code
 # with the short help of the command itself.
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
-    "run": ("run", "Send a message and watch what comes of it."),
+    "run": ("run", "Send a message and follow the run."),
     "runs": ("runs", "List, show, fork, cancel and wait for runs."),
     "context": ("context", "Show what a turn's prompt was made of."),
-    "approvals": ("approvals", "Answer what waits for a person."),
-    "tape": ("tape", "Read, verify, replay and export what happened."),
-    "artifacts": ("artifacts", "Print outputs that were too long for the tape."),
-    "checkpoints": ("checkpoints", "List what calls changed in files, and put files back."),
+    "approvals": ("approvals", "List and answer approvals."),
+    "tape": ("tape", "Read, verify, replay and export tapes."),
+    "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
+    "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
     "sessions": ("sessions", "List, show, archive and reset conversations."),
     "agents": ("agents", "List, show, create, update and delete agents."),
-    "channels": ("channels", "List, set and delete what messages may come in through."),
+    "channels": ("channels", "List, set and delete channels for incoming messages."),
     "pairings": ("channels", "List, approve and revoke senders."),
-    "models": ("models", "List models, what they can do and how their providers are."),
-    "tools": ("tools", "List what a model could call."),
+    "models": ("models", "List models, their capabilities and their providers' health."),
+    "tools": ("tools", "List the tools that a model can call."),
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
-    "policy": ("policy", "Explain, check and test the rules."),
-    "usage": ("usage", "Add up what model calls took."),
+    "policy": ("policy", "Explain, check and test policies."),
+    "usage": ("usage", "Sum up tokens and cost of model calls."),
     "budget": ("usage", "List, set and delete budgets."),
-    "incidents": ("incidents", "List, show and resolve what was found to be wrong."),
+    "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
-    "status": ("status", "Show how the daemon is."),
+    "status": ("status", "Show the daemon's status."),
     "tree": ("status", "Show the supervision tree."),
-    "bench": ("bench", "Drive many cases, resume, replay and compare them."),
+    "bench": ("bench", "Run many cases; resume, replay and compare them."),
     "doctor": ("doctor", "Check this machine and the daemon."),
     "config": ("config", "Show the configuration and its schema."),
     "schema": ("schema", "Print the schemas of the protocol."),
@@ -74,6 +75,16 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and name the nearest ones for an unknown name."""
+        if args[0] not in self.table and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.table)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -13,7 +13,7 @@ MILLION = 1_000_000
 @click.command()
 @shared_options
 def models(options: Options) -> None:
-    """List models, what they can do and how their providers are."""
+    """List models, their capabilities and their providers' health."""
     found = talk(options, lambda client: client.list_models())
     if options.as_json:
         print_json(found)

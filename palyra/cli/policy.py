@@ -20,14 +20,14 @@ _FILE = GivenPath(exists=True, dir_okay=False)
 
 @click.group()
 def policy() -> None:
-    """Explain, check and test the rules."""
+    """Explain, check and test policies."""
 
 
 @policy.command()
 @click.argument("tool")
 @click.argument("arguments", default="{}")
-@click.option("--agent", help="Who proposes it; else the default agent.")
-@click.option("--session", "session_id", help="The session whose grants count as well.")
+@click.option("--agent", help="Agent that proposes the call; default: the default agent.")
+@click.option("--session", "session_id", help="Session whose grants apply as well.")
 @shared_options
 def explain(
     options: Options, tool: str, arguments: str, agent: str | None, session_id: str | None
@@ -44,7 +44,9 @@ def explain(
     say(f"{found.answer} ({found.reason_code})", fg=COLOURS[found.answer], bold=True)
     say(found.reason)
     if found.grant_key:
-        say(f"an answer beyond once would hold for {describe_key(found.grant_key)}")
+        say(
+            f"an answer with a wider scope than once would apply to {describe_key(found.grant_key)}"
+        )
     say(f"rules: {', '.join(found.policies) or 'none'}; version {found.version}", dim=True)
 
 
@@ -62,19 +64,21 @@ def check(options: Options, folder: Path | None) -> None:
         found = check_policies(_folder(options, folder))
     except Rejected as broken:
         raise CommandFailed(
-            broken.message, "mend the file; the daemon keeps its last good rules"
+            broken.message, "repair the file; the daemon keeps its last valid policies"
         ) from None
     if options.as_json:
         print_json(found)
         return
     rules, files = pluralize(len(found.rules), "rule"), pluralize(len(found.files), "file")
-    say(f"in order: {rules} in {files}", fg="green")
+    say(f"valid: {rules} in {files}", fg="green")
     say(f"version {found.version}", dim=True)
 
 
 @policy.command()
 @click.argument("file", type=_FILE)
-@click.option("--policies", "folder", type=_FOLDER, help="Their folder; else the configured one.")
+@click.option(
+    "--policies", "folder", type=_FOLDER, help="Folder of policies; default: the configured one."
+)
 @shared_options
 def test(options: Options, file: Path, folder: Path | None) -> None:
     """Test the rules with the cases of FILE (TOML or JSON), without a daemon.
@@ -109,4 +113,4 @@ def _parse(arguments: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"ARGUMENTS is no JSON object: {error}") from None
+        raise click.UsageError(f"ARGUMENTS is not a JSON object: {error}") from None

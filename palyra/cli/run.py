@@ -78,7 +78,7 @@ class RunPrinter:
                 self._tell_event(item)
             case EventsDiscarded():
                 self._end_line()
-                say("● the daemon restarted; its last words did not last", err=True, fg="cyan")
+                say("● the daemon restarted; uncommitted output was discarded", err=True, fg="cyan")
                 self._streamed.clear()
                 self._said = ""
             case _:
@@ -143,18 +143,20 @@ class RunPrinter:
         self._is_mid_line = False
 
 
-@click.command(short_help="Send a message and watch what comes of it.")
+@click.command(short_help="Send a message and follow the run.")
 @click.argument("text")
-@click.option("--session", "session_key", help="Key of the conversation; made if new.")
+@click.option("--session", "session_key", help="Key of the session; created if it does not exist.")
 @click.option("--agent", help="Name of the agent.")
 @click.option("--model", help="Name of the model.")
 @click.option(
-    "--queue-mode", type=click.Choice(get_args(QueueMode)), help="If the session is busy."
+    "--queue-mode",
+    type=click.Choice(get_args(QueueMode)),
+    help="What to do if the session is busy.",
 )
-@click.option("--channel", help="Where the message comes from, with --conversation.")
-@click.option("--conversation", "conversation_id", help="The conversation of the channel.")
-@click.option("--sender", help="Who wrote it, where the channel wants its senders paired.")
-@click.option("--deny", is_flag=True, help="Ask nobody: what needs approval is denied.")
+@click.option("--channel", help="Channel of the message; needs --conversation.")
+@click.option("--conversation", "conversation_id", help="Conversation in the channel.")
+@click.option("--sender", help="Sender of the message, if the channel requires paired senders.")
+@click.option("--deny", is_flag=True, help="Deny calls that need approval instead of asking.")
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."

@@ -18,10 +18,10 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--session", "session_id", help="Only of this session.")
+@click.option("--session", "session_id", help="Only runs of this session.")
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(RunState)))
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", "cursor", metavar="RUN_ID", help="Go on after this run.")
+@click.option("--after", "cursor", metavar="RUN_ID", help="Start after this run.")
 @shared_options
 def list_(
     options: Options,
@@ -73,7 +73,7 @@ def show(options: Options, run_id: str) -> None:
     "--at",
     "at_seq",
     type=click.IntRange(0),
-    help="Go on from this event (`palyra tape show` numbers them), instead of the last one.",
+    help="Fork at this event (numbers as in `palyra tape show`) instead of the last one.",
 )
 @shared_options
 def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) -> None:
@@ -90,7 +90,7 @@ def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) ->
     if options.as_json:
         print_json(forked)
     else:
-        say(f"{forked.run_id} goes on from {run_id} up to seq {forked.at_seq}")
+        say(f"{forked.run_id} continues {run_id} from seq {forked.at_seq}")
         say(
             f"in {forked.session_id}; see it with `palyra runs wait` or `palyra tape show`",
             dim=True,
@@ -112,7 +112,7 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--attention", is_flag=True, help="Also return when it needs a person.")
+@click.option("--attention", is_flag=True, help="Also return when an approval is pending.")
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:
     """Wait for the end of a run; the exit code is the one `palyra run` would return."""

@@ -47,8 +47,8 @@ def _read_value(name: str) -> str:
         value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
         raise InvalidParams(
-            f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised where it must not "
-            "be seen; give a longer one",
+            f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised for "
+            "redaction; use a longer one",
             field="value",
         )
     return value
@@ -104,7 +104,7 @@ def test(options: Options, references: tuple[str, ...]) -> None:
         print_json({"secrets": results})
     else:
         table = [(row["reference"], row["problem"] or "ok") for row in results]
-        print_table(("REFERENCE", "STATE"), table, empty="the configuration names no secrets")
+        print_table(("REFERENCE", "STATE"), table, empty="the configuration references no secrets")
     if any(row["problem"] for row in results):
         raise SystemExit(1)
 

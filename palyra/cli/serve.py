@@ -17,14 +17,14 @@ from palyra.errors import PalyraError
 from palyra.net.protocol.discovery import Discovery
 
 _OPTIONS = (
-    click.option("--home", type=GivenPath(), help="Configuration and data together."),
-    click.option("--config", "file", type=GivenPath(), help="Another palyra.toml."),
+    click.option("--home", type=GivenPath(), help="Directory for configuration and data."),
+    click.option("--config", "file", type=GivenPath(), help="Path of another palyra.toml."),
     click.option("--host", help="Address to listen on."),
     click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."),
     click.option(
         "--workspace",
         type=GivenPath(exists=True, file_okay=False),
-        help="The directory tools work in.",
+        help="Directory that tools work in.",
     ),
 )
 
@@ -103,7 +103,7 @@ def _nothing_collected() -> Generator[None]:
     "--stdio",
     "is_stdio",
     is_flag=True,
-    help="Speak the protocol on standard input and output too; a free port unless --port says.",
+    help="Also serve the protocol on standard input and output; without --port take a free port.",
 )
 def serve(
     home: Path | None,

@@ -15,7 +15,7 @@ from palyra.core.text.visible import pluralize
 
 if TYPE_CHECKING:
     from palyra.client import Client, QueueChange
-    from palyra.core.session.commands import Queue
+    from palyra.core.session.commands import Queue, SessionCompacted
 
 
 PAGE_ROWS = 500
@@ -28,7 +28,7 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", "cursor", metavar="SESSION_ID", help="Go on after this session.")
+@click.option("--after", "cursor", metavar="SESSION_ID", help="Start after this session.")
 @shared_options
 def list_(options: Options, limit: int, cursor: str | None) -> None:
     """List sessions, newest first."""
@@ -76,6 +76,36 @@ def show(options: Options, name: str) -> None:
     _print_queue(queue)
 
 
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.option("--preview", is_flag=True, help="Show the summary without changing anything.")
+@shared_options
+def compact(options: Options, name: str, *, preview: bool) -> None:
+    """Replace older messages in later prompts by a summary; the tape keeps them."""
+
+    async def work(client: Client) -> SessionCompacted:
+        session_id = await _find_id(client, name)
+        planned = await client.compact_session(session_id, preview=True)
+        if preview or planned.reason:
+            return planned
+        started = await client.compact_session(session_id)
+        if started.run_id is not None:
+            await client.wait_run(started.run_id)
+        return started
+
+    compacted = talk(options, work)
+    if options.as_json:
+        print_json(compacted)
+    elif compacted.run_id is not None:
+        say(f"{compacted.run_id} has ended: `palyra tape show {compacted.run_id}` has the summary")
+    elif compacted.reason:
+        say(f"nothing to do: {compacted.reason}")
+    else:
+        messages = pluralize(compacted.messages, "message")
+        say(f"{messages}: {compacted.before_tokens} tokens become {compacted.after_tokens}")
+        say(compacted.text, dim=True)
+
+
 async def _find_id(client: Client, name: str) -> str:
     """Return the id of the session with the id or the key `name`.
 
@@ -108,11 +138,13 @@ def _print_queue(queue: Queue) -> None:
 
 @sessions.command()
 @click.argument("name", metavar="ID | KEY")
-@click.option("--mode", type=click.Choice(get_args(QueueMode)), help="Of messages that name none.")
-@click.option("--pause", is_flag=True, help="Nothing leaves the queue any more.")
-@click.option("--resume", is_flag=True, help="It goes on.")
-@click.option("--drop", multiple=True, metavar="RUN_ID", help="End a waiting run unstarted.")
-@click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Goes before the others.")
+@click.option(
+    "--mode", type=click.Choice(get_args(QueueMode)), help="Default queue mode of the session."
+)
+@click.option("--pause", is_flag=True, help="Hold queued runs back.")
+@click.option("--resume", is_flag=True, help="Start queued runs again.")
+@click.option("--drop", multiple=True, metavar="RUN_ID", help="Cancel a queued run.")
+@click.option("--first", "order", multiple=True, metavar="RUN_ID", help="Run to start first.")
 @shared_options
 def queue(
     options: Options,
@@ -169,7 +201,7 @@ def reset(options: Options, name: str) -> None:
         return await client.reset_session(await _find_id(client, name))
 
     session = talk(options, work)
-    _print_change(options, session, f"begins anew, epoch {session.epoch}")
+    _print_change(options, session, f"is reset, epoch {session.epoch}")
 
 
 def _print_change(options: Options, session: SessionRecord, what: str) -> None:

@@ -44,7 +44,7 @@ def make_folder(folder: Path, template: str, skill_id: str) -> None:
         )
     except OSError as error:
         raise CommandFailed(
-            f"{folder}: {error.strerror}", "name a folder that is not there yet"
+            f"{folder}: {error.strerror}", "name a folder that does not exist yet"
         ) from None
 
 
@@ -53,8 +53,8 @@ def _check_id(skill_id: str) -> None:
         msgspec.convert(skill_id, SkillId)
     except msgspec.ValidationError:
         raise CommandFailed(
-            f"{skill_id!r} cannot be a skill's name: a lowercase letter, then at most 23 of those, "
-            "digits, _ and -",
+            f"{skill_id!r} is not a skill name: use a lowercase letter, then at most 23 "
+            "lowercase letters, digits, _ and -",
             "give it one with --id",
             code=USAGE,
         ) from None
@@ -87,7 +87,7 @@ def _read_module(folder: Path) -> bytes:
     try:
         return bytes(wasmtime.wat2wasm(read_bytes(text).decode()))
     except (wasmtime.WasmtimeError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{text}: {error}", "mend the text", code=USAGE) from None
+        raise CommandFailed(f"{text}: {error}", "correct the text", code=USAGE) from None
 
 
 def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
@@ -105,7 +105,9 @@ def sign_file(path: Path, key: Path, *, may_create: bool) -> tuple[bytes, str]:
     try:
         return sign_package(read_bytes(path), public, private.sign), public.hex()
     except SkillRefused as refused:
-        raise CommandFailed(f"{path}: {refused.message}", "build it anew", code=USAGE) from None
+        raise CommandFailed(
+            f"{path}: {refused.message}", "build the package again", code=USAGE
+        ) from None
 
 
 def _read_key(path: Path, *, may_create: bool) -> bytes:
@@ -116,9 +118,7 @@ def _read_key(path: Path, *, may_create: bool) -> bytes:
     """
     if not path.exists():
         if not may_create:
-            raise CommandFailed(
-                f"{path}: there is no such key", "make one with --create", code=USAGE
-            )
+            raise CommandFailed(f"{path}: no such key", "create one with --create", code=USAGE)
         _write_key(path)
     try:
         seed = bytes.fromhex(read_bytes(path).decode("ascii"))
@@ -126,7 +126,7 @@ def _read_key(path: Path, *, may_create: bool) -> bytes:
         seed = b""
     if len(seed) != 32:  # noqa: PLR2004 - an Ed25519 private key (RFC 8032)
         raise CommandFailed(
-            f"{path} is no key of a publisher", "make one with --create", code=USAGE
+            f"{path} is not a publisher's key", "create one with --create", code=USAGE
         )
     return seed
 
@@ -157,16 +157,16 @@ def skills() -> None:
 @skills.command("init")
 @click.argument("folder", type=_FILE)
 @click.option("--template", type=click.Choice(TEMPLATES), default="wat", show_default=True)
-@click.option("--id", "skill_id", help="Its name; else the folder's.")
+@click.option("--id", "skill_id", help="Name of the skill; default: the folder's name.")
 def init(folder: Path, template: str, skill_id: str | None) -> None:
     """Create a folder with an example skill."""
     make_folder(folder, template, skill_id or folder.resolve().name)
-    say(f"{folder} is made; see docs/skills.md for how to go on")
+    say(f"{folder} is created; docs/skills.md describes the next steps")
 
 
 @skills.command()
 @click.argument("folder", type=_FILE, default=Path())
-@click.option("--out", "-o", type=_FILE, help="The package; else ID-VERSION.zip.")
+@click.option("--out", "-o", type=_FILE, help="Path of the package; default ID-VERSION.zip.")
 def build(folder: Path, out: Path | None) -> None:
     """Build an unsigned package of a folder."""
     description, package = pack_folder(folder)
@@ -178,7 +178,7 @@ def build(folder: Path, out: Path | None) -> None:
 @skills.command()
 @click.argument("package", type=_FILE)
 @click.option("--key", type=_FILE, required=True, help="File with the publisher's private key.")
-@click.option("--create", is_flag=True, help="Make the key if there is none.")
+@click.option("--create", is_flag=True, help="Create the key if it does not exist.")
 def sign(package: Path, key: Path, *, create: bool) -> None:
     """Sign a package as its publisher, in place."""
     signed, public_key = sign_file(package, key, may_create=create)
@@ -191,8 +191,10 @@ def sign(package: Path, key: Path, *, create: bool) -> None:
 
 @skills.command()
 @click.argument("package", type=_FILE)
-@click.option("--grant", multiple=True, help="A capability that it declares, once for each.")
-@click.option("--trust-key", help="The publisher's public key in hex, told by other means.")
+@click.option(
+    "--grant", multiple=True, help="Grant a capability that the skill declares; repeatable."
+)
+@click.option("--trust-key", help="The publisher's public key in hex, obtained by a trusted way.")
 @shared_options
 def install(options: Options, package: Path, grant: tuple[str, ...], trust_key: str | None) -> None:
     """Install a package; capabilities that it declares without a grant are denied."""
@@ -270,7 +272,7 @@ def audit(options: Options, skill_id: str) -> None:
             say(problem, fg="red")
     else:
         imports = ", ".join(found.imports) or "nothing"
-        say(f"{skill_id} is what was installed", fg="green")
+        say(f"{skill_id} is unchanged since its installation", fg="green")
         functions = pluralize(found.functions, "function")
         say(f"{functions}, {found.module_bytes} bytes, imports {imports}")
     if found.problems:
@@ -279,7 +281,7 @@ def audit(options: Options, skill_id: str) -> None:
 
 @skills.command()
 @click.argument("skill_id")
-@click.option("--reason", required=True, help="Why; shown to whoever looks.")
+@click.option("--reason", required=True, help="Reason, shown by `palyra skills show`.")
 @shared_options
 def quarantine(options: Options, skill_id: str, reason: str) -> None:
     """Quarantine a skill: its tools cannot be called until it is enabled again."""

@@ -11,7 +11,7 @@ from palyra.cli.output import print_json, print_table, say
 @click.command()
 @shared_options
 def status(options: Options) -> None:
-    """Show how the daemon is."""
+    """Show the daemon's status."""
     found = talk(options, lambda client: client.status())
     if options.as_json:
         print_json(found)

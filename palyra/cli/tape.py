@@ -39,13 +39,13 @@ PUBLIC_KEY_PATH = Path("keys", "signing.pub")
 
 @click.group()
 def tape() -> None:
-    """Read, verify, replay and export what happened."""
+    """Read, verify, replay and export tapes."""
 
 
 @tape.command()
 @click.argument("run_id")
 @click.option(
-    "--after", "after_seq", type=click.IntRange(-1), default=-1, help="Only later events."
+    "--after", "after_seq", type=click.IntRange(-1), default=-1, help="Only events after this seq."
 )
 @shared_options
 def show(options: Options, run_id: str, after_seq: int) -> None:
@@ -81,7 +81,7 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
     "--output",
     type=GivenPath(allow_dash=True, dir_okay=False),
     default="-",
-    help="A file, which is replaced once the export is whole; - is standard output.",
+    help="File to replace once the export is complete; - is standard output.",
 )
 @shared_options
 def export(options: Options, run_id: str, output: Path) -> None:
@@ -145,7 +145,7 @@ def verify_file(path: Path, key: bytes | None) -> ExportReport:
     report = verify_export(content, is_signed, key)
     if report.problem is not None and not content.lstrip().startswith(b"{"):
         raise CommandFailed(
-            f"{path} is no export of a run",
+            f"{path} is not an export of a run",
             "`palyra tape export RUN_ID -o FILE` writes one",
         )
     return report
@@ -206,7 +206,7 @@ def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) 
         )
         say(f"sealed with {report.public_key}", dim=True)
         if not is_trusted:
-            say("only the file itself says whose key that is: give the daemon's with --key")
+            say("the key is taken from the file itself: give the daemon's key with --key")
     else:
         where = "" if report.bad_seq is None else f" at seq {report.bad_seq}"
         say(f"NOT INTACT{where}: {report.problem}", fg="red", bold=True)
@@ -216,7 +216,7 @@ def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) 
 
 @tape.command()
 @click.argument("what", metavar="FILE | RUN_ID")
-@click.option("--strict", is_flag=True, help="Decide with the daemon's rules of now, too.")
+@click.option("--strict", is_flag=True, help="Also evaluate the daemon's current policies.")
 @shared_options
 def replay(options: Options, what: str, *, strict: bool) -> None:
     """Replay a run from its tape, and compare every event.
@@ -226,7 +226,7 @@ def replay(options: Options, what: str, *, strict: bool) -> None:
     """
     if Path(what).is_file():
         if strict:
-            raise click.UsageError("--strict asks a daemon for its rules: name a RUN_ID")
+            raise click.UsageError("--strict needs a daemon's policies: name a RUN_ID")
         _print_replay(options, replay_file(Path(what)))
         return
     check_run_id(what)
@@ -262,7 +262,7 @@ def _print_replay(options: Options, report: ReplayReport) -> None:
         say(f"digest {report.replayed_digest}", dim=True)
         if report.unjudged:
             seqs = ", ".join(map(str, report.unjudged))
-            say(f"verdicts taken from the tape, because it lacks what they were about: seq {seqs}")
+            say(f"verdicts taken from the tape, because their inputs are not on it: seq {seqs}")
     else:
         what = f"{found.kind or 'the end'}, {found.field}"
         say(f"DIVERGES at seq {found.seq}: {what}", fg="red", bold=True)
@@ -301,9 +301,9 @@ def _print_breaks(
         say(f"  and {report.breaks - len(found)} more")
     for detail in dict.fromkeys(noticed):
         if all(each.detail != detail for each in found):
-            say(f"  noticed before: {detail}")
+            say(f"  found before: {detail}")
     say("remedy: restore the data directory from a backup")
     places = [each.position for each in found]
     if all(place is not None and place > 1 for place in places):
         first = min(place for place in places if place is not None)
-        say(f"what was checked before position {first} is as it was written")
+        say(f"events before position {first} are unchanged since the last check")

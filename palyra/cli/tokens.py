@@ -17,11 +17,13 @@ def tokens() -> None:
 
 
 @tokens.command()
-@click.option("--principal", required=True, help="Whose runs it starts and sees.")
-@click.option("--role", type=click.Choice(get_args(Role)), default="client", show_default=True)
-@click.option("--name", required=True, help="What it is for.")
 @click.option(
-    "--ttl", "ttl_s", type=click.IntRange(1), help="Seconds it is valid; else until revoked."
+    "--principal", required=True, help="Principal whose runs the token can start and see."
+)
+@click.option("--role", type=click.Choice(get_args(Role)), default="client", show_default=True)
+@click.option("--name", required=True, help="Purpose of the token, shown in lists.")
+@click.option(
+    "--ttl", "ttl_s", type=click.IntRange(1), help="Validity in seconds; default: until revoked."
 )
 @shared_options
 def create(options: Options, principal: str, role: Role, name: str, ttl_s: int | None) -> None:
@@ -36,13 +38,13 @@ def create(options: Options, principal: str, role: Role, name: str, ttl_s: int |
     if made.token is None:
         raise CommandFailed(
             f"the secret of {made.token_id} was lost with the connection",
-            f"palyra tokens revoke {made.token_id}, then make another",
+            f"palyra tokens revoke {made.token_id}, then create another",
         )
     if options.as_json:
         print_json(made)
         return
     say(made.token)
-    click.echo(f"{made.token_id}: keep it, it is not shown again", err=True)
+    click.echo(f"{made.token_id}: store the secret now, it is not shown again", err=True)
 
 
 @tokens.command("list")

@@ -9,10 +9,12 @@ from palyra.core.trust.fences import inside_fence
 
 
 @click.command()
-@click.option("--agent", help="Whose; else the default agent's, which are all there are.")
+@click.option(
+    "--agent", help="Only tools of this agent; default: the default agent, which has all tools."
+)
 @shared_options
 def tools(options: Options, agent: str | None) -> None:
-    """List what a model could call.
+    """List the tools that a model can call.
 
     RISK is the risk that an approval would show in a run that has read no untrusted content.
     """

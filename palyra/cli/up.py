@@ -63,7 +63,7 @@ def _write_first_file(config: Config) -> Path | None:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             free = f"{shutil.disk_usage(path.parent).free} bytes are free" if is_made else "no room"
             what = f"{path} cannot be written: {error.strerror}: {free}"
-            raise CommandFailed(what, "make room, then start again", code=DISK_FULL) from None
+            raise CommandFailed(what, "free disk space, then start again", code=DISK_FULL) from None
         what = f"{path} cannot be written: {error.strerror or error}"
         raise CommandFailed(what, "name another place with --home", code=NO_DAEMON) from None
     return path
@@ -97,7 +97,7 @@ def _describe(config: Config, discovery: Discovery) -> list[str]:
         f"model      {config.models.default}",
         "",
         'palyra run "hello"       talk to it, from another terminal',
-        "palyra approvals list    what waits for a person",
+        "palyra approvals list    answer pending approvals",
         "palyra doctor            check everything",
         "Ctrl-C                   stop",
     ]

@@ -33,25 +33,27 @@ def _span(_context: click.Context, _option: click.Parameter, value: str | None) 
         return None
     found = SPAN.fullmatch(value)
     if found is None:
-        raise click.BadParameter(f"{value!r}: a number and m, h or d, as in 30m, 12h, 7d")
+        raise click.BadParameter(f"{value!r}: expected a number and m, h or d, as in 30m, 12h, 7d")
     return int(found[1]) * UNITS_MS[found[2]]
 
 
 # --- usage ---------------------------------------------------------------------------------------
 
 
-@click.command(short_help="Add up what model calls took.")
-@click.option("--by", type=click.Choice([*get_args(UsageBy), "day"]), help="One line for each.")
-@click.option("--since", callback=_span, help="Only calls of that long: 30m, 12h, 7d.")
-@click.option("--principal", help="Only calls of that principal.")
-@click.option("--agent", help="Only calls of that agent.")
-@click.option("--session", "session_id", help="Only calls of that session.")
-@click.option("--run", "run_id", help="Only calls of that run.")
-@click.option("--model", help="Only calls of that model: openai/gpt-5, openai/*.")
+@click.command(short_help="Sum up tokens and cost of model calls.")
+@click.option(
+    "--by", type=click.Choice([*get_args(UsageBy), "day"]), help="Print one line for each."
+)
+@click.option("--since", callback=_span, help="Only calls of this last period: 30m, 12h, 7d.")
+@click.option("--principal", help="Only calls of this principal.")
+@click.option("--agent", help="Only calls of this agent.")
+@click.option("--session", "session_id", help="Only calls of this session.")
+@click.option("--run", "run_id", help="Only calls of this run.")
+@click.option("--model", help="Only calls of this model: openai/gpt-5, openai/*.")
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
 @shared_options
 def usage(options: Options, *, since: int | None, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
-    """Add up the ledger of model calls: tokens and cost."""
+    """Sum up tokens and cost of model calls."""
     if since is not None:
         wanted["since_ms"] = now_ms() - since
     given = {key: value for key, value in wanted.items() if value is not None}
@@ -113,7 +115,7 @@ def budget() -> None:
     type=click.IntRange(1, 500),
     default=100,
     show_default=True,
-    help="Lines of one budget.",
+    help="Maximum number of accounts shown for one budget.",
 )
 @shared_options
 def list_(options: Options, limit: int) -> None:
@@ -172,14 +174,24 @@ def _limit(amount: int | None, show: Callable[[int], str]) -> str:
 
 @budget.command("set")
 @click.argument("budget_id")
-@click.option("--scope", type=click.Choice(get_args(BudgetScope)), help="Whose calls count.")
-@click.option("--subject", help="Which one; * is each of them on its own.")
-@click.option("--metric", type=click.Choice(get_args(BudgetMetric)), help="What counts.")
-@click.option("--window", type=click.Choice(get_args(BudgetWindow)), help="In which time.")
-@click.option("--length", "window_ms", callback=_span, help="Of a sliding window: 30m, 12h, 7d.")
-@click.option("--soft", type=click.IntRange(1), help="From here on somebody is told.")
-@click.option("--hard", type=click.IntRange(1), help="From here on the action counts.")
-@click.option("--action", type=click.Choice(get_args(BudgetAction)), help="What happens then.")
+@click.option(
+    "--scope", type=click.Choice(get_args(BudgetScope)), help="How calls are grouped into accounts."
+)
+@click.option("--subject", help="Principal, agent or session; *: one account for each.")
+@click.option("--metric", type=click.Choice(get_args(BudgetMetric)), help="Unit of the limits.")
+@click.option(
+    "--window",
+    type=click.Choice(get_args(BudgetWindow)),
+    help="Period after which counting starts again.",
+)
+@click.option(
+    "--length", "window_ms", callback=_span, help="Length of a sliding window: 30m, 12h, 7d."
+)
+@click.option("--soft", type=click.IntRange(1), help="Amount from which an alert is sent.")
+@click.option("--hard", type=click.IntRange(1), help="Amount from which the action applies.")
+@click.option(
+    "--action", type=click.Choice(get_args(BudgetAction)), help="Action at the hard limit."
+)
 @shared_options
 def set_(options: Options, budget_id: str, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
     """Set a budget, replacing one of the same name.  Money is in micro-dollars."""

@@ -10,14 +10,12 @@ Imports only `core`, `errors`, `net.protocol` and its own package, and none of t
 libraries.
 """
 
-from palyra.client.client import Client
-from palyra.client.connect import connect
-from palyra.client.export import export_run
+from palyra.client.client import Client, connect
 from palyra.client.feed import CaughtUp, EventsDiscarded, Item, Reset, TapeEvent
 from palyra.client.runs import RunOptions
 from palyra.client.sessions import QueueChange
 from palyra.client.subscription import Inbox, Notice, Subscription, wait_any
-from palyra.client.tapes import TapePage
+from palyra.client.tapes import TapePage, export_run
 from palyra.core.session.commands import RunView
 from palyra.net.protocol.notifications import ProgressItem
 from palyra.net.protocol.results import Agent, Channel, Pairing, Skill, SkillAudit, Token

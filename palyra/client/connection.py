@@ -109,7 +109,7 @@ class ClientConnection:
             raise ConnectionLost("closed before hello") from None
         greeted = [frame for frame in _parse(text) if frame.method == "hello"]
         if not greeted:
-            raise ProtocolError("the peer did not say hello: is it a Palyra daemon?")
+            raise ProtocolError("the peer sent no hello: is it a Palyra daemon?")
         self.hello = decode(greeted[0].params, Hello)
         # One slot stays free for requests that must not queue behind long waits.
         self._slots = trio.Semaphore(max(1, self.hello.limits.max_inflight - 1))
@@ -155,7 +155,7 @@ class ClientConnection:
         size_bytes, limit_bytes = len(text.encode()), self.hello.limits.max_message_bytes
         if size_bytes > limit_bytes:
             raise TooLarge(
-                f"{method} has {size_bytes} bytes, and this daemon takes at most {limit_bytes} in "
+                f"{method} has {size_bytes} bytes, and this daemon accepts at most {limit_bytes} in "
                 f"a message: send less, or raise server.max_message_bytes there"
             )
 

@@ -48,7 +48,7 @@ async def run_connection(
     except* (OSError, ConnectionLost) as group:
         failure = Unreachable(f"{endpoint.ws_url} is not reachable: {_first_error(group)}")
     except* FOREIGN as group:
-        failure = ProtocolError(f"{endpoint.ws_url} is no Palyra daemon: {_first_error(group)}")
+        failure = ProtocolError(f"{endpoint.ws_url} is not a Palyra daemon: {_first_error(group)}")
     except* PalyraError as group:
         failure = _first_error(group)
     if failure is not None:

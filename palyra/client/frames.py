@@ -99,7 +99,7 @@ def render_request(request_id: int, method: str, params: dict[str, Any]) -> str:
     except UnicodeEncodeError as error:
         char = f"\\u{ord(error.object[error.start]):04x}"
         raise errors.InvalidParams(
-            f"{method}: a text holds {char}, which is no character: give it as UTF-8"
+            f"{method}: a text holds {char}, which is not a character: encode the text as UTF-8"
         ) from None
 
 

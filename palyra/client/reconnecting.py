@@ -108,7 +108,7 @@ class ReconnectingConnection:
             except ConnectionLost:
                 if "idempotency_key" not in params:
                     raise Unreachable(
-                        f"the connection was lost during {method}: it may or may not have happened"
+                        f"the connection was lost during {method}: it may or may not have been executed"
                     ) from None
 
     def subscribe(self, run_id: str, after_seq: int, *, progress: bool) -> Subscription:

@@ -45,7 +45,7 @@ class RequestMethods:
     @property
     def _current(self) -> ClientConnection:
         if self._connection.current is None:
-            raise Unreachable("there is no connection at this moment")
+            raise Unreachable("the client is not connected at the moment")
         return self._connection.current
 
     async def _ask(self, method: str, params: dict[str, Any], kind: type[T]) -> T:

@@ -5,7 +5,7 @@ from typing import TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import QueueMode, SessionRecord
-from palyra.core.session.commands import Queue
+from palyra.core.session.commands import Queue, SessionCompacted
 from palyra.net.protocol.results import SessionList
 
 
@@ -44,6 +44,13 @@ class SessionMethods(RequestMethods):
     async def reset_session(self, session_id: str) -> SessionRecord:
         """Start the session over: earlier history and grants no longer apply."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
+
+    async def compact_session(self, session_id: str, *, preview: bool = False) -> SessionCompacted:
+        """Start a compaction, a run that can be waited for; or return what it would do."""
+        params = {"session_id": session_id, "preview": preview}
+        if preview:
+            return await self._ask("session.compact", params, SessionCompacted)
+        return await self._mutate("session.compact", params, SessionCompacted)
 
     async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
         """Change the queue, if a change is given, and return it, next run first.

@@ -79,4 +79,4 @@ async def upgrade(
             max_message_size=MAX_MESSAGE_BYTES,
             receive_buffer_size=RECEIVE_BYTES,
         )
-    raise Unreachable(f"{ws_url} hung up during the WebSocket upgrade")
+    raise Unreachable(f"{ws_url} closed the connection during the WebSocket upgrade")

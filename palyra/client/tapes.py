@@ -9,7 +9,11 @@ from palyra.client.feed import TapeEvent, to_event
 from palyra.client.requests import RequestMethods
 from palyra.client.subscription import Inbox, Subscription
 from palyra.core.journal.changes import VerifyReport
+from palyra.core.tape.export import ExportSeal, render_seal
+from palyra.errors import NotFound
 from palyra.net.protocol.results import ExportPage, TapeItems
+
+EXPORT_ROWS = 500  # of one page
 
 
 class TapePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,3 +80,27 @@ class TapeMethods(RequestMethods):
         """Read a page of a signed export; the last page has no `next_after_seq`."""
         params = {"run_id": run_id, "after_seq": after_seq, "limit": limit}
         return await self._ask("tape.export", params, ExportPage)
+
+
+async def export_run(client: TapeMethods, run_id: str) -> str:
+    """Return the run's tape and seal in the deterministic form that `core.tape.export` verifies.
+
+    Raises NotFound for an unknown run and for one without events.
+    """
+    lines: list[str] = []
+    seal: ExportSeal | None = None
+    cursor: int | None = -1
+    while cursor is not None:
+        page = await client.export_tape(run_id, cursor, limit=EXPORT_ROWS)
+        cursor = page.next_after_seq
+        if page.ndjson:
+            lines.append(page.ndjson)
+            seal = ExportSeal(
+                run_id=run_id,
+                seq=sum(text.count("\n") for text in lines) - 1,
+                public_key=page.public_key,
+                signature=page.signature,
+            )
+    if seal is None:
+        raise NotFound(f"{run_id} has no events yet")
+    return "".join([*lines, render_seal(seal)])

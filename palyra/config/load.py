@@ -130,7 +130,7 @@ def _absolute(path: Path) -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             found.stat()  # raises for a loop of links, which `resolve` accepts from Python 3.13 on
     except (OSError, RuntimeError) as error:  # a loop of links, or no such user
-        raise InvalidParams(f"{path}: no usable path: {error}") from None
+        raise InvalidParams(f"{path}: not a usable path: {error}") from None
     return found
 
 
@@ -189,7 +189,7 @@ def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) ->
 def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
     for section, keys in _read_toml(path, is_required=is_required).items():
         if not isinstance(keys, dict):
-            raise InvalidParams(f"{path}: {section} stands outside of a section", field=section)
+            raise InvalidParams(f"{path}: {section} is outside of a section", field=section)
         _check_section(section, str(path))  # also checks a section without keys
         for key, value in keys.items():
             yield _Given(section, key, value, str(path))
@@ -203,7 +203,7 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
         NotADirectoryError,
     ):  # the daemon refuses a home that is a file
         if is_required:
-            raise InvalidParams(f"{path}: there is no such file") from None
+            raise InvalidParams(f"{path}: the file does not exist") from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidParams(f"{path}: cannot be read: {error}") from None
@@ -315,9 +315,9 @@ def allowed_values(hint: object) -> str:
         case inspect.VarTupleType(item_type=inspect.StructType()):
             return "a list of tables with the keys of the schema (`palyra config schema`)"
         case inspect.VarTupleType(item_type=item):
-            return "a list of texts" if isinstance(item, inspect.StrType) else "a list of numbers"
+            return "a list of strings" if isinstance(item, inspect.StrType) else "a list of numbers"
         case _:
-            return "a text"
+            return "a string"
 
 
 # --- Schema and first file -----------------------------------------------------------------------
@@ -337,7 +337,7 @@ def schema() -> dict[str, Any]:
 
 def first_file() -> str:
     """Return a configuration file with the description and default of every key, commented out."""
-    lines = ["# Palyra.  Every key is optional; what stands here is the default."]
+    lines = ["# Palyra.  Every key is optional; the values shown are the defaults."]
     for name, kind in SECTIONS.items():
         lines += ["", f"# {kind.__doc__}", f"[{name}]"]
         for key, described in schema()["$defs"][kind.__name__]["properties"].items():

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
+_Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
@@ -42,48 +43,72 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Server(Section, frozen=True, kw_only=True):
     """Where clients connect, and what one connection may use."""
 
-    host: Annotated[str, _doc("Address to listen on; loopback unless you know why.")] = "127.0.0.1"
-    port: Annotated[_Port, _doc("Port; 0 takes a free one.")] = 7467
+    host: Annotated[
+        str, _doc("Address to listen on. Anything but loopback exposes the daemon.")
+    ] = "127.0.0.1"
+    port: Annotated[_Port, _doc("Port to listen on; 0 takes a free one.")] = 7467
     allowed_hosts: Annotated[
-        tuple[str, ...], _doc("Names beside loopback that a Host header may carry.")
+        tuple[str, ...], _doc("Host header values that are accepted in addition to loopback names.")
     ] = ()
     allowed_origins: Annotated[
-        tuple[str, ...], _doc("Origins beside our own that a browser page may have.")
+        tuple[str, ...],
+        _doc("Origins of browser pages that are accepted in addition to the daemon's own."),
     ] = ()
-    max_connections: Annotated[_Count, _doc("Connections at once.")] = 512
+    max_connections: Annotated[_Count, _doc("Maximum number of connections.")] = 512
     max_message_bytes: Annotated[_Bytes, _doc("Largest message a client may send.")] = 1_048_576
-    max_inflight: Annotated[_Count, _doc("Requests of one connection at once.")] = 64
-    max_subscriptions: Annotated[_Count, _doc("Subscriptions of one connection.")] = 256
-    outbox_bytes: Annotated[_Bytes, _doc("What may wait for one slow connection.")] = 8_388_608
-    requests_per_s: Annotated[_Count, _doc("Requests a second of one connection.")] = 100
+    max_inflight: Annotated[
+        _Count, _doc("Maximum number of concurrent requests on one connection.")
+    ] = 64
+    max_subscriptions: Annotated[
+        _Count, _doc("Maximum number of subscriptions on one connection.")
+    ] = 256
+    outbox_bytes: Annotated[
+        _Bytes, _doc("Maximum size of the outgoing queue of one connection.")
+    ] = 8_388_608
+    requests_per_s: Annotated[_Count, _doc("Maximum request rate of one connection.")] = 100
 
 
 class JournalConfig(Section, frozen=True, kw_only=True):
     """The durable store."""
 
     synchronous: Annotated[
-        Literal["full", "normal"], _doc("full survives power loss; normal only kill -9.")
+        Literal["full", "normal"],
+        _doc("full survives a power cut; normal survives only a crash of the process."),
     ] = "full"
 
 
 class RunsConfig(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
-    wall_ms: Annotated[_Millis, _doc("How long a run may take.")] = 900_000
+    wall_ms: Annotated[_Millis, _doc("Maximum duration of a run.")] = 900_000
     wall_counts_approvals: Annotated[
-        bool, _doc("Whether time in which a person is asked counts as well.")
+        bool, _doc("Count the time spent waiting for approvals as well.")
     ] = False
-    approval_ms: Annotated[_Millis, _doc("How long a person has to answer.")] = 900_000
-    max_turns: Annotated[_Count, _doc("Model turns of one run.")] = 256
-    max_open: Annotated[_Count, _doc("Open runs at once.")] = 10_000
+    approval_ms: Annotated[_Millis, _doc("Time after which an unanswered approval is denied.")] = (
+        900_000
+    )
+    max_turns: Annotated[_Count, _doc("Maximum number of model turns in one run.")] = 256
+    max_open: Annotated[_Count, _doc("Maximum number of open runs.")] = 10_000
     history_tokens: Annotated[
-        _CountOrNone, _doc("How much of a session's earlier runs the model is shown; 0: nothing.")
+        _CountOrNone, _doc("Maximum size of the session history in the prompt; 0: no history.")
     ] = 32_000
-    queue_cap: Annotated[_Count, _doc("Messages that may wait in one session.")] = 20
+    compact_at_percent: Annotated[
+        _Percent,
+        _doc(
+            "Share of the history or of the model's window at which a session is "
+            "summarised; 0: never."
+        ),
+    ] = 60
+    compaction_model: Annotated[
+        str, _doc("Model that drafts summaries; empty: they are made without a model.")
+    ] = ""
+    queue_cap: Annotated[_Count, _doc("Maximum number of queued messages in one session.")] = 20
     debounce_ms: Annotated[
-        _Pause, _doc("How long a collected run waits for one more message; 0: not at all.")
+        _Pause, _doc("Time a run in queue mode collect waits for further messages; 0: none.")
     ] = 500
-    drain_ms: Annotated[_Millis, _doc("How long runs may finish when the daemon stops.")] = 10_000
+    drain_ms: Annotated[
+        _Millis, _doc("Time that open runs have to finish when the daemon stops.")
+    ] = 10_000
 
 
 class ContextConfig(Section, frozen=True, kw_only=True):
@@ -102,88 +127,105 @@ class ContextConfig(Section, frozen=True, kw_only=True):
 
 
 class ToolsConfig(Section, frozen=True, kw_only=True):
-    """What tools may touch."""
+    """Access of tools to files."""
 
-    workspace: Annotated[str, _doc("The directory tools work in; empty: the current one.")] = ""
+    workspace: Annotated[
+        str, _doc("Directory that tools work in; empty: the current directory.")
+    ] = ""
 
 
 class Wasm(Section, frozen=True, kw_only=True):
-    """Skills, which are WASM modules in worker processes behind the sandbox's walls."""
+    """Skills: WASM modules that run in sandboxed worker processes."""
 
-    enabled: Annotated[bool, _doc("Whether skills can be called.")] = True
-    workers: Annotated[_Few, _doc("Worker processes that stand ready once there is a skill.")] = 2
+    enabled: Annotated[bool, _doc("Offer the tools of installed skills.")] = True
+    workers: Annotated[
+        _Few, _doc("Number of idle worker processes, once a skill is installed.")
+    ] = 2
 
 
 class FilesConfig(Section, frozen=True, kw_only=True):
-    """What is kept beside the journal: whole outputs, and files as a call found and left them."""
+    """Files stored next to the journal: complete tool outputs, and checkpoints of changed files."""
 
-    artifacts_mib: Annotated[_Mib, _doc("Whole outputs of calls; the oldest go first.")] = 1_024
-    artifacts_days: Annotated[_Days, _doc("How long they are kept.")] = 30
-    checkpoints_mib: Annotated[_Mib, _doc("File checkpoints; the oldest go first.")] = 1_024
-    checkpoints_days: Annotated[_Days, _doc("How long they are kept.")] = 30
+    artifacts_mib: Annotated[
+        _Mib, _doc("Maximum size of all stored outputs; the oldest are deleted first.")
+    ] = 1_024
+    artifacts_days: Annotated[_Days, _doc("Number of days that outputs are kept.")] = 30
+    checkpoints_mib: Annotated[
+        _Mib, _doc("Maximum size of all file checkpoints; the oldest are deleted first.")
+    ] = 1_024
+    checkpoints_days: Annotated[_Days, _doc("Number of days that checkpoints are kept.")] = 30
 
 
 class FetchCredential(Section, frozen=True, kw_only=True):
-    """What proves to one host who asks; the secret itself is elsewhere."""
+    """A credential for one host; the secret itself is stored elsewhere."""
 
-    name: Annotated[str, _doc("How a model names it.")]
+    name: Annotated[str, _doc("Name that a model uses for the credential.")]
     secret: Annotated[str, _doc("Reference to the secret: env:, file:, keyring: or vault:.")]
-    host: Annotated[str, _doc("The only host it is sent to.")]
-    header: Annotated[str, _doc("The header it is sent in.")] = "authorization"
-    prefix: Annotated[str, _doc("What stands before the secret.")] = "Bearer "
+    host: Annotated[str, _doc("Only host that receives the secret.")]
+    header: Annotated[str, _doc("Request header that carries the secret.")] = "authorization"
+    prefix: Annotated[str, _doc("Text in front of the secret in that header.")] = "Bearer "
 
 
 class Fetch(Section, frozen=True, kw_only=True):
-    """Requests made for a model, and by commands that have network."""
+    """Requests of web tools, and of programs that have network access."""
 
-    ports: Annotated[tuple[_Port, ...], _doc("Ports that may be contacted.")] = (80, 443)
+    ports: Annotated[tuple[_Port, ...], _doc("Ports that requests may use.")] = (80, 443)
     private: Annotated[
-        tuple[str, ...], _doc("host:port pairs that may lie in private networks or on loopback.")
+        tuple[str, ...],
+        _doc("host:port pairs that are allowed although they are private or loopback addresses."),
     ] = ()
-    ca_file: Annotated[str, _doc("Further certificate authorities, a PEM file.")] = ""
+    ca_file: Annotated[str, _doc("PEM file with additional certificate authorities.")] = ""
     credentials: Annotated[
-        tuple[FetchCredential, ...], _doc("Tables of name, secret, host, header, prefix.")
+        tuple[FetchCredential, ...],
+        _doc("Credentials: tables of name, secret, host, header, prefix."),
     ] = ()
 
 
 class McpServerConfig(Section, frozen=True, kw_only=True):
     """One server of the Model Context Protocol: a program or an address."""
 
-    name: Annotated[str, _doc("Its tools are called mcp:NAME.TOOL.")]
-    command: Annotated[tuple[str, ...], _doc("The program and its arguments.")] = ()
+    name: Annotated[str, _doc("Name of the server; its tools are called mcp:NAME.TOOL.")]
+    command: Annotated[tuple[str, ...], _doc("Program to start, with its arguments.")] = ()
     environment: Annotated[
-        tuple[str, ...], _doc("NAME=TEXT for the program; TEXT may be a reference to a secret.")
+        tuple[str, ...],
+        _doc("Environment of the program as NAME=TEXT; TEXT may be a reference to a secret."),
     ] = ()
-    url: Annotated[str, _doc("The address of one that runs elsewhere.")] = ""
+    url: Annotated[str, _doc("Address of a server that runs elsewhere.")] = ""
     token: Annotated[str, _doc("Reference to the bearer token for that address.")] = ""
     sandbox: Annotated[
-        Literal["jail", "none"], _doc("Where the program runs; none: with the daemon's own rights.")
+        Literal["jail", "none"],
+        _doc("Where the program runs; none: unconfined, with the daemon's own rights."),
     ] = "jail"
     workspace: Annotated[
-        Literal["none", "read", "write"], _doc("What the jail shows of the workspace.")
+        Literal["none", "read", "write"], _doc("Access to the workspace from the jail.")
     ] = "none"
-    folders: Annotated[tuple[str, ...], _doc("Further folders the jail shows, read-only.")] = ()
+    folders: Annotated[
+        tuple[str, ...], _doc("Additional folders that are readable in the jail.")
+    ] = ()
     hosts: Annotated[
         tuple[str, ...],
-        _doc("Hosts it reaches from the jail, as host or host:port; none: no network."),
+        _doc("Hosts that the program may reach, as host or host:port; empty: no network."),
     ] = ()
     risk: Annotated[
-        Literal["low", "medium", "high", "critical"], _doc("The least risk of its tools.")
+        Literal["low", "medium", "high", "critical"], _doc("Minimum risk of the server's tools.")
     ] = "high"
     capabilities: Annotated[
-        tuple[str, ...], _doc("What its tools can do beside what follows from the above.")
+        tuple[str, ...],
+        _doc(
+            "Capabilities of the server's tools in addition to those that follow from the other keys."
+        ),
     ] = ()
     read_only: Annotated[
-        tuple[str, ...], _doc("Tools that are believed when they say they change nothing.")
+        tuple[str, ...], _doc("Tools whose own declaration to be read-only is trusted.")
     ] = ()
-    left_out: Annotated[tuple[str, ...], _doc("Tools that are not taken.")] = ()
-    deadline_s: Annotated[_Deadline, _doc("How long a call may take.")] = 60
-    open_files: Annotated[_Count, _doc("Open files of each of its processes in the jail.")] = 1_024
+    left_out: Annotated[tuple[str, ...], _doc("Tools that are not offered.")] = ()
+    deadline_s: Annotated[_Deadline, _doc("Maximum duration of a call.")] = 60
+    open_files: Annotated[_Count, _doc("Maximum number of open files of each process.")] = 1_024
     address_space_mib: Annotated[
-        _MibOrNone, _doc("Address space of each of them; 0: not limited. Node needs 4096.")
+        _MibOrNone, _doc("Address space of each process; 0: unlimited. Node needs 4096.")
     ] = 4_096
     memory_mib: Annotated[
-        _Mib | None, _doc("Memory of all of them together; left out: as in [sandbox].")
+        _Mib | None, _doc("Memory of all its processes together; default: as in [sandbox].")
     ] = None
 
 
@@ -191,167 +233,206 @@ class Mcp(Section, frozen=True, kw_only=True):
     """Servers of the Model Context Protocol; they need the extra `mcp`."""
 
     servers: Annotated[
-        tuple[McpServerConfig, ...], _doc("Tables of name, command or url, and what they may do.")
+        tuple[McpServerConfig, ...],
+        _doc("Servers: tables of name, command or url, and their permissions."),
     ] = ()
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True):
-    """The jail that programs run in, and what each may use."""
+    """Sandbox of programs, with the resource limits of each command."""
 
     min_level: Annotated[
         Literal["A", "B"],
-        _doc("The weakest sandbox programs may run in; B: also without namespaces (see security)."),
+        _doc(
+            "Weakest isolation level that programs may run at; B: without namespaces (docs/security.md)."
+        ),
     ] = "A"
     environment: Annotated[
-        tuple[str, ...], _doc("Variables of the daemon that programs get, beside PATH and HOME.")
+        tuple[str, ...],
+        _doc(
+            "Variables of the daemon's environment that programs inherit, in addition to PATH and HOME."
+        ),
     ] = ()
     hosts: Annotated[
-        tuple[str, ...], _doc("Hosts that programs reach, as host or host:port; none: no network.")
+        tuple[str, ...],
+        _doc("Hosts that programs may reach, as host or host:port; empty: no network."),
     ] = ()
-    deadline_s: Annotated[_Seconds, _doc("The longest a call may let a program run.")] = 600
-    memory_mib: Annotated[_Mib, _doc("Memory of one command, all its processes together.")] = 896
+    deadline_s: Annotated[
+        _Seconds, _doc("Maximum duration of a program that a call can ask for.")
+    ] = 600
+    memory_mib: Annotated[_Mib, _doc("Memory of all processes of one command together.")] = 896
     address_space_mib: Annotated[
-        _MibOrNone, _doc("Address space of each process; 0: not limited. Node needs 4096.")
+        _MibOrNone, _doc("Address space of each process; 0: unlimited. Node needs 4096.")
     ] = 1_024
-    processes: Annotated[_Count, _doc("Processes and threads of one command.")] = 64
-    open_files: Annotated[_Count, _doc("Open files of each process.")] = 128
-    file_mib: Annotated[_Mib, _doc("The largest file a command may write.")] = 64
-    cpu_s: Annotated[_Seconds, _doc("Processor time of each process.")] = 120
+    processes: Annotated[
+        _Count, _doc("Maximum number of processes and threads of one command.")
+    ] = 64
+    open_files: Annotated[_Count, _doc("Maximum number of open files of each process.")] = 128
+    file_mib: Annotated[_Mib, _doc("Maximum size of a file that a command writes.")] = 64
+    cpu_s: Annotated[_Seconds, _doc("CPU time of each process.")] = 120
     temporary_mib: Annotated[
-        _Mib, _doc("Temporary files of one command; as much again for HOME.")
+        _Mib, _doc("Size of one command's temporary directory; its HOME has the same limit.")
     ] = 64
 
 
 class Secrets(Section, frozen=True, kw_only=True):
-    """Where secrets are kept."""
+    """The vault of secrets."""
 
     passphrase: Annotated[
-        str, _doc("Reference to the vault's passphrase; empty: a key file beside the others.")
+        str,
+        _doc("Reference to the vault's passphrase; empty: use a key file in the data directory."),
     ] = ""
 
 
 class ModelProvider(Section, frozen=True, kw_only=True):
-    """Who runs models; openai, anthropic, openrouter, ollama, llamacpp and vllm need only a name."""
+    """A model provider; openai, anthropic, openrouter, ollama, llamacpp and vllm need only a name."""
 
-    name: Annotated[str, _doc("Its models are called NAME/MODEL.")]
+    name: Annotated[str, _doc("Name of the provider; its models are called NAME/MODEL.")]
     api: Annotated[
         Literal["", "chat", "responses", "anthropic"],
-        _doc("How it is spoken to; empty: as its name says, else chat."),
+        _doc("Dialect of its API; empty: the one known for the name, else chat."),
     ] = ""
-    base_url: Annotated[str, _doc("With the version; empty: as its name says.")] = ""
-    key: Annotated[str, _doc("Reference to its key; empty: as its name says.")] = ""
-    models: Annotated[tuple[str, ...], _doc("Models that lists show; others can be used too.")] = ()
-    max_tokens: Annotated[_CountOrNone, _doc("Of one answer; 0: its own limit.")] = 0
-    stall_s: Annotated[_Seconds, _doc("How long it may be silent.")] = 60
-    parallel: Annotated[_Count, _doc("Calls at once.")] = 4
-    parallel_per_key: Annotated[_Count, _doc("Calls at once with one key.")] = 2
+    base_url: Annotated[
+        str, _doc("Address including the version; empty: the one known for the name.")
+    ] = ""
+    key: Annotated[
+        str, _doc("Reference to the API key; empty: the variable known for the name.")
+    ] = ""
+    models: Annotated[
+        tuple[str, ...], _doc("Models shown in lists; others can be used as well.")
+    ] = ()
+    max_tokens: Annotated[
+        _CountOrNone, _doc("Maximum length of an answer; 0: the provider's own limit.")
+    ] = 0
+    stall_s: Annotated[_Seconds, _doc("Maximum silence within an answer.")] = 60
+    parallel: Annotated[_Count, _doc("Maximum number of concurrent calls.")] = 4
+    parallel_per_key: Annotated[
+        _Count, _doc("Maximum number of concurrent calls with one key.")
+    ] = 2
 
 
 class ModelRoute(Section, frozen=True, kw_only=True):
-    """A model that runs may be routed to, and what it can do."""
+    """A model that runs can be routed to, with its capabilities."""
 
-    model: Annotated[str, _doc("Its name, PROVIDER/NAME.")]
-    vision: Annotated[bool, _doc("Whether it sees pictures.")] = False
-    json: Annotated[bool, _doc("Whether it has a JSON mode.")] = True
-    tools: Annotated[bool, _doc("Whether it calls tools.")] = True
-    window: Annotated[_Window, _doc("Tokens it takes at once; 0: not known.")] = 0
-    tier: Annotated[_Tier, _doc("How much it can do: 1 simple, 2 ordinary, 3 demanding.")] = 2
+    model: Annotated[str, _doc("Name of the model, PROVIDER/NAME.")]
+    vision: Annotated[bool, _doc("The model accepts images.")] = False
+    json: Annotated[bool, _doc("The model has a JSON mode.")] = True
+    tools: Annotated[bool, _doc("The model calls tools.")] = True
+    window: Annotated[_Window, _doc("Size of the context window; 0: unknown.")] = 0
+    tier: Annotated[
+        _Tier, _doc("Difficulty of the tasks it suits: 1 simple, 2 ordinary, 3 demanding.")
+    ] = 2
     failover: Annotated[
-        tuple[str, ...], _doc("What takes over from it, also when a client named it.")
+        tuple[str, ...], _doc("Models that replace it when it fails, even if a client named it.")
     ] = ()
 
 
 class Models(Section, frozen=True, kw_only=True):
-    """Which model answers."""
+    """Models, providers and routing."""
 
-    default: Annotated[str, _doc("Model of runs that name none.")] = "scripted"
-    scripts: Annotated[str, _doc("A JSON file of scripts for the scripted model.")] = ""
+    default: Annotated[str, _doc("Model for runs that name none.")] = "scripted"
+    scripts: Annotated[str, _doc("JSON file with scripts for the scripted model.")] = ""
     embeddings: Annotated[
-        str, _doc("Model that turns texts into vectors: PROVIDER/NAME, or embedded.")
+        str, _doc("Embedding model: PROVIDER/NAME, or embedded for the built-in one.")
     ] = "embedded"
     providers: Annotated[
-        tuple[ModelProvider, ...], _doc("Tables of name, key and what else a provider needs.")
+        tuple[ModelProvider, ...],
+        _doc("Providers: tables of name, key and the provider's other settings."),
     ] = ()
     routing: Annotated[
         Literal["suggest", "dry_run", "enforced"],
-        _doc("What becomes of a run's route: noted only, tried on paper, or taken."),
+        _doc(
+            "Effect of routing: record a suggestion, record the decision, or use the chosen model."
+        ),
     ] = "suggest"
     routes: Annotated[
-        tuple[ModelRoute, ...], _doc("Tables of model and what it can do, the preferred one first.")
+        tuple[ModelRoute, ...],
+        _doc("Routes: tables of model and capabilities, in order of preference."),
     ] = ()
     failover: Annotated[
-        tuple[str, ...], _doc("Models that take over from one that keeps failing, in order.")
+        tuple[str, ...], _doc("Models that replace a failing model, in order.")
     ] = ()
 
 
 class ModelPrice(Section, frozen=True, kw_only=True):
-    """What the tokens of some models cost, from a day on, in micro-dollars for a million."""
+    """Prices of a model from a given day on, in micro-dollars per million tokens."""
 
-    model: Annotated[str, _doc("PROVIDER/NAME, or its beginning and *.")]
-    input: Annotated[_Micros, _doc("A million tokens of input.")]
-    output: Annotated[_Micros, _doc("A million tokens of output.")]
+    model: Annotated[str, _doc("Name of the model, PROVIDER/NAME, or a prefix followed by *.")]
+    input: Annotated[_Micros, _doc("Price of a million input tokens.")]
+    output: Annotated[_Micros, _doc("Price of a million output tokens.")]
     cached_input: Annotated[
-        _Micros | None, _doc("A million tokens of input from the cache; left out: as input.")
+        _Micros | None, _doc("Price of a million cached input tokens; default: as input.")
     ] = None
     cache_write: Annotated[
-        _Micros | None, _doc("A million tokens of input into the cache; left out: as input.")
+        _Micros | None, _doc("Price of a million tokens written to the cache; default: as input.")
     ] = None
-    since: Annotated[date, _doc("The first day, in UTC.")] = date(1970, 1, 1)
+    since: Annotated[date, _doc("First day that the prices apply, in UTC.")] = date(1970, 1, 1)
 
 
 class BudgetConfig(Section, frozen=True, kw_only=True):
-    """How much may be spent, by whom, in which time."""
+    """A limit on tokens or money in a window of time."""
 
-    id: Annotated[_Name, _doc("Its name.")]
+    id: Annotated[_Name, _doc("Id of the budget.")]
     scope: Annotated[
-        Literal["global", "principal", "agent", "session", "run"], _doc("Whose calls count.")
+        Literal["global", "principal", "agent", "session", "run"],
+        _doc("Calls that count are grouped by this."),
     ] = "global"
-    subject: Annotated[str, _doc("Which principal, agent or session; *: each on its own.")] = "*"
+    subject: Annotated[
+        str,
+        _doc("Principal, agent or session that the budget applies to; *: one account for each."),
+    ] = "*"
     metric: Annotated[
-        Literal["tokens", "usd_micros"], _doc("What counts; money in micro-dollars.")
+        Literal["tokens", "usd_micros"], _doc("Unit of the limits; money is in micro-dollars.")
     ] = "tokens"
     window: Annotated[
-        Literal["run", "hour", "day", "month", "sliding"], _doc("In which time, in UTC.")
+        Literal["run", "hour", "day", "month", "sliding"],
+        _doc("Period after which counting starts again, in UTC."),
     ] = "day"
-    window_s: Annotated[_SecondsOrNone, _doc("How long a sliding window is.")] = 0
-    soft: Annotated[_Amount, _doc("From here on somebody is told; 0: never.")] = 0
-    hard: Annotated[_Amount, _doc("From here on the action counts; 0: never.")] = 0
+    window_s: Annotated[_SecondsOrNone, _doc("Length of a sliding window.")] = 0
+    soft: Annotated[_Amount, _doc("Amount from which an alert is sent; 0: never.")] = 0
+    hard: Annotated[_Amount, _doc("Amount from which the action applies; 0: never.")] = 0
     action: Annotated[
         Literal["warn", "ask", "block"],
-        _doc("What happens at hard: a warning, a question, the end."),
+        _doc("Action at the hard limit: warn, ask for approval, or refuse the call."),
     ] = "block"
 
 
 class UsageConfig(Section, frozen=True, kw_only=True):
-    """What models cost, and how much may be spent."""
+    """Prices of models, and budgets."""
 
     prices: Annotated[
         tuple[ModelPrice, ...],
-        _doc("Tables of model, input, output, cached_input, cache_write, since."),
+        _doc("Prices: tables of model, input, output, cached_input, cache_write, since."),
     ] = ()
     budgets: Annotated[
-        tuple[BudgetConfig, ...], _doc("Tables of id, scope, metric, window, soft, hard, action.")
+        tuple[BudgetConfig, ...],
+        _doc("Budgets: tables of id, scope, metric, window, soft, hard, action."),
     ] = ()
     reserve_tokens: Annotated[
-        _Count, _doc("What a call is expected to answer, where max_tokens does not say it.")
+        _Count, _doc("Expected length of an answer for reservations, if max_tokens is not set.")
     ] = 8_192
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):
-    """The rules."""
+    """Policies."""
 
     dir: Annotated[
-        str, _doc("Directory of your own *.cedar files; empty: policies/ beside the configuration.")
+        str,
+        _doc(
+            "Directory of user policies (*.cedar); empty: policies/ next to the configuration file."
+        ),
     ] = ""
 
 
 class Logging(Section, frozen=True, kw_only=True):
-    """What the daemon says about itself, on standard error."""
+    """Log output on standard error."""
 
-    format: Annotated[Literal["console", "json"], _doc("For people or for programs.")] = "console"
-    level: Annotated[Literal["debug", "info", "warning", "error"], _doc("Least level shown.")] = (
-        "info"
-    )
+    format: Annotated[
+        Literal["console", "json"], _doc("console for people, json for programs.")
+    ] = "console"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], _doc("Lowest level that is logged.")
+    ] = "info"
 
 
 SECTIONS: dict[str, type[Section]] = {

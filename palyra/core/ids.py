@@ -9,12 +9,25 @@ from collections.abc import Callable
 from typing import Literal
 
 Prefix = Literal[
-    "run", "ses", "apr", "call", "tsk", "mem", "ckp", "inc", "tok", "sub", "pai", "proc", "emb"
+    "run",
+    "ses",
+    "apr",
+    "call",
+    "tsk",
+    "mem",
+    "ckp",
+    "inc",
+    "tok",
+    "sub",
+    "pai",
+    "proc",
+    "emb",
+    "cmp",
 ]
 NewId = Callable[[Prefix], str]
 
 _UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_ID = re.compile(rf"(run|ses|apr|call|tsk|mem|ckp|inc|tok|sub|pai|proc|emb)_{_UUID7}")
+_ID = re.compile(rf"(run|ses|apr|call|tsk|mem|ckp|inc|tok|sub|pai|proc|emb|cmp)_{_UUID7}")
 
 
 def is_id(text: str, prefix: Prefix) -> bool:

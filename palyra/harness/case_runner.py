@@ -94,7 +94,7 @@ class Performer:
             raise Rejected(
                 f"case {before.id!r} was asked for when the harness or its machine died, more than "
                 "23 hours ago, and the daemon may have forgotten its key: look in `palyra runs "
-                f"list`; to run it anew, remove its line from {self.directory.path / STARTED}"
+                f"list`; to run it again, remove its line from {self.directory.path / STARTED}"
             )
 
     def _options(self, work: CaseRun) -> RunOptions:

@@ -83,7 +83,7 @@ def check_input(path: Path) -> InputFacts:
     for number, case in _read(path, digest.update):
         key = hashlib.blake2b(case.id.encode(), digest_size=16).digest()
         if key in seen:
-            raise _bad(path, number, f"the id {case.id!r} was used before: give each case its own")
+            raise _bad(path, number, f"the id {case.id!r} is used twice: give each case its own")
         seen.add(key)
     if not seen:
         raise InvalidParams(f"{path} holds no case: write one JSON object a line", field="file")
@@ -99,7 +99,7 @@ def read_cases(path: Path, facts: InputFacts) -> Iterator[Case]:
     for _, case in _read(path, digest.update):
         yield case
     if digest.hexdigest() != facts.sha256:
-        raise InvalidParams(f"{path} was changed while it was read: put it back", field="file")
+        raise InvalidParams(f"{path} was changed while it was read: restore it", field="file")
 
 
 def _read(path: Path, on_line: Callable[[bytes], None]) -> Iterator[tuple[int, Case]]:

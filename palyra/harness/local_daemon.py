@@ -85,7 +85,7 @@ class OwnDaemon:
             await self._daemon.process.wait()
             starts = 1 if trio.current_time() - began_s > STEADY_S else starts + 1
             if starts > MOST_STARTS:
-                raise Unavailable(f"the daemon does not stay: see {self._daemon.log}")
+                raise Unavailable(f"the daemon exits again and again: see {self._daemon.log}")
             await self.start()
 
     def hurry(self) -> None:

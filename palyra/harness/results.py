@@ -185,7 +185,7 @@ def _require_ours(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     if names - {LOCK, f".{MANIFEST}.draft"} and MANIFEST not in names:
         raise InvalidParams(
-            f"{path} holds other things and no {MANIFEST}: name a new or empty directory with --out"
+            f"{path} contains other files and no {MANIFEST}: name a new or empty directory with --out"
         )
 
 
@@ -206,7 +206,7 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Conflict(f"another command works in {path}: wait for its end") from None
+        raise Conflict(f"another command uses {path}: wait for its end") from None
 
 
 def find_manifest(path: Path) -> ResultsManifest | None:

@@ -105,7 +105,10 @@ def chat_body(request: ModelRequest, model: str, names: Names, max_tokens: int) 
     """Return the request body with the whole conversation; `max_tokens` 0 sends no limit."""
     body: Body = {
         "model": model,
-        "messages": [_system(request), *_messages(request, names)],
+        "messages": [
+            {"role": "system", "content": instructions(request)},
+            *_messages(request, names),
+        ],
         "stream": True,
         "stream_options": {"include_usage": True},
         **sampled(request),
@@ -200,10 +203,6 @@ class ChatReader:
 
 
 # --- the conversation ----------------------------------------------------------------------------
-
-
-def _system(request: ModelRequest) -> Body:
-    return {"role": "system", "content": instructions(request)}
 
 
 def instructions(request: ModelRequest) -> str:

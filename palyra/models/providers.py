@@ -97,7 +97,7 @@ class Providers:
         names = [provider.name for provider in given]
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
-                raise _refused(f"every provider needs a name of its own without /, not {name!r}")
+                raise _refused(f"every provider needs a unique name without /, not {name!r}")
         self._client = open_client()
         self._providers = {
             each.name: _Provider(
@@ -130,7 +130,7 @@ class Providers:
             having = [name for name, each in self._providers.items() if each.embeds]
             known = ", ".join(f"{name}/MODEL" for name in having)
             raise InvalidParams(
-                f"models.embeddings = {name!r}: no provider has it; there is embedded"
+                f"models.embeddings = {name!r}: no provider offers it; available: embedded"
                 + (f", and {known}" if known else ""),
                 field="models.embeddings",
             )
@@ -170,7 +170,7 @@ class _Provider:
         parts = urlsplit(self._base_url)
         if parts.username or parts.password or parts.query or parts.fragment:
             raise _refused(
-                f"the base_url of {given.name!r} must end with its path; a key belongs into `key`"
+                f"the base_url of {given.name!r} must end with its path; put a key into `key`"
             )
         reference = given.key or preset.key
         self._key = parse_reference(reference).text if reference else ""

@@ -72,7 +72,7 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
     if request.sampling.stop:
         raise ModelFailure(
             "invalid_request",
-            "the Responses API has no stop sequences; leave `stop` out, or take a provider with "
+            "the Responses API has no stop sequences; omit `stop`, or use a provider with "
             'api = "chat" or "anthropic"',
             was_asked=False,
         )

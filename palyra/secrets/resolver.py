@@ -62,7 +62,9 @@ class Resolver:
             return None
         reference = parse_reference(text)
         if reference.kind == "vault":
-            raise Unavailable("secrets.passphrase: the vault's passphrase cannot lie in the vault")
+            raise Unavailable(
+                "secrets.passphrase: the vault's passphrase cannot be stored in the vault"
+            )
         return lambda: self.resolve(reference.text)
 
 
@@ -72,7 +74,7 @@ def recognisable(reference: str, value: str) -> str:
     if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
         raise Unavailable(
             f"{reference} is shorter than {MIN_KNOWN_BYTES} bytes: too short to be "
-            "recognised where it must not be seen"
+            "recognised for redaction"
         )
     return value
 
@@ -89,7 +91,7 @@ def _read_file(path: Path) -> str:
             mode = os.fstat(descriptor).st_mode
             data = file.read(MAX_VALUE_BYTES + 1) if stat.S_ISREG(mode) else b""
     except FileNotFoundError:
-        raise NotFound(f"file:{path}: there is no such file") from None
+        raise NotFound(f"file:{path}: the file does not exist") from None
     except OSError as error:
         raise Unavailable(f"file:{path}: {error.strerror}") from None
     if not stat.S_ISREG(mode) or len(data) > MAX_VALUE_BYTES:

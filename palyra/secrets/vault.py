@@ -86,7 +86,7 @@ class Vault:
         """Return the value of an entry.  Raises NotFound or Unavailable."""
         entry = self.read().get(name)
         if entry is None:
-            raise NotFound(f"the vault holds no {name!r}: `palyra secrets set {name}` sets it")
+            raise NotFound(f"the vault holds no {name!r}: set it with `palyra secrets set {name}`")
         return entry.value
 
     def put(self, name: str, value: str, now_ms: int) -> None:

@@ -118,10 +118,10 @@ class Agents:
         caller.require("agents:write")
         before = await self._journal.find(lambda store: store.find_agent(name))
         if name == DEFAULT_AGENT.name or (before is not None and before.deleted_ms is None):
-            raise Conflict(f"the agent {name!r} exists: update it, or choose another name")
+            raise Conflict(f"the agent {name!r} already exists: update it, or choose another name")
         agents = await self._journal.read(lambda store: store.list_agents())
         if len(agents) >= MAX_AGENTS:
-            raise TooLarge(f"{len(agents)} agents exist, the most a daemon keeps: delete one")
+            raise TooLarge(f"{len(agents)} agents exist, which is the limit: delete one")
         now_ms = self._now_ms()
         version = 0 if before is None else before.version
         blank = AgentRecord(name=name, version=version, instructions="", created_ms=now_ms)
@@ -158,7 +158,9 @@ class Agents:
 
     async def _get_changeable(self, name: str) -> AgentRecord:
         if name == DEFAULT_AGENT.name:
-            raise IllegalState("the default agent is part of the program: create another one")
+            raise IllegalState(
+                "the default agent is built in and cannot be changed: create another one"
+            )
         return await self._get(name)
 
     async def _commit(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> AgentRecord:
@@ -166,7 +168,7 @@ class Agents:
         for field in ("name", "instructions", "labels"):
             _, is_secret = self._redactor.redact_text(str(getattr(agent, field)))
             if is_secret:
-                raise InvalidParams(f"{field} holds a secret: leave it out", field=field)
+                raise InvalidParams(f"{field} contains a secret: remove it", field=field)
         await self._append(agent, receipt)
         return agent
 

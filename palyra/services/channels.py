@@ -80,11 +80,11 @@ class Channels:
     def _check_text(self, field: str, text: str | None) -> None:
         """Refuse secrets: these texts are stored and shown in plain text."""
         if text is not None and self.redactor.redact_text(text)[1]:
-            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
+            raise InvalidParams(f"{field} contains a secret: choose another", field=field)
 
     async def _require_paired(self, principal: str, channel: str, sender: str | None) -> None:
         if sender is None:
-            raise InvalidParams(f"the channel {channel!r} wants its senders named", field="sender")
+            raise InvalidParams(f"the channel {channel!r} requires a sender", field="sender")
         known = await self.journal.find(lambda s: s.find_sender(principal, channel, sender))
         if known is not None and known.state == "paired":
             return
@@ -131,8 +131,8 @@ class Channels:
         waiting = sum(1 for pairing in found if is_waiting(pairing, now_ms))
         if waiting >= MAX_PENDING or len(found) >= MOST_PAIRINGS:
             raise Unpaired(
-                f"{waiting} senders of the channel {channel!r} wait to be paired, the most there "
-                "may be: try again later"
+                f"{waiting} senders of the channel {channel!r} wait to be paired, which is the "
+                "limit: try again later"
             )
 
     # --- for operators
@@ -208,9 +208,7 @@ class Channels:
         if tried.state != "paired":
             await self._keep(tried, None)
             left = MAX_ATTEMPTS - tried.attempts
-            raise InvalidParams(
-                f"that is not the code; {pluralize(left, 'attempt')} left", field="code"
-            )
+            raise InvalidParams(f"wrong code; {pluralize(left, 'attempt')} left", field="code")
         await self._keep(tried, receipt)
         return tried
 
@@ -235,7 +233,7 @@ class Channels:
     async def _check_count(self) -> None:
         found = await self.journal.read(lambda store: store.list_channels(None))
         if len(found) >= MAX_CHANNELS:
-            raise TooLarge(f"{len(found)} channels are set, the most a daemon keeps: delete one")
+            raise TooLarge(f"{len(found)} channels exist, which is the limit: delete one")
 
     async def _get_pairing(self, pairing_id: str) -> PairingRecord:
         found = await self.journal.find(lambda store: store.find_pairing(pairing_id))
@@ -269,7 +267,7 @@ def _unpaired(pairing: PairingRecord, code: str | None) -> Unpaired:
     who = f"the sender {pairing.sender!r} is not paired with the channel {pairing.channel!r}"
     if code is None:
         return Unpaired(
-            f"{who}: an operator must approve the code that was given before, while it is valid",
+            f"{who}: an operator must approve the earlier code while it is valid",
             details={"pairing_id": pairing.pairing_id},
         )
     shown = f"{code[:4]}-{code[4:]}"

@@ -20,6 +20,7 @@ from palyra.core.journal.records import GrantRecord, SessionRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import (
     Allow,
+    CheckedCall,
     Deny,
     GateContext,
     NeedsApproval,
@@ -27,10 +28,11 @@ from palyra.core.policy.gate import (
     judge,
     policy_request,
     tool_call,
+    tool_unavailable,
+    validate,
 )
 from palyra.core.policy.grants import find_grant
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
-from palyra.core.policy.validation import CheckedCall, ValidatedCall, tool_unavailable, validate
 from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
@@ -67,10 +69,11 @@ class Gate:
     def evaluate(
         self,
         run: Run,
-        validated: ValidatedCall,
+        proposed: ProposedCall,
+        validated: CheckedCall | Refused,
         prefix: Prefix,
-        inspection: Preflight | None = None,
         *,
+        inspection: Preflight | None = None,
         end: str = "",
     ) -> GatedCall:
         """Evaluate the rules on a validated call and return the verdict with its subject.
@@ -80,11 +83,11 @@ class Gate:
         """
         checked = self._available(validated)
         if isinstance(checked, Refused):
-            spec = self.find_spec(validated.proposal.tool)
+            spec = self.find_spec(proposed.tool)
             return GatedCall(
-                digest=validated.digest,
+                digest=checked.digest,
                 tool_class="unknown" if spec is None else spec.tool_class,
-                arguments=validated.proposal.arguments,
+                arguments=proposed.arguments,
                 verdict=checked,
             )
         spec = checked.spec
@@ -115,18 +118,19 @@ class Gate:
             inspection=msgspec.to_builtins(inspection) if needs_approval else None,
         )
 
-    def validate(self, proposed: ProposedCall, prefix: Prefix) -> ValidatedCall:
+    def validate(self, proposed: ProposedCall, prefix: Prefix) -> CheckedCall | Refused:
         """Validate a call against the tools that the model was shown.  Thread-safe."""
         return validate(proposed, prefix.catalogue, self._facets_of)
 
-    def _available(self, validated: ValidatedCall) -> CheckedCall | Refused:
+    def _available(self, checked: CheckedCall | Refused) -> CheckedCall | Refused:
         """Return the checked call, or a refusal if its tool was removed or changed since."""
-        checked = validated.result
         if isinstance(checked, Refused) or checked.spec.executor == CLIENT:
             return checked
         now = self.find_spec(checked.spec.name)
         is_same = now is not None and now.version == checked.spec.version
-        return checked if is_same else tool_unavailable(checked.spec.name)
+        if is_same:
+            return checked
+        return msgspec.structs.replace(tool_unavailable(checked.spec.name), digest=checked.digest)
 
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
@@ -227,9 +231,11 @@ class Gate:
     def judge_answer(
         self,
         run: Run,
-        validated: ValidatedCall,
+        proposed: ProposedCall,
+        validated: CheckedCall | Refused,
         prefix: Prefix,
         caller: Caller,
+        *,
         answer: ResolveApproval,
     ) -> PolicyDecision:
         """Return whether the rules permit the caller to give this answer.
@@ -241,7 +247,7 @@ class Gate:
             return PolicyDecision(
                 answer="allow" if answer.decision == "deny" else "deny",
                 reason_code="cannot_run",
-                reason=f"{validated.proposal.tool} could not run any more: {checked.reason}",
+                reason=f"{proposed.tool} could not run any more: {checked.reason}",
                 policies=(),
                 version=self._policy.version,
             )

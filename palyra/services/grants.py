@@ -64,7 +64,7 @@ class Grants:
         )
         if live >= MAX_LIVE:
             raise Overloaded(
-                f"{live} grants of {principal} hold, the most there may be: end some, "
+                f"{live} grants of {principal} are active, which is the limit: revoke some, "
                 "or answer with the scope once",
                 retry_after_ms=1_000,
             )

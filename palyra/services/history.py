@@ -13,11 +13,13 @@ from palyra.core.context.history import (
     PastRun,
     belongs,
     past_run,
+    recorded,
     select,
 )
+from palyra.core.context.session_window import render
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
-from palyra.core.model.messages import Message
+from palyra.core.model.messages import GuidanceMessage, Message
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
 from palyra.errors import InvariantBroken
@@ -30,8 +32,9 @@ MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
 class ConversationHistory:
     """Histories of runs, with a cache of ended ones."""
 
-    def __init__(self, journal: Journal, budget_tokens: int) -> None:
+    def __init__(self, journal: Journal, budget_tokens: int, fence_key: bytes) -> None:
         self._journal = journal
+        self._fence_key = fence_key
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}
         self._known_tokens = 0
@@ -58,9 +61,7 @@ class ConversationHistory:
         if not run_ids:
             return NO_HISTORY
         known = dict(self._known)
-        found = await self._journal.read(
-            lambda store: History(runs=tuple(_named(store, run_ids, known)))
-        )
+        found = await self._journal.read(lambda store: recorded(_named(store, run_ids, known)))
         self._remember(found)
         return found
 
@@ -73,15 +74,22 @@ class ConversationHistory:
         if found is None:
             return ()
         history = await self.repeat(found.history)
+        last = past_run(found)
+        summary = found.summary or history.summary
+        if found.summary is not None:
+            history = history.summarised(found.summary)
         before = (message for run in history.runs for message in run.messages)
-        return (*before, *past_run(found).messages)
+        summarised = () if summary is None else (GuidanceMessage(render(summary, self._fence_key)),)
+        return (*summarised, *before, *last.messages)
 
     def _remember(self, history: History) -> None:
         for run in history.runs:
             if self._known_tokens > MAX_KNOWN_TOKENS:
                 self._known.clear()
                 self._known_tokens = 0
-            if run.run_id not in self._known:
+            own = None if run.summary is None else run.summary.covered_of(run.run_id)
+            is_shortened = run.first != (own or 0)  # by the summary of a later run
+            if run.run_id not in self._known and not is_shortened:
                 self._known[run.run_id] = run
                 self._known_tokens += run.tokens
 

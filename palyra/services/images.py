@@ -62,7 +62,17 @@ def _keep(
             data = _find(artifacts, session_id, given.artifact)
         told[at] = describe(given, data, session_id, at)
         if given.data is not None:
-            artifacts.put(_artifact(session_id, data, at_ms), data)
+            kept = Artifact(
+                artifact=hashlib.sha256(data).hexdigest(),
+                session_id=session_id,
+                run_id="",
+                call_id="",
+                tool=TOOL,
+                size_bytes=len(data),
+                created_ms=at_ms,
+                trust="trusted_local",
+            )
+            artifacts.put(kept, data)
     return tuple(told)
 
 
@@ -71,19 +81,6 @@ def _find(artifacts: Artifacts, session_id: str, name: str) -> bytes:
     if found is None:
         raise NotFound(f"the session has no artifact {name[:64]!r}", field="attachments")
     return found[1]
-
-
-def _artifact(session_id: str, data: bytes, at_ms: int) -> Artifact:
-    return Artifact(
-        artifact=hashlib.sha256(data).hexdigest(),
-        session_id=session_id,
-        run_id="",
-        call_id="",
-        tool=TOOL,
-        size_bytes=len(data),
-        created_ms=at_ms,
-        trust="trusted_local",
-    )
 
 
 async def show_pictures(

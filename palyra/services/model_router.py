@@ -79,7 +79,7 @@ class ModelRouter:
             words = " and ".join(lacks)
             raise InvalidParams(
                 f"the model {model!r} lacks {words} (models.routes), which this run needs: name "
-                "another model, or none",
+                "another model, or omit it",
                 field="model",
             )
 
@@ -118,6 +118,16 @@ class ModelRouter:
         """Return the name of the model's provider."""
         found = self._models.get(model)
         return model.partition("/")[0] if found is None else found.provider
+
+    def window(self, model: str) -> int:
+        """Return the window of the model in tokens; 0 if it is not configured."""
+        route = self.table.find(model)
+        return 0 if route is None else route.window
+
+    @property
+    def least_window(self) -> int:
+        """The smallest configured window in tokens; 0 if none is configured."""
+        return min((route.window for route in self.table.routes if route.window), default=0)
 
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""

@@ -118,7 +118,8 @@ class ContextSources:
 
         def refusal(tool: str, arguments: Mapping[str, Any]) -> str:
             proposed = ProposedCall(call_id="reference", tool=tool, arguments=dict(arguments))
-            gated = self._gate.evaluate(run, self._gate.validate(proposed, whole), whole)
+            validated = self._gate.validate(proposed, whole)
+            gated = self._gate.evaluate(run, proposed, validated, whole)
             match gated.verdict:
                 case Allow():
                     return ""

@@ -4,8 +4,7 @@ import msgspec
 
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.ports import JournalStore
-from palyra.core.run.fold import fold
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, fold
 from palyra.errors import InvariantBroken
 
 PAGE_ROWS = 1_000
@@ -34,7 +33,9 @@ def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
     if not rows:
         return None
     if rows[-1].seq != len(rows) - 1:
-        raise InvariantBroken(f"of the {rows[-1].seq + 1} events of {run_id} {len(rows)} are there")
+        raise InvariantBroken(
+            f"only {len(rows)} of the {rows[-1].seq + 1} events of {run_id} are stored"
+        )
     try:
         run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:

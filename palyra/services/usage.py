@@ -122,7 +122,7 @@ class UsageService:
             self._check_changeable(wanted.budget_id)
             before = await self._find(wanted.budget_id)
             if len(self._budgets.in_force) >= MAX_BUDGETS and before is None:
-                raise TooLarge(f"{MAX_BUDGETS} budgets are in force, the most there may be")
+                raise TooLarge(f"{MAX_BUDGETS} budgets are in force, which is the limit")
             now_ms = self._now_ms()
             is_new = before is None or before.deleted_ms is not None
             budget = msgspec.structs.replace(

@@ -14,7 +14,8 @@ from typing import Any, assert_never
 import msgspec
 
 from palyra.core.ports import RunBlocking
-from palyra.core.text.argument_schema import check_schema
+from palyra.core.text.json_schema import UnusableSchema
+from palyra.core.tool.arguments import compile_parameters
 from palyra.core.tool.spec import (
     CallFacts,
     Catalogue,
@@ -157,9 +158,10 @@ def _check_tool(tool: Tool, known: Mapping[str, Tool]) -> None:
     spec = tool.spec
     if spec.name in known or not _NAME.fullmatch(spec.name):
         raise InvariantBroken(f"tool name {spec.name!r} is taken or not of the form read_file")
-    if spec.parameters.get("type") != "object":
-        raise InvariantBroken(f"{spec.name}: parameters must describe an object")
-    check_schema(spec.parameters, spec.name)
+    try:
+        compile_parameters(spec.parameters)
+    except UnusableSchema as error:
+        raise InvariantBroken(f"{spec.name}: {error.message}") from None
     named = {*spec.never_coerced, *([spec.path_argument] if spec.path_argument else [])}
     missing = named - spec.parameters.get("properties", {}).keys()
     if missing:

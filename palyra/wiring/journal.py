@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config

@@ -64,6 +64,7 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
             _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
             toolbox,
             host.random,
+            run_blocking=host.run_blocking,
             redact=redact,
             host=urlsplit(each.url).hostname or "",
         )
@@ -105,7 +106,7 @@ def _way_out(server: Configured, open_egress: OpenEgress) -> Callable[[], Comman
         return None
 
     def report(key: str) -> None:
-        log.warning("an MCP server was refused a host", server=server.name, host=key)
+        log.warning("a host was refused to an MCP server", server=server.name, host=key)
 
     return partial(open_egress, granted, report)
 
@@ -175,9 +176,9 @@ def check_servers(servers: Sequence[Configured]) -> None:
     names = [server.name for server in servers]
     for server in servers:
         if not _NAME.fullmatch(server.name) or names.count(server.name) > 1:
-            raise _wrong(server, "needs a name of its own: small letters, digits, - and _")
+            raise _wrong(server, "needs a unique name of lowercase letters, digits, - and _")
         if bool(server.command) == bool(server.url):
-            raise _wrong(server, "needs a command or a url, and not both")
+            raise _wrong(server, "needs either a command or a url")
         _check_address(server) if server.url else _check_program(server)
 
 
@@ -196,15 +197,15 @@ def _check_address(server: Configured) -> None:
 
 def _check_program(server: Configured) -> None:
     if server.token:
-        raise _wrong(server, "is a program and has no use for a token: use `environment`")
+        raise _wrong(server, "is a program, for which `token` has no effect: use `environment`")
     for folder in server.folders:
         if not Path(folder).is_absolute():
-            raise _wrong(server, f"names the folder {folder!r}, which is no whole path")
+            raise _wrong(server, f"names the folder {folder!r}, which is not an absolute path")
     if server.hosts and server.sandbox == "none":
-        raise _wrong(server, "runs without the jail, where `hosts` would hold nobody")
+        raise _wrong(server, "runs without the jail, where `hosts` has no effect")
     if server.sandbox == "jail" and not Path(server.command[0]).is_absolute():
         raise _wrong(
-            server, f"names {server.command[0]!r}: the jail needs the program's whole path"
+            server, f"names {server.command[0]!r}: the jail needs the program's absolute path"
         )
     for each in server.environment:
         _variable(each)

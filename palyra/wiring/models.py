@@ -67,7 +67,7 @@ def build_modelset(
         if wanted != EMBEDDED:
             raise InvalidParams(
                 f"models.embeddings = {wanted!r}: there is no such provider; "
-                "name one in models.providers, or say embedded",
+                "name one in models.providers, or use embedded",
                 field="models.embeddings",
             )
         return Modelset(fixed, embedded)

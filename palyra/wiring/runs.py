@@ -1,14 +1,33 @@
-"""Wiring of run limits, incidents and channels."""
+"""Wiring of incidents, run limits and the services that sessions and runs share."""
 
+from collections.abc import Mapping
+
+from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.run.approval import OpenApprovals
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
-from palyra.core.ports import Notifier
+from palyra.core.context.references import PROJECT_FILES
+from palyra.core.ports import LanguageModel, Notifier
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
+from palyra.core.trust.fences import fence_key
+from palyra.errors import InvalidParams
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
+from palyra.services.compaction import CompactionSettings, SessionCompactor
+from palyra.services.gate import Gate
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
+from palyra.store.journal.keys import KeyRing
+from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
+from palyra.wiring.models import Modelset, build_router, default_model
+from palyra.wiring.tools import Toolset
+from palyra.wiring.usage import build_budgets
 
 
 def run_limits(config: Config) -> RunLimits:
@@ -22,6 +41,21 @@ def run_limits(config: Config) -> RunLimits:
     )
 
 
+def compaction_settings(config: Config, models: Mapping[str, LanguageModel]) -> CompactionSettings:
+    """Return when sessions are summarised.  Raises InvalidParams for an unknown model."""
+    runs = config.runs
+    if runs.compaction_model and runs.compaction_model not in models:
+        raise InvalidParams(
+            f"runs.compaction_model names {runs.compaction_model!r}, which no provider has",
+            field="runs.compaction_model",
+        )
+    return CompactionSettings(
+        history_tokens=runs.history_tokens,
+        trigger_bps=runs.compact_at_percent * 100,
+        model=runs.compaction_model,
+    )
+
+
 def build_incidents(
     journal: JournalHandle, hub: Notifier, redactor: Redactor, host: Host
 ) -> Incidents:
@@ -29,16 +63,85 @@ def build_incidents(
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_channels(
-    journal: JournalHandle, hub: Notifier, agents: Agents, redactor: Redactor, host: Host
-) -> Channels:
-    """Build the service of channels and pairings."""
-    return Channels(
-        journal,
-        hub,
-        agents,
-        redactor,
+def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
+    config: Config,
+    *,
+    host: Host,
+    keys: KeyRing,
+    policy: CedarPolicy,
+    toolset: Toolset,
+    modelset: Modelset,
+    registry: ActorRegistry,
+    journal: JournalHandle,
+    hub: Hub,
+    redactor: Redactor,
+    incidents: Incidents,
+    instance_id: str,
+) -> SessionServices:
+    """Build the services of sessions and runs."""
+    toolbox, models = toolset.toolbox, modelset.models
+    grants = Grants(journal, host.now_ms)
+    approvals = OpenApprovals(hub, grants, host.now_ms)
+    budgets = build_budgets(config, hub, host)
+    agents = Agents(journal, toolbox, models, redactor, host.now_ms)
+    gate = Gate(toolbox, policy, approvals.count, grants.find, grants.holds)
+    limits = run_limits(config)
+    fence = fence_key(keys.sign)
+    compaction = compaction_settings(config, models)
+    return SessionServices(
+        journal=journal,
+        hub=hub,
+        toolbox=toolbox,
+        artifacts=toolset.artifacts,
+        gate=gate,
+        models=models,
+        router=build_router(config, models, modelset, budgets),
+        agents=agents,
+        channels=Channels(
+            journal,
+            hub,
+            agents,
+            redactor,
+            now_ms=host.now_ms,
+            new_id=host.new_id,
+            new_code=host.new_code,
+        ),
+        approvals=approvals,
+        grants=grants,
+        budgets=budgets,
+        incidents=incidents,
+        histories=ConversationHistory(journal, compaction.loaded_tokens, fence),
+        compactor=SessionCompactor(
+            settings=compaction,
+            models=models,
+            budgets=budgets,
+            journal=journal,
+            run_blocking=host.run_blocking,
+            new_id=host.new_id,
+        ),
+        sources=ContextSources(
+            journal=journal,
+            toolbox=toolbox,
+            gate=gate,
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+            has_names=toolset.workspace.has_any,
+            project_files=PROJECT_FILES if config.context.project_files else (),
+            read_diff=toolset.read_diff,
+        ),
+        factors=TokenFactors(),
+        registry=registry,
+        redactor=redactor,
+        fence_key=fence,
+        sign=keys.sign,
+        jitter_ms=host.model_backoff_ms,
+        limits=limits,
+        run_blocking=host.run_blocking,
         now_ms=host.now_ms,
         new_id=host.new_id,
-        new_code=host.new_code,
+        instance_id=instance_id,
+        default_model=default_model(config, models),
+        queue_cap=config.runs.queue_cap,
+        max_open=config.runs.max_open,
+        debounce_ms=config.runs.debounce_ms,
     )

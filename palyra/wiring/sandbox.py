@@ -112,11 +112,12 @@ def surroundings_at(
 ) -> CommandEnvironment:
     """Return the environment of commands at the sandbox's level; at level B none has a network."""
     hosts = granted if sandbox.level == "A" else ()
+    network = f"network to {', '.join(hosts)}" if hosts else "no network"
     return CommandEnvironment(
         workspace=workspace,
         limits=read_limits(section),
         environment=read_environment(section.environment),
-        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {_network(hosts)}",
+        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {network}",
         open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
         level=sandbox.level,
     )
@@ -150,12 +151,8 @@ def _host(entry: str, setting: str) -> str:
     return grant_key(url)
 
 
-def _network(granted: Sequence[str]) -> str:
-    return f"network to {', '.join(granted)}" if granted else "no network"
-
-
 def _report_refused(key: str) -> None:
-    log.warning("a program was refused a host", host=key)
+    log.warning("a host was refused to a program", host=key)
 
 
 def read_environment(names: Sequence[str]) -> dict[str, str]:

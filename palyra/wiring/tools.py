@@ -46,7 +46,7 @@ def cedar_policy(config: Config) -> CedarPolicy:
     """
     if config.policy.dir and not config.policy_dir.is_dir():
         raise InvalidParams(
-            f"policy.dir = {config.policy.dir!r} is no directory: create it, or mend the setting",
+            f"policy.dir = {config.policy.dir!r} is not a directory: create it, or change the setting",
             field="policy.dir",
         )
     return CedarPolicy(config.policy_dir, state=[config.paths.data_dir, config.policy_dir])

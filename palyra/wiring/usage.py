@@ -90,7 +90,7 @@ def read_budgets(config: Config) -> list[BudgetRecord]:
         )
         if given.id in found:
             raise InvalidParams(
-                f"usage.budgets: two are called {given.id!r}", field="usage.budgets"
+                f"usage.budgets: two budgets have the id {given.id!r}", field="usage.budgets"
             )
         try:
             check_budget(budget)

@@ -103,7 +103,7 @@ def read_credentials(configured: Sequence[FetchCredential]) -> Mapping[str, Cred
     for each in configured:
         if not each.name or each.name in found:
             raise InvalidParams(
-                f"fetch.credentials: every one needs a name of its own, not {each.name!r}",
+                f"fetch.credentials: each needs a unique name, not {each.name!r}",
                 field="fetch.credentials",
             )
         found[each.name] = Credential(

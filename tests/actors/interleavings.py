@@ -51,7 +51,7 @@ SPOKEN = ("message.received", "steer.received")
 
 @dataclass
 class Word:
-    """One message and what its sender heard."""
+    """One message and the reply that its sender got."""
 
     text: str
     key: str
@@ -255,7 +255,7 @@ class Story:
         }
 
     def check_tape(self, rows: list[TapeRow]) -> None:
-        """One end, and it is the last; a word to a run that was answered was heard before."""
+        """One terminal event, at the end; every message to an answered run precedes the answer."""
         ends = [row.kind for row in rows if row.kind in TERMINAL_KINDS]
         assert (1, True) == (len(ends), rows[-1].kind in TERMINAL_KINDS), rows[0].run_id
         if rows[-1].kind == "run.done":
@@ -263,7 +263,7 @@ class Story:
             assert all(row.seq < last_turn for row in rows if row.kind in SPOKEN)
 
     def check_word(self, word: Word, places: list[tuple[str, int]]) -> None:
-        """Accepted: once, where the reply said.  Refused: nowhere.  Unknown: as the receipt says."""
+        """Accepted: once, where the reply said.  Rejected: nowhere.  Unknown: as the receipt says."""
         receipt = self.store.find_receipt("ann", word.text, now_ms=0)
         assert not isinstance(word.refusal, InvariantBroken), word
         assert len(places) == (receipt is not None), (word, places)

@@ -44,7 +44,7 @@ async def test_many_may_wait_for_one_run(store: MemoryJournal, autojump_clock: M
 async def test_a_message_too_large_starts_nothing(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The starter is told the limit; neither tape nor actor comes of it, and the session works."""
+    """The error names the limit; there is no tape and no actor, and the session works."""
     async with running(store) as kit:
         with pytest.raises(TooLarge, match="262144"):
             await kit.start(TOO_LONG, session_key="k")
@@ -55,7 +55,7 @@ async def test_a_message_too_large_starts_nothing(
 async def test_a_steer_too_large_is_refused(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The word is refused with the limit and the run goes on as if it had not been said."""
+    """The error names the limit, and the run continues without the message."""
     async with running(store) as kit:
         kit.model.turns = [call(("hang", {})), say("ok")]
         run_id = await kit.start()
@@ -111,17 +111,17 @@ async def test_a_run_that_was_never_accepted_is_forgotten(
         assert kit.registry.runs == {}
 
 
-async def test_a_cancel_that_cannot_be_written_says_so_at_once(
+async def test_a_cancel_on_a_full_disk_fails_at_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody waits half a minute for a full disk; the run ends when there is room again."""
+    """The reply does not wait for space; the run ends when there is space again."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         run_id = await kit.start()
         await wait_all_tasks_blocked(0.0001)
         kit.journal.fail_with, kit.journal.is_writable = Unavailable("disk full"), False
         began_s = trio.current_time()
-        with pytest.raises(Unavailable, match="ends as soon as"):
+        with pytest.raises(Unavailable, match="will be cancelled once"):
             await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
         assert trio.current_time() - began_s < 1
         kit.journal.fail_with, kit.journal.is_writable = None, True

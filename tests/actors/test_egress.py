@@ -33,12 +33,12 @@ async def running(branch: EgressBranch) -> AsyncGenerator[None]:
 
 
 async def refuse(client: Stream) -> None:
-    """Nobody gets anywhere."""
+    """Admit no connection."""
     await client.send_all(b"no")
 
 
 async def echo_server(nursery: trio.Nursery) -> int:
-    """A server that gives back what it hears; its port."""
+    """A server that returns its input; its port."""
 
     async def echo(stream: trio.SocketStream) -> None:
         async for chunk in stream:
@@ -48,8 +48,8 @@ async def echo_server(nursery: trio.Nursery) -> int:
     return int(listeners[0].socket.getsockname()[1])
 
 
-def test_programs_are_told() -> None:
-    """In both spellings; nothing is exempt."""
+def test_programs_get_the_proxy_variables() -> None:
+    """Both spellings are set, and nothing is exempt."""
     egress = EgressBranch().open(refuse)
     assert f"http://127.0.0.1:{PORT}" == egress.environment["HTTPS_PROXY"]
     assert egress.environment["http_proxy"] == egress.environment["HTTP_PROXY"]
@@ -58,7 +58,7 @@ def test_programs_are_told() -> None:
 
 
 async def test_connections_are_served_while_the_command_runs() -> None:
-    """Afterwards nobody listens, and what was open is cut."""
+    """Afterwards the listener is closed, and open connections are cut."""
     branch = EgressBranch()
     listener, port = a_listener()
     async with running(branch):
@@ -71,8 +71,8 @@ async def test_connections_are_served_while_the_command_runs() -> None:
         await client.aclose()
 
 
-async def test_what_is_admitted_is_carried(nursery: trio.Nursery) -> None:
-    """Both ways, and the end of either side."""
+async def test_an_admitted_connection_is_carried(nursery: trio.Nursery) -> None:
+    """Data and the end of either side pass in both directions."""
     server = await echo_server(nursery)
 
     async def admit(_client: Stream) -> tuple[Stream, bool]:
@@ -91,8 +91,8 @@ async def test_what_is_admitted_is_carried(nursery: trio.Nursery) -> None:
                 await client.aclose()
 
 
-async def test_two_commands_have_two_ways() -> None:
-    """What one was granted the other was not."""
+async def test_two_commands_have_separate_proxies() -> None:
+    """A host granted to one is not granted to the other."""
     branch = EgressBranch()
     first, first_port = a_listener()
     second, second_port = a_listener()
@@ -133,8 +133,8 @@ async def test_connections_are_counted() -> None:
                 await trio.lowlevel.checkpoint()
 
 
-async def test_a_broken_connection_is_its_own_trouble(nursery: trio.Nursery) -> None:
-    """The listener goes on."""
+async def test_a_broken_connection_affects_no_other(nursery: trio.Nursery) -> None:
+    """The listener continues."""
     branch = EgressBranch()
     listener, port = a_listener()
     server = await echo_server(nursery)
@@ -163,8 +163,8 @@ async def test_a_broken_connection_is_its_own_trouble(nursery: trio.Nursery) -> 
                 assert b"hello" == await client.receive_some()
 
 
-def test_no_way_out_without_its_supervisor() -> None:
-    """The listener is closed, and the command is not left to wait at it."""
+def test_no_egress_without_its_supervisor() -> None:
+    """The listener is closed, and the command does not wait at it."""
     listener, _port = a_listener()
     with pytest.raises(ActorGone), EgressBranch().open(refuse).attach(listener):
         pass
@@ -172,7 +172,7 @@ def test_no_way_out_without_its_supervisor() -> None:
 
 
 async def test_commands_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over the cap there is no way out; nothing stays open."""
+    """Above the limit there is no egress; nothing stays open."""
     monkeypatch.setattr("palyra.actors.egress.MAX_COMMANDS", 1)
     branch = EgressBranch()
     first, _ = a_listener()
@@ -190,7 +190,7 @@ async def _silent(_client: Stream) -> None:
 
 
 async def _read(client: trio.SocketStream) -> bytes:
-    """What comes until the end; a reset is one."""
+    """Read until the end; a reset is one."""
     found = b""
     with suppress(trio.BrokenResourceError):
         while more := await client.receive_some():

@@ -1,4 +1,4 @@
-"""The policy watch: what changed is put in force, what is broken is said."""
+"""The policy watch: valid changes take effect, invalid ones are reported."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ class FakeRules:
 
 @asynccontextmanager
 async def watching() -> AsyncGenerator[tuple[FakeRules, list[str]]]:
-    """A watch that lives inside the block, and the versions it told of."""
+    """A watch that runs inside the block, and the versions that it announced."""
     rules, told = FakeRules(), list[str]()
     async with trio.open_nursery() as nursery:
         await nursery.start(
@@ -49,8 +49,8 @@ async def wait_look() -> None:
     await trio.sleep(POLL_S * 1.5)
 
 
-async def test_a_change_is_told_once(autojump_clock: trio.abc.Clock) -> None:
-    """Whoever asks is told of other rules, and not of the same ones."""
+async def test_a_change_is_announced_once(autojump_clock: trio.abc.Clock) -> None:
+    """Changed policies are announced, unchanged ones are not."""
     async with watching() as (rules, told):
         await wait_look()
         assert (told, rules.looks > 0) == ([], True)
@@ -60,10 +60,10 @@ async def test_a_change_is_told_once(autojump_clock: trio.abc.Clock) -> None:
         assert told == ["v2"]
 
 
-async def test_broken_rules_are_an_incident_until_they_are_mended(
+async def test_invalid_policies_are_an_incident_until_they_are_valid(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    """Told once for each new problem, and once that it is over; nobody is asked again."""
+    """It is reported once for each new problem, and once at its end; nothing is evaluated again."""
     async with watching() as (rules, told):
         rules.next = ("v1", ("a: broken", "b: too"))
         await wait_look()
@@ -80,10 +80,10 @@ async def test_broken_rules_are_an_incident_until_they_are_mended(
     assert [f"-{POLICIES}", POLICIES, f"-{POLICIES}"] == rules.alarms.told
 
 
-async def test_what_is_resolved_and_not_mended_is_told_again(
+async def test_a_resolved_incident_of_still_invalid_policies_is_opened_again(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    """At the next look, once: nobody can say that broken rules are in order."""
+    """At the next check, once."""
     async with watching() as (rules, _):
         rules.next = ("v1", ("a: broken",))
         await wait_look()
@@ -93,10 +93,10 @@ async def test_what_is_resolved_and_not_mended_is_told_again(
         assert [f"-{POLICIES}", POLICIES, POLICIES] == rules.alarms.told
 
 
-async def test_rules_that_were_broken_at_the_start_are_told_of(
+async def test_policies_that_are_invalid_at_the_start_are_reported(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    """Before anybody waits for the watch."""
+    """The report exists before the watch is ready."""
     rules = FakeRules()
     rules.problems = ("a: broken",)
     rules.next = ("v1", rules.problems)

@@ -81,10 +81,10 @@ async def test_other_prices_and_budgets_hold_at_once(
             assert [0, 1_000] == [line.cost_usd_micros for line in lines(kit)]
 
 
-async def test_what_cannot_be_put_in_force_is_tried_again(
+async def test_a_change_that_cannot_be_applied_is_retried(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A full disk keeps the new limit away only for as long as it is full."""
+    """A full disk delays the new limit only while it is full."""
     async with running(store, make_budgets=having(budget())) as kit:
         answering(kit)
         await kit.end(await kit.start())
@@ -110,10 +110,10 @@ async def test_what_cannot_be_put_in_force_is_tried_again(
         assert 1 == sum(entry["log_level"] == "critical" for entry in logged)
 
 
-async def test_a_budget_that_is_gone_is_let_go_once_that_works(
+async def test_a_removed_budget_is_dropped_once_possible(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Until then it is the configuration's, and holds."""
+    """Until then it stays in force as one of the configuration."""
     async with running(store, make_budgets=having(budget())) as kit:
         find = kit.journal.find
 
@@ -130,10 +130,10 @@ async def test_a_budget_that_is_gone_is_let_go_once_that_works(
         assert [] == list(kit.services.budgets.in_force)
 
 
-async def test_a_broken_file_changes_nothing_and_is_said_once(
+async def test_an_invalid_file_changes_nothing_and_is_reported_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Until it is mended, which is said too."""
+    """Its repair is reported as well."""
     async with running(store, make_budgets=having(budget())) as kit, watching(kit) as file:
         file.finds = ("configuration: what is this?",)
         await wait_look()
@@ -145,10 +145,10 @@ async def test_a_broken_file_changes_nothing_and_is_said_once(
         assert [USAGE, f"-{USAGE}"] == file.alarms.told
 
 
-async def test_what_is_resolved_and_not_mended_is_told_again(
+async def test_a_resolved_incident_of_a_still_invalid_file_is_opened_again(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """At the next look, once: nobody can say that a broken file is in order."""
+    """At the next check, once."""
     async with running(store, make_budgets=having()) as kit, watching(kit) as file:
         file.finds = ("configuration: what is this?",)
         await wait_look()

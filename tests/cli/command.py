@@ -15,7 +15,7 @@ WITHIN_S = 30.0
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -55,7 +55,7 @@ def start_palyra(
 
 
 async def run_python(program: str) -> str:
-    """What a fresh interpreter prints."""
+    """The output of a fresh interpreter."""
     with trio.fail_after(WITHIN_S):
         ended = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
     return ended.stdout.decode()

@@ -83,7 +83,7 @@ def _split(text: str) -> list[str]:
 
 
 def _without_shared(words: list[str]) -> list[str]:
-    """The words without options that stand before the command's name."""
+    """The words after the shared options in front of the command's name."""
     while words and words[0].startswith("--") and words[0] not in {"--help", "--version"}:
         words = words[1 if words[0] == "--json" or "=" in words[0] else 2 :]
     return words

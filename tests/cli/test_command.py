@@ -60,8 +60,8 @@ async def test_checkpoints_are_listed() -> None:
     assert as_json.json["checkpoints"][0]["files"][2]["path"] == "old.py"
 
 
-async def test_files_are_put_back() -> None:
-    """What was done is said, and how to undo it."""
+async def test_files_are_restored() -> None:
+    """The output lists the files and the command that undoes the restore."""
     async with answering("checkpoint.restore", RESTORED) as daemon:
         done = await palyra("checkpoints", "restore", "ckp_1", url=daemon.url)
         as_json = await palyra("checkpoints", "restore", "ckp_1", "--json", url=daemon.url)
@@ -70,16 +70,16 @@ async def test_files_are_put_back() -> None:
     assert as_json.json == RESTORED
 
 
-async def test_nothing_to_put_back() -> None:
-    """Also that is said."""
+async def test_nothing_to_restore() -> None:
+    """The output says so."""
     nothing: Json = {"restored": "ckp_1", "side": "after", "files": [], "checkpoint_id": None}
     async with answering("checkpoint.restore", nothing) as daemon:
         done = await palyra("checkpoints", "restore", "ckp_1", "--to", "after", url=daemon.url)
     assert "nothing to do" in done.out
 
 
-async def test_a_conflict_is_told() -> None:
-    """With the reason, and a code of its own for scripts."""
+async def test_a_conflict_has_its_reason_and_exit_code() -> None:
+    """Scripts recognise a conflict by its exit code."""
     refusal = Refusal("conflict", "a.py: changed by somebody else since")
     async with answering("checkpoint.restore", refusal) as daemon:
         done = await palyra("checkpoints", "restore", "ckp_1", url=daemon.url)
@@ -99,8 +99,8 @@ async def test_an_output_is_printed_whole() -> None:
     assert (0, "one\ntwo\n") == (printed.code, printed.out)
 
 
-async def test_an_output_that_is_gone() -> None:
-    """Is said to be gone."""
+async def test_a_deleted_artifact_is_an_error() -> None:
+    """The error says that it is no longer stored."""
     async with answering("artifact.read", Refusal("not_found", "no artifact")) as daemon:
         printed = await palyra("artifacts", "print", "ses_1", "a" * 64, url=daemon.url)
     assert (FAILED, True) == (printed.code, "no artifact" in printed.err)

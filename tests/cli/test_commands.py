@@ -1,6 +1,7 @@
 """The commands that list, show and change, against a fake daemon."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from palyra.cli.main import COMMANDS, cli
 from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
-from tests.cli.named_commands import find_fault
+from tests.cli.named_commands import ROOT, find_fault
 from tests.client.fake_daemon import RUN, RUN_VIEW, SESSION, Hangup, Json, Refusal, fake_daemon
 
 pytestmark = pytest.mark.real
@@ -259,8 +260,8 @@ async def test_approval_is_shown_complete_and_escaped() -> None:
     assert APPROVAL["digest"] in text.out
 
 
-async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
-    """Inspection, key and twins are shown whole, and with nothing hidden."""
+async def test_approval_shows_inspection_key_and_duplicates() -> None:
+    """They are shown in full, with hidden characters escaped."""
     wide = {
         "inspection": {"binary": "/usr/bin/g\u202eit"}, "grant_key": "git\u200b", "covers": ["c2"],
     }  # fmt: skip
@@ -272,8 +273,8 @@ async def test_approval_shows_what_it_would_meet_and_hold_for() -> None:
     assert "2 identical calls" in shown.out
 
 
-async def test_what_says_nothing_is_not_shown() -> None:
-    """Of a look that found no program, for a tool that runs none, nothing is shown of programs."""
+async def test_an_empty_inspection_is_not_shown() -> None:
+    """For a tool that runs no program, nothing about programs is shown."""
     seen = {"binary": "", "cwd": "", "environment": {}, "operands": {"a.txt": "ab"}, "profile": ""}
     async with fake_daemon() as daemon:
         daemon.reply_with("approval.get", {**APPROVAL, "inspection": seen})
@@ -300,7 +301,7 @@ async def test_approval_shows_its_deadline() -> None:
 
 
 async def test_expired_token_is_not_valid() -> None:
-    """`tokens list` tells a token that expired from one that still opens the door."""
+    """`tokens list` distinguishes expired tokens from valid ones."""
     async with fake_daemon() as daemon:
         expired = {**TOKEN_SHOWN, "token_id": "tok_2", "expires_ms": 2}
         daemon.reply_with("token.list", {"tokens": [TOKEN_SHOWN, expired]})
@@ -333,12 +334,12 @@ async def test_allow_of_something_else_is_not_sent() -> None:
 
 
 async def test_lost_answer_fails() -> None:
-    """`approvals deny` that came after somebody's allow says who won and exits 1."""
+    """`approvals deny` after another client's allow names the winner and exits 1."""
     async with fake_daemon() as daemon:
         daemon.reply_with("approval.get", APPROVAL)
         daemon.reply_with("approval.resolve", {**RESOLVED, "won": False, "by": "bob"})
         denied = await palyra("approvals", "deny", "apr_1", url=daemon.url)
-    assert (1, "already settled: allow by bob\n") == (denied.code, denied.out)
+    assert (1, "already decided: allow by bob\n") == (denied.code, denied.out)
 
 
 async def test_new_token_is_printed_alone() -> None:
@@ -360,7 +361,7 @@ async def test_new_token_is_printed_alone() -> None:
     assert 60_000 == daemon.requests[-1][1]["ttl_ms"]
 
 
-async def test_lost_secret_is_said() -> None:
+async def test_a_lost_secret_has_a_remedy() -> None:
     """When the reply with the secret was lost, the remedy names the token to revoke."""
     async with fake_daemon() as daemon:
         daemon.reply_with("token.create", TOKEN_SHOWN)
@@ -385,7 +386,7 @@ async def test_lost_secret_is_said() -> None:
             ("agents", "create", "scout", "--instructions", "Look round."),
             "agent.create",
             AGENT_SHOWN,
-            "scout is made",
+            "scout is created",
         ),
         (
             ("budget", "set", "day", "--hard", "9", "--window", "sliding", "--length", "12h"),
@@ -405,7 +406,7 @@ async def test_lost_secret_is_said() -> None:
         (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
         (("channels", "delete", "chat"), "channel.delete", CHANNEL_SHOWN, "is deleted"),
         (("pairings", "approve", "pai_1", "c"), "pairing.approve", PAIRING_SHOWN, "may send"),
-        (("pairings", "revoke", "pai_1"), "pairing.revoke", PAIRING_SHOWN, "no more"),
+        (("pairings", "revoke", "pai_1"), "pairing.revoke", PAIRING_SHOWN, "may no longer send"),
     ],
 )
 async def test_change_is_confirmed(
@@ -442,8 +443,8 @@ async def test_queue_is_changed_in_one_request() -> None:
     assert (0, True) == (done.code, "paused" in done.out)
 
 
-async def test_a_session_goes_by_its_key_too() -> None:
-    """Where an id is wanted the caller's key does as well; another's key is nobody's."""
+async def test_a_session_is_found_by_its_key() -> None:
+    """The caller's key works in place of an id; a key of another principal does not."""
     other = {**SESSION_RECORD, "session_id": "ses_other", "principal": "ann"}
     async with fake_daemon() as daemon:
         pages = {
@@ -468,7 +469,7 @@ async def test_queue_without_options_only_looks() -> None:
     assert QUEUE == json.loads(shown.out)
 
 
-async def test_wait_returns_when_somebody_is_asked() -> None:
+async def test_wait_returns_when_an_approval_is_pending() -> None:
     """`runs wait --attention` of a run that has not ended is no failure."""
     async with fake_daemon() as daemon:
         daemon.reply_with("run.wait", {**RUN_RECORD, "state": "in_progress", "timed_out": False})
@@ -477,7 +478,7 @@ async def test_wait_returns_when_somebody_is_asked() -> None:
 
 
 async def test_wait_asks_again_when_the_time_is_up() -> None:
-    """`runs wait` goes on waiting while the daemon says only that the time is up."""
+    """`runs wait` repeats its request when the daemon reports a timeout."""
     async with fake_daemon() as daemon:
         daemon.append(RunDone(reason="answered"))
         daemon.answers["tape.read"] = lambda connection, _params: {
@@ -504,7 +505,7 @@ async def test_broken_journal_exits_1() -> None:
 
 
 async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
-    """Fields that are not known are left out, the number of others is said."""
+    """Unknown fields are left out, and the number of further breaks is shown."""
     lost = {"kind": "truncated", "position": None, "run_id": None, "seq": None, "detail": "gone"}
     edited = {"kind": "edited", "position": 7, "run_id": RUN, "seq": 1, "detail": "no fit"}
     async with fake_daemon() as daemon:
@@ -520,12 +521,12 @@ async def test_every_break_is_shown_in_words_with_a_remedy() -> None:
         "the end is missing: gone\n",
         f"an event was changed: no fit (position 7, run {RUN}, seq 1)",
         "and 3 more",
-        "noticed before: it is empty",
+        "found before: it is empty",
         "restore the data directory from a backup",
     ):
         assert text in shown
-    assert "before position 7 is as it was written" in placed
-    assert "as it was written" not in shown
+    assert "events before position 7 are unchanged" in placed
+    assert "are unchanged" not in shown
 
 
 # --- what goes wrong ---
@@ -540,7 +541,7 @@ async def test_no_daemon_exits_69(tmp_path: Path) -> None:
 
 
 async def test_unreachable_daemon_exits_69() -> None:
-    """An address where nobody listens is the same exit code."""
+    """An address without a listener has the same exit code."""
     found = await palyra("status", url="ws://127.0.0.1:9/v1/ws")
     assert 69 == found.code
     assert "Traceback" not in found.err
@@ -558,7 +559,22 @@ async def test_refused_token_exits_77() -> None:
         daemon.answers["connect"] = hang_up
         found = await palyra("status", url=daemon.url)
     assert 77 == found.code
-    assert "PALYRA_TOKEN" in found.err
+    assert "set PALYRA_TOKEN" in found.err
+
+
+async def test_a_refused_token_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A directory would not help: the variable is used instead of its token."""
+
+    def hang_up(_connection: object, _params: Json) -> object:
+        raise Hangup(4401, "unknown token")
+
+    monkeypatch.setenv("PALYRA_TOKEN", "of-another-daemon")
+    async with fake_daemon() as daemon:
+        daemon.answers["connect"] = hang_up
+        found = await palyra("status", url=daemon.url)
+    assert (77, True) == (found.code, "remedy: unset PALYRA_TOKEN" in found.err)
 
 
 async def test_quoted_type_is_no_remedy() -> None:
@@ -570,7 +586,7 @@ async def test_quoted_type_is_no_remedy() -> None:
     async with fake_daemon() as daemon:
         daemon.answers["run.start"] = refuse
         found = await palyra("run", "", url=daemon.url)
-    assert (2, "remedy: `palyra run --help` shows what it takes") == (
+    assert (2, "remedy: `palyra run --help` shows the usage") == (
         found.code,
         found.err.splitlines()[1],
     )
@@ -618,7 +634,7 @@ def test_a_missing_thing_has_a_list(field: str) -> None:
 
 
 async def test_budgets_are_listed_with_their_accounts() -> None:
-    """Money as dollars, each account a line; a budget that nobody used yet has one too."""
+    """Money is in dollars, each account is a line; an unused budget has one too."""
     account = {
         "budget_id": "day",
         "scope": "global",
@@ -661,7 +677,23 @@ async def test_wrong_usage_exits_2(arguments: tuple[str, ...]) -> None:
     assert 2 == (await palyra(*arguments)).code
 
 
+async def test_a_misspelt_command_is_answered_with_the_right_one() -> None:
+    """On every level: of the program and of a noun."""
+    assert "tools" in (await palyra("tols")).err
+    assert "list" in (await palyra("runs", "lst")).err
+
+
 # --- help ---
+
+
+async def test_help_lists_every_exit_code() -> None:
+    """None that the page lists is left out."""
+    shown = (await palyra("--help")).out
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| ([0-9]+) \|", page, re.MULTILINE)
+    assert "75" in codes
+    listed = re.findall(r"^  ([0-9]+) ", shown.partition("Exit codes:")[2], re.MULTILINE)
+    assert set(codes) <= set(listed)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -721,7 +753,7 @@ print(rich.console.Console.__name__)
 
 
 async def test_agent_options_become_fields(tmp_path: Path) -> None:
-    """What is not given is not sent; instructions may come from a file, an empty list is one."""
+    """Omitted options are not sent; instructions may come from a file, and a list may be empty."""
     (tmp_path / "told.md").write_text("Look round.")
     async with fake_daemon() as daemon:
         daemon.reply_with("agent.update", AGENT_SHOWN)
@@ -739,8 +771,8 @@ async def test_agent_options_become_fields(tmp_path: Path) -> None:
     ] == sent
 
 
-async def test_agent_options_that_make_no_sense() -> None:
-    """A file that is not there and tools beside none are refused before anything is sent."""
+async def test_invalid_agent_options_are_refused() -> None:
+    """A missing file, and --tool with --no-tools, are refused before a request."""
     async with fake_daemon() as daemon:
         lost = await palyra(
             "agents", "create", "a", "--instructions", "@/nowhere/x", url=daemon.url

@@ -76,6 +76,14 @@ def test_home_open_to_others_fails(tmp_path: Path) -> None:
     assert "chmod" in str(found.remedy)
 
 
+def test_a_file_is_no_home(tmp_path: Path) -> None:
+    """`palyra up` would not make it."""
+    (tmp_path / "home").touch()
+    found = find(Options(home=tmp_path / "home"), "home")
+    assert ("fail", "name another place with --home") == (found.verdict, found.remedy)
+    assert "is no directory" in found.detail
+
+
 def test_public_key_may_be_public(tmp_path: Path) -> None:
     """The public half of the signing key is no secret."""
     (tmp_path / "keys").mkdir(mode=0o700)
@@ -105,17 +113,17 @@ def test_a_read_only_disk_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("free_bytes", "text"),
     [(5 << 30, "5.0 GiB"), (6 << 20, "6.0 MiB"), (700 << 10, "700 KiB"), (0, "0 KiB")],
 )
-def test_free_room_is_told_in_a_unit_that_fits(
+def test_free_space_has_a_fitting_unit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free_bytes: int, text: str
 ) -> None:
-    """A small volume that is not full is not shown as nothing."""
+    """A small volume with free space is not shown as zero."""
     real = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: real._replace(free=free_bytes))
     assert f"{text} free at {tmp_path}" == find(Options(home=tmp_path), "disk").detail
 
 
-def test_taken_port_is_found(tmp_path: Path) -> None:
-    """A port that somebody else has is a failure with the setting that changes it."""
+def test_a_port_in_use_is_found(tmp_path: Path) -> None:
+    """It is a failure that names the setting."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = find(write_config(tmp_path, f"[server]\nport = {port}\n"), "port")
@@ -182,7 +190,7 @@ async def test_config_shows_what_holds(tmp_path: Path) -> None:
 
 
 async def test_config_template_is_a_configuration(tmp_path: Path) -> None:
-    """What `config template` prints can be used as it is."""
+    """The output of `config template` is a valid configuration."""
     printed = await palyra("config", "template")
     (tmp_path / "palyra.toml").write_text(printed.out)
     assert "ok" == find(Options(home=tmp_path), "config").verdict
@@ -200,7 +208,7 @@ async def test_bad_configuration_stops_the_start(tmp_path: Path, command: str) -
 
 
 async def test_unknown_default_model_stops_the_start(tmp_path: Path) -> None:
-    """A default model that is not there is said at the start, not to the first run."""
+    """A default model that does not exist is an error of the start, not of the first run."""
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     home.mkdir()
     workspace.mkdir()
@@ -223,7 +231,7 @@ async def test_schema_needs_no_daemon(kind: str) -> None:
 def test_redaction_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules find a planted secret, and are counted; rules that find nothing are a failure."""
     options = Options(home=None)
-    assert f"{len(RULES)} rules find secrets" == find(options, "redaction").detail
+    assert f"{len(RULES)} rules detect secrets" == find(options, "redaction").detail
     monkeypatch.setattr(Redactor, "redact_text", lambda _self, text: (text, False))
     assert "fail" == find(options, "redaction").verdict
 
@@ -258,7 +266,7 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_problem_has_its_own_remedy(
     problem: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that looks at something else is no remedy."""
+    """A remedy names a command about that problem."""
     status = SimpleNamespace(
         state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
     )
@@ -277,7 +285,7 @@ def test_each_problem_has_its_own_remedy(
 def test_open_incidents_are_named(
     severities: list[str], verdict: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How many, and the worst; a critical one is a failure."""
+    """Their number and the worst one are shown; a critical one is a failure."""
     found = [
         msgspec.convert(
             {**msgspec.structs.asdict(FULL), "severity": severity, "summary": str(number)},
@@ -291,7 +299,7 @@ def test_open_incidents_are_named(
 
 
 @pytest.mark.parametrize(
-    ("breaker", "verdict", "word"), [("closed", "ok", "a/x"), ("open", "warn", "left alone")]
+    ("breaker", "verdict", "word"), [("closed", "ok", "a/x"), ("open", "warn", "not called after")]
 )
 def test_an_ill_provider_is_a_warning(
     breaker: str, verdict: str, word: str, monkeypatch: pytest.MonkeyPatch

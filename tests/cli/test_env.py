@@ -80,7 +80,7 @@ def test_fish_has_two_escapes(value: str, written: str) -> None:
         ("ws://[::1]:7467/v1/ws/", "http://[::1]:7467"),
     ],
 )
-def test_the_http_address_is_beside_the_endpoint(ws_url: str, http: str) -> None:
+def test_the_http_address_follows_from_the_endpoint(ws_url: str, http: str) -> None:
     """Scheme and path fit; a prefix of a proxy stays."""
     assert http == http_address(ws_url)
 
@@ -115,7 +115,7 @@ async def test_env_prints_the_daemon_that_runs(tmp_path: Path) -> None:
 
 @pytest.mark.real
 async def test_a_terminal_is_warned(tmp_path: Path) -> None:
-    """A token on a screen is said to be one, with the way that shows none."""
+    """On a terminal the output warns of the token and names a way without showing it."""
     async with fake_daemon() as daemon:
         announce(tmp_path, ready(daemon).url)
         ours, theirs = os.openpty()
@@ -137,7 +137,7 @@ async def test_nothing_is_printed_without_a_daemon(tmp_path: Path) -> None:
     gone = await palyra("env", home=tmp_path)
     assert [(69, ""), (69, "")] == [(never.code, never.out), (gone.code, gone.out)]
     assert "palyra up" in never.err
-    assert "is gone" in gone.err
+    assert "is no longer running" in gone.err
 
 
 @pytest.mark.real

@@ -1,4 +1,4 @@
-"""What is told of an error, and the code that the program ends with."""
+"""The text of an error, and the exit code of the program."""
 
 import errno
 from collections.abc import Callable
@@ -77,13 +77,13 @@ def test_errors_for_programs(
         (errors.Unavailable("journal: opening: file is not a database"), "from a backup"),
         (errors.Unavailable("cannot listen on x:1: taken; choose a port with --port"), None),
         (errors.Unavailable("cannot listen on x:1: unknown; name an address with --host"), None),
-        (errors.DiskFull("journal: opening: full"), "make room"),
+        (errors.DiskFull("journal: opening: full"), "free disk space"),
     ],
 )
-def test_a_daemon_that_cannot_start_is_not_asked_why(
+def test_the_remedy_of_a_failed_start_needs_no_daemon(
     error: errors.PalyraError, remedy: str | None
 ) -> None:
-    """The remedy helps without a daemon; what the message says itself is not said twice."""
+    """The remedy works without a daemon, and does not repeat the message."""
     failed = stop_for_start(error)
     assert (75 if isinstance(error, errors.DiskFull) else 69) == failed.exit_code
     assert (remedy or "") in (failed.remedy or "")
@@ -92,7 +92,7 @@ def test_a_daemon_that_cannot_start_is_not_asked_why(
 
 
 def test_no_daemon_is_not_a_daemon_in_trouble(tmp_path: Path) -> None:
-    """Where nobody answers the code is 69; a daemon that says its disk is full failed."""
+    """Without an answer the exit code is 69; a daemon with a full disk has another one."""
     full = to_exception(ErrorBody(code=-32000, data=WireFault(code="unavailable", message="full")))
     stop = stop_for(full)
     assert (1, True) == (stop.exit_code, "palyra doctor" in (stop.remedy or ""))
@@ -101,8 +101,8 @@ def test_no_daemon_is_not_a_daemon_in_trouble(tmp_path: Path) -> None:
     assert 69 == stop_for(caught.value).exit_code
 
 
-def test_a_file_that_is_not_there_is_no_matter_of_keys(tmp_path: Path) -> None:
-    """What is wrong with the file itself is mended with --config, a key with the schema."""
+def test_the_remedy_of_a_configuration_error_fits(tmp_path: Path) -> None:
+    """For the file itself it names --config, for a key the schema."""
     with pytest.raises(CommandFailed) as missing:
         load_config(tmp_path, tmp_path / "nope.toml")
     assert "--config" in (missing.value.remedy or "")
@@ -121,8 +121,8 @@ def test_interrupts_of_both_kinds_exit_130(monkeypatch: pytest.MonkeyPatch) -> N
     assert 3 == len(ignored)
 
 
-def test_an_interrupt_while_an_error_is_told_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one like any other."""
+def test_an_interrupt_while_an_error_is_printed_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts like any other interrupt."""
     monkeypatch.setattr("signal.signal", lambda _number, _handler: None)
     stop = CommandFailed("no")
     monkeypatch.setattr(stop, "show", failing(KeyboardInterrupt()))
@@ -130,7 +130,7 @@ def test_an_interrupt_while_an_error_is_told_exits_130(monkeypatch: pytest.Monke
 
 
 def test_an_interrupt_counts_before_other_errors() -> None:
-    """Of a group with several errors one is told."""
+    """Of a group with several errors one is shown."""
     both = BaseExceptionGroup("", [errors.Unavailable("gone"), KeyboardInterrupt()])
     found = verdict(both)
     assert isinstance(found, CommandFailed)
@@ -147,13 +147,13 @@ def test_an_interrupt_counts_before_other_errors() -> None:
     ],
 )
 def test_wrong_usage_for_programs(arguments: tuple[str, ...], field: str) -> None:
-    """Wrong usage is told alike, with the option's name."""
+    """With --json wrong usage is an object with the option's name."""
     ended = CliRunner().invoke(cli, arguments)
     error = msgspec.json.decode(ended.stderr)["error"]
     assert (2, "usage", field) == (ended.exit_code, error["kind"], error["field"])
 
 
 def test_a_text_may_look_like_the_option() -> None:
-    """What stands behind -- is no option."""
+    """A text after -- is not an option."""
     ended = CliRunner().invoke(cli, ["runs", "list", "--limit", "0", "--", "--json"])
     assert (2, True) == (ended.exit_code, ended.stderr.startswith("Usage:"))

@@ -16,7 +16,7 @@ from palyra.core.tape import events as ev
     ],
 )
 def test_a_refusal_without_a_hint_ends_with_its_reason(hint: str, told: str) -> None:
-    """What a tool's own look refuses has no hint: nothing stands for it."""
+    """A refusal by an inspection has no hint, and no placeholder for one."""
     event = ev.ToolRejected(call_id="call_1", reason="path: got nothing", repair_hint=hint)
     assert told == told_of(event)
 
@@ -43,7 +43,7 @@ def test_a_rule_is_named_once(reason: str, told: str) -> None:
 
 
 def told_of(event: ev.Event) -> str:
-    """What is told of it."""
+    """The text of an event."""
     item = TapeEvent(
         run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind=event.KIND,
         data=msgspec.Raw(b"{}"), event=event,

@@ -1,4 +1,4 @@
-"""`palyra incidents`: what is asked of the daemon, and what is shown."""
+"""`palyra incidents`: its requests and its output."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ENDED = {**INCIDENT, "state": "resolved", "resolved_ms": 3, "by": "owner", "reas
 
 
 async def ask(*arguments: str, method: str, reply: Any) -> tuple[dict[str, Any], str]:
-    """What the command asked for, and printed."""
+    """The command's requests, and its output."""
     async with fake_daemon() as daemon:
         daemon.reply_with(method, reply)
         ended = await palyra("incidents", *arguments, url=daemon.url)
@@ -18,8 +18,8 @@ async def ask(*arguments: str, method: str, reply: Any) -> tuple[dict[str, Any],
         return dict(daemon.requests)[method], ended.out
 
 
-async def test_a_list_is_narrowed_and_goes_on() -> None:
-    """Every option reaches the daemon; where there is more, the command for it is said."""
+async def test_a_list_has_filters_and_a_cursor() -> None:
+    """Every option reaches the daemon; the output names the command for the next page."""
     asked, shown = await ask(
         "list", "--open", "--state", "resolved", "--domain", "store", "--limit", "7",
         "--after", "inc_9", method="incident.list",
@@ -30,17 +30,17 @@ async def test_a_list_is_narrowed_and_goes_on() -> None:
     assert "more: --after inc_1" in shown
 
 
-async def test_a_list_that_is_whole_says_nothing_more() -> None:
-    """And all of them are asked for where nothing is said."""
+async def test_a_complete_list_has_no_cursor() -> None:
+    """Without options all incidents are requested."""
     asked, shown = await ask("list", method="incident.list", reply={"incidents": [INCIDENT]})
     assert not asked.get("states")
     assert "--after" not in shown
 
 
-async def test_an_incident_is_shown_with_how_it_ends_or_ended() -> None:
-    """By itself, by an operator who has not come yet, or by somebody, with the reason."""
+async def test_an_incident_is_shown_with_its_end() -> None:
+    """The end is automatic, open, or by a principal with a reason."""
     _, passing = await ask("show", "inc_1", method="incident.get", reply=INCIDENT)
-    assert "by itself, when its cause is gone" in passing
+    assert "automatically, when its cause is gone" in passing
     lasting = {**INCIDENT, "resolves_itself": False}
     assert "ends" not in (await ask("show", "inc_1", method="incident.get", reply=lasting))[1]
     _, ended = await ask("show", "inc_1", method="incident.get", reply=ENDED)

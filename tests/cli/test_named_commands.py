@@ -6,7 +6,7 @@ from tests.cli.named_commands import find_fault, in_messages, in_pages
 
 
 def test_commands_in_messages_exist() -> None:
-    """What an error tells a person to call can be called."""
+    """Every command in an error message exists."""
     named = list(in_messages())
     assert len(named) > 40
     faults = [(each.place, each.text, fault) for each in named if (fault := find_fault(each.text))]

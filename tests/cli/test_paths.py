@@ -76,7 +76,7 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for path in (loop / "x", Path("~no-such-user-here/x")):
-        with pytest.raises(InvalidParams, match="no usable path"):
+        with pytest.raises(InvalidParams, match="not a usable path"):
             find_paths(path)
 
 
@@ -91,3 +91,25 @@ async def test_a_home_that_cannot_be_used_exits_69(command: str, tmp_path: Path)
         assert str(home) in ended.err
         assert "Traceback" not in ended.err
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--home", "{}", "status"], ["status", "--home", "{}"]], ids=["before", "behind"]
+)
+def test_a_named_directory_outranks_the_address_of_a_variable(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a shell that took `palyra env` of one daemon would talk to it in the name of another."""
+    monkeypatch.setenv("PALYRA_URL", "ws://127.0.0.1:9/v1/ws")
+    monkeypatch.setenv("PALYRA_TOKEN", "any")
+    words = [str(tmp_path) if word == "{}" else word for word in arguments]
+    ended = CliRunner().invoke(cli, words)
+    assert (69, True) == (ended.exit_code, f"no daemon is running in {tmp_path}" in ended.output)
+    for others in ([*words, "--url", "ws://127.0.0.1:8"], ["status"]):
+        assert "is not reachable" in CliRunner().invoke(cli, others).output
+
+
+def test_a_missing_token_has_one_remedy(tmp_path: Path) -> None:
+    """The message names the file, the variable and the option already."""
+    ended = CliRunner().invoke(cli, ["--home", str(tmp_path), "--url", "127.0.0.1:9", "status"])
+    assert (77, 1) == (ended.exit_code, ended.output.count("PALYRA_TOKEN"))

@@ -76,7 +76,7 @@ rule = "builtin/delegation"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of policies, with cases beside it."""
+    """A folder of policies, with a file of cases next to it."""
     rules = tmp_path / "policies"
     rules.mkdir()
     (rules / "team.cedar").write_text(RULES)
@@ -112,8 +112,8 @@ def test_the_rule_counts_as_well(folder: Path) -> None:
     assert failed == ["nothing is sent at night"]
 
 
-async def test_a_file_of_cases_that_cannot_be_read(folder: Path) -> None:
-    """What is wrong is named: a misspelt field, a tool that needs facts."""
+async def test_an_invalid_file_of_cases_is_an_error(folder: Path) -> None:
+    """The error names a misspelt field, or a tool that needs facts."""
     cases = folder.parent / "cases.json"
     row = {"name": "x", "tool": "echo", "expect": "allow"}
     cases.write_text(json.dumps({"case": [row | {"expected": "allow"}]}))
@@ -124,10 +124,10 @@ async def test_a_file_of_cases_that_cannot_be_read(folder: Path) -> None:
     assert (found.code, "no built-in tool" in found.err) == (2, True)
 
 
-async def test_check_says_what_is_in_order_and_what_is_broken(folder: Path) -> None:
-    """The exit code tells the two apart."""
+async def test_check_distinguishes_valid_and_invalid_policies(folder: Path) -> None:
+    """By its output and its exit code."""
     good = await palyra("policy", "check", str(folder))
-    assert (good.code, "in order: 2 rules in 1 file\n" in good.out) == (0, True)
+    assert (good.code, "valid: 2 rules in 1 file\n" in good.out) == (0, True)
     data = await palyra("policy", "check", str(folder), "--json")
     assert json.loads(data.out)["rules"] == ["user/team/office", "user/team/status"]
     (folder / "broken.cedar").write_text("permit (principal")

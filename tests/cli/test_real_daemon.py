@@ -100,7 +100,7 @@ async def test_stream_is_whole_when_killed_while_events_flow(tmp_path: Path) -> 
 async def watch_runs_over_a_kill(
     daemon: DaemonProcess, client: Client, views: dict[str, list[TapeEvent]]
 ) -> None:
-    """Eight runs, a kill -9 when the first is well under way, and all ends are seen."""
+    """Watch eight runs, with a kill -9 during the first one, to their ends."""
     under_way = trio.Event()
     async with trio.open_nursery() as nursery:
         for _ in range(8):
@@ -166,7 +166,7 @@ async def test_denied_when_unattended(tmp_path: Path) -> None:
 
 
 async def test_revoked_token_ends_the_client(tmp_path: Path) -> None:
-    """A client whose token is revoked is told so and does not try again for ever."""
+    """A client whose token is revoked gets an error and does not retry for ever."""
     async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as operator:
         made = await operator.create_token(principal="ann", role="client", name="t")
         async with (

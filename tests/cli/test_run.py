@@ -1,4 +1,4 @@
-"""`palyra run` against a fake daemon: what is printed where, what is asked, how it exits."""
+"""`palyra run` against a fake daemon: outputs, approvals, exit codes."""
 
 import os
 import pty
@@ -174,8 +174,8 @@ async def test_json_is_the_tape() -> None:
         "repaired",
     ],
 )
-async def test_exit_code_tells_the_ending(events: list[ev.Event], code: int) -> None:
-    """Done 0, failed 1, cancelled 3, partial or with a refusal 4, over a budget 5.
+async def test_exit_code_follows_from_the_end(events: list[ev.Event], code: int) -> None:
+    """Done 0, failed 1, cancelled 3, partial or with a denial 4, over a budget 5.
 
     A malformed call counts as refused unless the model tried again.  `runs wait` says the same.
     """
@@ -229,7 +229,7 @@ async def test_detach_prints_the_run() -> None:
 
 
 async def test_without_a_terminal_others_answer() -> None:
-    """Where nobody sits, the run waits and says which command answers."""
+    """Without a terminal the run waits and names the command that answers."""
     async with fake_daemon() as daemon:
         play(daemon, PROPOSED, ASKED)
         async with trio.open_nursery() as nursery:
@@ -240,14 +240,14 @@ async def test_without_a_terminal_others_answer() -> None:
 
 
 async def finish_when_watched(daemon: FakeDaemon) -> None:
-    """Somebody else allows it, as soon as the command watches."""
+    """Let another client allow the call as soon as the command watches."""
     with trio.fail_after(WITHIN_S):
         await daemon.watched.wait()
     await daemon.publish(answered("allow"), decided("allow"), COMPLETED, *ending())
 
 
 class Person:
-    """Somebody at a terminal: the command runs on a pseudo-terminal."""
+    """A person at a terminal: the command runs on a pseudo-terminal."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -333,8 +333,8 @@ async def test_person_is_asked(typed: str, decision: str, scope: str, code: int)
         assert shown in screen
 
 
-async def test_what_was_typed_before_the_question_is_no_answer_to_it() -> None:
-    """A yes on its way to another question, or to nothing, allows nothing that was not read."""
+async def test_input_typed_before_an_approval_is_not_its_answer() -> None:
+    """An early yes allows no call that was not shown."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("write_file")
@@ -350,8 +350,8 @@ async def test_what_was_typed_before_the_question_is_no_answer_to_it() -> None:
     assert "approval.resolve" not in daemon.methods()
 
 
-async def test_question_is_taken_back() -> None:
-    """A question that somebody else answers meanwhile does not keep the terminal waiting."""
+async def test_an_approval_answered_elsewhere_frees_the_terminal() -> None:
+    """The terminal does not wait when another client answers."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
@@ -367,7 +367,7 @@ async def test_question_is_taken_back() -> None:
 
 
 async def test_end_of_input_leaves_the_question_to_others() -> None:
-    """Ctrl-D at the question means: somebody else will answer."""
+    """Ctrl-D at an approval leaves it open for other clients."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
@@ -443,8 +443,8 @@ async def test_a_second_interrupt_does_not_wait() -> None:
     assert "Traceback" not in screen
 
 
-async def test_a_message_over_the_limit_ends() -> None:
-    """What the daemon cannot take ends the command, and is not sent."""
+async def test_a_message_over_the_limit_is_an_error() -> None:
+    """It is not sent."""
     async with fake_daemon() as daemon:
         done = await palyra("run", "-", "--detach", "--json", url=daemon.url, stdin=b"a" * 2**20)
     error = msgspec.json.decode(done.err)["error"]
@@ -452,8 +452,8 @@ async def test_a_message_over_the_limit_ends() -> None:
     assert "run.start" not in daemon.methods()
 
 
-async def test_a_full_output_is_said() -> None:
-    """An answer that cannot be written ends the command with the reason, not with a traceback."""
+async def test_a_full_output_is_an_error() -> None:
+    """An output that cannot be written ends the command with the reason, not with a traceback."""
     full, null = os.open("/dev/full", os.O_WRONLY), os.open(os.devnull, os.O_RDONLY)
     async with fake_daemon() as daemon:
         play(daemon, *ending())
@@ -468,8 +468,8 @@ async def test_a_full_output_is_said() -> None:
     assert (1, "io_error") == (code, msgspec.json.decode(said)["error"]["kind"])
 
 
-async def test_what_is_no_text_is_said() -> None:
-    """Bytes that are no UTF-8 are wrong usage, from a pipe or on the command line."""
+async def test_input_that_is_not_utf8_is_wrong_usage() -> None:
+    """From a pipe or on the command line."""
     piped = await palyra("run", "-", stdin=b"ab\xff")
     assert (2, "error: standard input is not UTF-8: byte 2 is 0xff") == (
         piped.code,
@@ -484,7 +484,7 @@ async def test_what_is_no_text_is_said() -> None:
 
 
 async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
-    """A turn that goes on with the last one's text goes on in its line."""
+    """A turn that continues the last one's text continues its line."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()
@@ -506,7 +506,7 @@ async def test_an_answer_in_pieces_is_shown_without_a_seam() -> None:
 
 @pytest.mark.parametrize("kept", ["", "alpha\n\n"])
 async def test_a_partial_answer_is_shown_after_the_turns(kept: str) -> None:
-    """What the daemon says at the end is no turn's text; what a turn said is not repeated."""
+    """The daemon's partial answer is printed separately; a turn's text is not repeated."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await daemon.watched.wait()

@@ -44,7 +44,9 @@ async def test_set_list_remove(tmp_path: Path) -> None:
     [("KEY", b"1234567\n", "shorter"), ("KEY", b"", "shorter"), ("a b", b"x" * 20, "vault"),
      ("KEY", b"x" * 70_000, "bytes")],
 )  # fmt: skip
-async def test_what_cannot_be_kept(tmp_path: Path, name: str, value: bytes, says: str) -> None:
+async def test_an_invalid_secret_is_refused(
+    tmp_path: Path, name: str, value: bytes, says: str
+) -> None:
     """Nothing is written, and the value is not repeated."""
     done = await palyra("secrets", "set", name, home=tmp_path, stdin=value)
     assert 2 == done.code
@@ -78,7 +80,7 @@ async def test_at_a_terminal_it_is_asked_for(tmp_path: Path) -> None:
 
 
 async def _until(terminal: int, expected: bytes) -> bytes:
-    """What the terminal shows up to there."""
+    """The terminal's output up to that text."""
     shown = b""
     while expected not in shown:
         await trio.lowlevel.wait_readable(terminal)
@@ -121,8 +123,8 @@ async def test_test_looks_at_the_configuration(tmp_path: Path) -> None:
     assert (1, True) == (done.code, "vault:NONE" in done.out)
 
 
-async def test_a_damaged_vault_is_said(tmp_path: Path) -> None:
-    """By every command, with the remedy."""
+async def test_a_damaged_vault_is_an_error(tmp_path: Path) -> None:
+    """For every command, with the remedy."""
     await palyra("secrets", "set", "KEY", home=tmp_path, stdin=SECRET.encode())
     (tmp_path / "vault.sealed").write_bytes(b"{}")
     for arguments in (("list",), ("set", "KEY"), ("remove", "KEY")):
@@ -131,8 +133,8 @@ async def test_a_damaged_vault_is_said(tmp_path: Path) -> None:
         assert "backup" in done.err
 
 
-def test_doctor_looks_at_secrets(tmp_path: Path) -> None:
-    """Whether those that are named can be found."""
+def test_doctor_checks_references(tmp_path: Path) -> None:
+    """Doctor reports the references of the configuration that resolve to no secret."""
     options = Options(home=tmp_path)
     assert ("ok", "0 in the vault") == _finding(options)
     (tmp_path / "palyra.toml").write_text(CONFIG, encoding="utf-8")

@@ -57,14 +57,14 @@ async def test_a_template_becomes_a_signed_package(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("skills", "init", "."), "is not there yet"),
+        (("skills", "init", "."), "does not exist yet"),
         (("skills", "build", "."), "skill.toml"),
-        (("skills", "sign", "none.zip", "--key", "none"), "make one with --create"),
+        (("skills", "sign", "none.zip", "--key", "none"), "create one with --create"),
         (("skills", "install", "none.zip"), "none.zip cannot be read"),
     ],
 )
-async def test_what_is_not_there_is_named(command: tuple[str, ...], said: str) -> None:
-    """With what would help."""
+async def test_a_missing_file_or_key_is_named(command: tuple[str, ...], said: str) -> None:
+    """The error has a remedy."""
     failed = await palyra(*command)
     assert failed.code != 0
     assert said in failed.err
@@ -75,7 +75,7 @@ async def test_a_name_that_no_skill_can_have_is_refused_at_once(tmp_path: Path) 
     folder = tmp_path / "a b"
     failed = await palyra("skills", "init", str(folder))
     assert (2, False) == (failed.code, folder.exists())
-    assert "'a b' cannot be a skill's name" in failed.err
+    assert "'a b' is not a skill name" in failed.err
     assert 0 == (await palyra("skills", "init", str(folder), "--id", "ab")).code
 
 
@@ -106,7 +106,7 @@ async def test_a_key_must_be_one(tmp_path: Path) -> None:
     await palyra("skills", "init", str(tmp_path / "hello"))
     await palyra("skills", "build", str(tmp_path / "hello"), "--out", str(package))
     failed = await palyra("skills", "sign", str(package), "--key", str(key), "--create")
-    assert "is no key of a publisher" in failed.err
+    assert "is not a publisher's key" in failed.err
     assert "not a key" == key.read_text()
 
 

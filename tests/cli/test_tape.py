@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone, encode_event
 from palyra.core.tape.export import ExportLine, claim
 from tests.cli.command import palyra
@@ -90,8 +89,8 @@ def names(folder: Path) -> list[str]:
     return [each.name for each in folder.iterdir()]
 
 
-async def test_show_tells_every_event() -> None:
-    """`tape show` prints each event of every page with its seq, time and story, escaped."""
+async def test_show_prints_every_event() -> None:
+    """`tape show` prints each event of every page with its seq, time and text, escaped."""
     async with fake_daemon() as daemon:
         daemon.answers["tape.read"] = read_page
         shown = await palyra("tape", "show", RUN, url=daemon.url)
@@ -137,18 +136,18 @@ async def test_a_failed_export_leaves_the_file_alone(tmp_path: Path) -> None:
     assert (0o100600, [file.name]) == (file.stat().st_mode, names(tmp_path))
 
 
-async def test_a_key_that_only_the_file_vouches_for_is_said(tmp_path: Path) -> None:
-    """Without any other key the verdict says what it rests on."""
+async def test_a_key_from_the_file_itself_is_reported(tmp_path: Path) -> None:
+    """Without another key the verdict says so."""
     file = tmp_path / "run.ndjson"
     async with fake_daemon() as daemon:
         await export_to(file, daemon)
     verified = await palyra("tape", "verify", str(file))
     assert 0 == verified.code
-    assert "only the file itself" in verified.out
+    assert "taken from the file itself" in verified.out
 
 
-async def test_a_file_that_is_not_there_is_one_line() -> None:
-    """A name that is no file and no run id is said to be neither; nobody is asked."""
+async def test_a_missing_file_is_one_line() -> None:
+    """A name that is neither a file nor a run id is wrong usage; no daemon is asked."""
     for command in ("verify", "replay"):
         refused = await palyra("tape", command, "gone.ndjson")
         assert 2 == refused.code
@@ -178,19 +177,19 @@ async def test_edited_export_is_found(tmp_path: Path) -> None:
     assert "NOT INTACT at seq 0" in verified.out
 
 
-async def test_a_file_of_something_else_is_no_export(tmp_path: Path) -> None:
-    """It is not said to be an export that was cut."""
+async def test_another_file_is_not_an_export(tmp_path: Path) -> None:
+    """It is not reported as a truncated export."""
     file = tmp_path / "passwd"
     for content in (b"root:x:0:0\n", b"", b"\x00\xff"):
         file.write_bytes(content)
         found = await palyra("tape", "verify", str(file))
         assert 1 == found.code
-        assert "is no export of a run" in found.err
+        assert "is not an export of a run" in found.err
         assert "palyra tape export" in found.err
 
 
 async def test_neither_file_nor_run() -> None:
-    """What is no file and no run id is wrong usage, not a run that is missing."""
+    """A name that is neither a file nor a run id is wrong usage, not a missing run."""
     found = await palyra("tape", "verify", "nothing.ndjson")
     assert 2 == found.code
     assert "'nothing.ndjson' is neither a file nor a run id" in found.err
@@ -239,8 +238,8 @@ async def test_a_changed_answer_in_a_file_is_the_first_divergence(tmp_path: Path
     assert found.endswith("the answer")
 
 
-async def test_what_is_no_export_is_one_line(tmp_path: Path) -> None:
-    """A file of something else, and a piece out of the middle, are refused with the place."""
+async def test_an_invalid_export_is_one_line(tmp_path: Path) -> None:
+    """Another file, and a part of an export, are refused with the place."""
     file = tmp_path / "run.ndjson"
     file.write_text("not json\n")
     refused = await palyra("tape", "replay", str(file))

@@ -149,7 +149,7 @@ BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
         ("palyra.toml: there is no section [sever]; did you mean server?", "[sever]"),
         ("palyra.toml: there is no key server.prot; did you mean port?", "[server]\nprot = 1"),
         ("palyra.toml: there is no key journal.x; there are synchronous", "[journal]\nx = 1"),
-        ("palyra.toml: port stands outside of a section", "port = 1"),
+        ("palyra.toml: port is outside of a section", "port = 1"),
         (
             "palyra.toml: server.port = 70000: expected a whole number from 0 to 65535",
             "[server]\nport = 70000",
@@ -163,10 +163,10 @@ BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
             '[logging]\nlevel = "loud"',
         ),
         (
-            "palyra.toml: server.allowed_hosts = 'a': expected a list of texts",
+            "palyra.toml: server.allowed_hosts = 'a': expected a list of strings",
             '[server]\nallowed_hosts = "a"',
         ),
-        ("palyra.toml: server.host = 1: expected a text", "[server]\nhost = 1"),
+        ("palyra.toml: server.host = 1: expected a string", "[server]\nhost = 1"),
         (
             (
                 'palyra.toml: usage.budgets[1].scope: expected "agent", "global", "principal", '
@@ -241,7 +241,7 @@ def test_unreadable_file_is_explained(content: bytes, tmp_path: Path) -> None:
 
 def test_missing_file_matters_only_when_named(tmp_path: Path) -> None:
     """The default file may be missing, one given by name may not."""
-    with pytest.raises(InvalidParams, match=r"mine\.toml: there is no such file"):
+    with pytest.raises(InvalidParams, match=r"mine\.toml: the file does not exist"):
         load(tmp_path / "mine.toml", home=tmp_path, environ={})
 
 
@@ -284,9 +284,9 @@ def test_every_key_is_explained() -> None:
 
 
 def test_range_in_words() -> None:
-    """What is allowed is said for people."""
-    assert "a text" == allowed_values(str)
-    assert "a list of texts" == allowed_values(tuple[str, ...])
+    """allowed_values describes each type and range in words."""
+    assert "a string" == allowed_values(str)
+    assert "a list of strings" == allowed_values(tuple[str, ...])
 
 
 def test_a_table_is_not_shown(tmp_path: Path) -> None:

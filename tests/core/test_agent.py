@@ -21,8 +21,8 @@ SCOUT = AgentRecord(
 )
 
 
-def test_what_a_change_leaves_out_stays() -> None:
-    """The next version differs in what was named, and None is a value like any other."""
+def test_an_update_keeps_unnamed_fields() -> None:
+    """The next version differs in the named fields only, and None is a value."""
     changed = next_version(SCOUT, AgentChange(tools=None, model=None), now_ms=7)
     expected = AgentRecord(
         name="scout", version=4, instructions="Look.", labels=("a",), updated_ms=7
@@ -52,8 +52,8 @@ def test_an_agent_without_tools_may_call_none() -> None:
         (AgentChange(tools=("zzzz",)), "tools", "known: read, write"),
     ],
 )
-def test_what_is_not_there_is_named(change: AgentChange, field: str, text: str) -> None:
-    """An unknown model or tool is refused with what there is."""
+def test_an_unknown_model_or_tool_is_refused(change: AgentChange, field: str, text: str) -> None:
+    """The error lists the known ones."""
     with pytest.raises(InvalidParams, match=text) as caught:
         check_agent(next_version(SCOUT, change, 0), ["scripted"], CATALOGUE.tools)
     assert field == caught.value.field

@@ -1,4 +1,4 @@
-"""Approvals as data: which answers count, and what a later one is told."""
+"""Approvals as data: the valid answers, and the reply to later ones."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from palyra.core.approval import (
     resolved_record,
 )
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, ApprovalState
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
 
@@ -60,7 +60,7 @@ def test_an_answer_to_something_else_does_not_count(
 
 
 def test_a_scope_that_is_not_offered_is_refused_with_the_reason() -> None:
-    """The one that the question was asked with, and what is offered instead."""
+    """The error has the reason and the offered scopes."""
     asked = msgspec.structs.replace(PENDING, once_because="the run is tainted")
     wider = msgspec.structs.replace(ANSWER, scope="session")
     with pytest.raises(InvalidParams, match=r"not offered: the run is tainted; offered: once$"):
@@ -91,7 +91,7 @@ def test_a_time_goes_with_a_timeboxed_answer(
 
 
 def test_the_records_follow_from_the_events() -> None:
-    """Question and answer as the tape has them, and what is told of the grant they make."""
+    """Approval and grant records are computed from the events of the tape."""
     accepted = ev.RunAccepted(principal="ann", session_id="ses_1", agent="scout", model="m")
     prompt = ev.ApprovalRequested(
         approval_id="apr_1", call_id="c1", tool="shell", risk="high", summary="s", arguments={},
@@ -115,8 +115,8 @@ def test_the_records_follow_from_the_events() -> None:
 @pytest.mark.parametrize(
     ("state", "decision"), [("allowed", "allow"), ("denied", "deny"), ("aborted", "abort")]
 )
-def test_a_later_answer_is_told_the_recorded_one(state: ApprovalState, decision: str) -> None:
-    """Who answered first, what and when; only the first answer has won."""
+def test_a_later_answer_gets_the_recorded_one(state: ApprovalState, decision: str) -> None:
+    """The reply has the recorded decision; only the first answer has won."""
     settled = msgspec.structs.replace(
         PENDING, state=state, scope="once", by="bob", resolved_ms=1_500
     )
@@ -127,7 +127,7 @@ def test_a_later_answer_is_told_the_recorded_one(state: ApprovalState, decision:
     assert (first.won, first.seq, first.decision) == (True, 7, decision)
 
 
-def test_a_question_that_is_asked_again_has_no_outcome_yet() -> None:
-    """After a restart a question may be pending although nobody can take the answer yet."""
+def test_an_approval_after_a_restart_has_no_outcome() -> None:
+    """After a restart an approval is pending before its run accepts answers."""
     with pytest.raises(Unavailable, match="in a moment"):
         recorded_outcome(PENDING)

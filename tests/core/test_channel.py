@@ -44,16 +44,16 @@ CHAT = {"channel": "chat", "conversation_id": "1"}
         ({**CHAT, "session_key": "k"}, "session_key"),
     ],
 )
-def test_half_a_place_is_refused(fields: dict[str, Any], field: str) -> None:
-    """Who names a channel names the conversation, and nothing else names the session."""
+def test_an_incomplete_channel_address_is_refused(fields: dict[str, Any], field: str) -> None:
+    """A channel needs a conversation, and excludes any other name of the session."""
     with pytest.raises(InvalidParams) as caught:
         check_place(StartRun(text="x", **fields))
     assert field == caught.value.field
 
 
 @pytest.mark.parametrize("fields", [{}, {"session_key": "k"}, CHAT, {**CHAT, "sender": "sam"}])
-def test_whole_places_pass(fields: dict[str, Any]) -> None:
-    """A message from nowhere, and one from a conversation with or without a sender."""
+def test_a_complete_channel_address_is_accepted(fields: dict[str, Any]) -> None:
+    """A message without a channel, and one with a conversation, with or without a sender, are valid."""
     check_place(StartRun(text="x", **fields))
 
 
@@ -135,8 +135,8 @@ def test_a_code_expires() -> None:
         try_code(ASKED, "ABCD2345", by="op", now_ms=end_ms)
 
 
-def test_what_is_decided_is_not_approved_again() -> None:
-    """Neither a pairing that stands nor one that was revoked takes a code."""
+def test_a_decided_pairing_accepts_no_code() -> None:
+    """Neither a paired nor a revoked pairing accepts a code."""
     paired = try_code(ASKED, "ABCD2345", by="op", now_ms=2_000)
     revoked = revoke_pairing(paired, by="op", now_ms=3_000)
     assert ("revoked", 3) == (revoked.state, revoked.revision)

@@ -17,6 +17,6 @@ def test_an_id_is_its_prefix_and_a_uuid7() -> None:
     "text",
     ["", UUID7, f"run_{UUID7}\n", f"run_{UUID7.upper()}", f"run_{UUID7.replace('-7b', '-4b')}"],
 )
-def test_what_only_looks_like_one(text: str) -> None:
-    """Another version, another case or anything round it is no id."""
+def test_a_malformed_id_is_refused(text: str) -> None:
+    """Another version, another case and surrounding text make an id invalid."""
     assert not is_id(text, "run")

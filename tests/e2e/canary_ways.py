@@ -30,7 +30,7 @@ class Canaries(dict[str, str]):  # noqa: FURB189 - names and canaries, made when
         return filled if isinstance(value, str) else json.loads(filled)
 
     def found_in(self, haystack: bytes) -> set[str]:
-        """Which of them, or the better part of one, are in there."""
+        """The canaries of which at least half is in the text."""
         return {name for name, canary in self.items() if canary[4:24].encode() in haystack}
 
 

@@ -58,7 +58,7 @@ class DaemonProcess:
 
     @property
     def announcement(self) -> Path:
-        """The file that is there while the daemon is ready."""
+        """The file that exists while the daemon is ready."""
         return self.home / DISCOVERY_NAME
 
     @property
@@ -72,12 +72,12 @@ class DaemonProcess:
         return self.discovery
 
     def arguments(self) -> list[str]:
-        """What `palyra` is called with."""
+        """The arguments of `palyra`."""
         serve = ["serve", "--home", str(self.home), "--port", "0"]
         return [*serve, "--workspace", str(self.workspace)]
 
     def launch(self) -> None:
-        """A process that begins to serve; nobody waits for it to be ready."""
+        """Start a process without waiting until it is ready."""
         self.home.parent.mkdir(parents=True, exist_ok=True)
         kept = {key: text for key, text in os.environ.items() if not key.startswith("PALYRA_")}
         with (
@@ -137,7 +137,7 @@ class DaemonProcess:
         return await trio.to_thread.run_sync(self.start)
 
     async def ended(self) -> int:
-        """Its exit code, while this task waits and others go on."""
+        """Wait for the exit code without blocking other tasks."""
         with trio.fail_after(STOPPED_WITHIN_S):
             return await trio.to_thread.run_sync(self.wait)
 

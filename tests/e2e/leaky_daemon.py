@@ -1,4 +1,4 @@
-"""A daemon with a tool that crashes in its caller's words, and, if told so, without redaction."""
+"""A daemon with a tool that crashes with its caller's text, and optionally without redaction."""
 
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ def make_blind() -> None:
 
 
 def prepare(*, is_blind: bool) -> None:
-    """What happens in the daemon's process before it is the daemon."""
+    """Change the process before it becomes the daemon."""
     tools.basic_tools = lambda: [*basic_tools(), InlineTool(EXPLODE, explode)]  # type: ignore[attr-defined]  # it only imports it
     if is_blind:
         make_blind()

@@ -17,7 +17,7 @@ LOOK_S = 0.02
 
 
 async def wait_tool(client: Client, name: str) -> None:
-    """Return when there is that tool; those that start programs are there once walls are proved."""
+    """Return when that tool exists; program tools are offered after the sandbox test."""
     with trio.fail_after(WITHIN_S):
         while name not in {tool.name for tool in (await client.list_tools()).tools}:  # noqa: ASYNC110 - another process
             await trio.sleep(LOOK_S)
@@ -36,7 +36,7 @@ def write_call(path: str, content: str = "written") -> str:
 
 
 async def make_token(operator: Client, role: Role, principal: str | None = None) -> str:
-    """A new bearer token for somebody of that role."""
+    """A new bearer token of that role."""
     made = await operator.create_token(principal=principal or role, role=role, name="e2e")
     assert made.token is not None
     return made.token

@@ -1,4 +1,4 @@
-"""What a tape must be, whoever wrote it: checked on plain events, without the daemon's own fold."""
+"""The rules of every tape, checked on plain events without the daemon's own fold."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def check_tape(events: Sequence[TapeEvent]) -> None:
 
 
 def _check_turns(events: Sequence[TapeEvent]) -> None:
-    """A completed turn is never asked again; every attempt has its own number."""
+    """A completed turn is never repeated; every attempt has its own number."""
     completed: list[int] = []
     attempts: Counter[tuple[int, int]] = Counter()
     for item in events:

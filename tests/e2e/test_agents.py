@@ -54,8 +54,8 @@ async def test_agents_are_seen_by_all_and_changed_by_operators(lenient: DaemonPr
         assert "clerk" == (await zoe.wait_run(started.run_id)).agent
 
 
-async def test_a_stranger_is_paired_and_stays_so(lenient: DaemonProcess) -> None:
-    """Unknown: refused with a code, nothing started.  Approved: let in, also after a kill."""
+async def test_an_unknown_sender_is_paired(lenient: DaemonProcess) -> None:
+    """Unknown: refused with a code, no run.  Approved: accepted, also after a kill."""
     async with lenient.connect() as operator:
         token = await make_token(operator, "client", "bridge")
         await operator.set_channel("chat", principal="bridge")

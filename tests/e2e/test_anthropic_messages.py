@@ -80,7 +80,7 @@ def test_the_sdks_own_accumulator_agrees(sdk: anthropic.Anthropic) -> None:
 
 
 def test_calls_go_to_the_client_and_come_back(sdk: anthropic.Anthropic) -> None:
-    """The result goes on to the answer."""
+    """The request with the result gets the answer."""
     made = ask(sdk, ASK_WEATHER, tools=[WEATHER])
     (call,) = [block for block in made.content if block.type == "tool_use"]
     assert ("weather", {"city": "Oslo"}) == (call.name, call.input)
@@ -128,7 +128,7 @@ def test_a_call_can_be_asked_for(sdk: anthropic.Anthropic, choice: Any) -> None:
 
 
 class Weather(pydantic.BaseModel):
-    """What the answer is to be."""
+    """The schema of the answer."""
 
     city: str
 
@@ -170,8 +170,8 @@ def test_a_reply_may_have_one_call_at_most(sdk: anthropic.Anthropic, kind: str) 
         assert "tool_use" == made.stop_reason
 
 
-def test_what_a_tool_says_beside_its_schema(sdk: anthropic.Anthropic) -> None:
-    """How its arguments are to come is of no consequence; who else may call it is."""
+def test_further_members_of_a_tool(sdk: anthropic.Anthropic) -> None:
+    """Options of its input are ignored; other callers are refused."""
     taken = {"strict": True, "eager_input_streaming": True, "cache_control": {"type": "ephemeral"}}
     assert "end_turn" == ask(sdk, "/say x", tools=[{**WEATHER, **taken}]).stop_reason
     with pytest.raises(anthropic.BadRequestError):
@@ -251,11 +251,11 @@ def test_an_answer_goes_back_as_the_sdk_dumps_it(sdk: anthropic.Anthropic) -> No
 
 
 def test_the_sdks_own_tool_runner(sdk: anthropic.Anthropic) -> None:
-    """It asks for a thread first, hears that there is none, and tells the conversation itself."""
+    """It learns that there are no threads, and sends the whole conversation itself."""
 
     @anthropic.beta_tool
     def weather(city: str) -> str:
-        """What the sky does."""
+        """The SDK's example tool."""
         return f"rain in {city}"
 
     messages: Any = [{"role": "user", "content": ASK_WEATHER}]

@@ -45,7 +45,7 @@ async def the_call(client: Client, run_id: str) -> list[TapeEvent]:
 
 
 async def test_another_connection_allows(daemon: DaemonProcess) -> None:
-    """A call waits; somebody else is told, reads it, allows exactly that, and it runs."""
+    """A call waits; another client is notified, reads it, allows exactly that, and it runs."""
     path = "allowed.txt"
     async with (
         daemon.connect() as client,
@@ -68,7 +68,7 @@ async def test_another_connection_allows(daemon: DaemonProcess) -> None:
 
 
 async def test_denial_feeds_back(daemon: DaemonProcess) -> None:
-    """A denied call does not run; the model hears why, answers, and may not ask the same again."""
+    """A denied call does not run; the model gets the reason, answers, and cannot ask again."""
     text = f"{write_call('denied.txt')}\n/then\n{write_call('denied.txt')}"
     async with daemon.connect() as client:
         asked = await ask_for(client, text)
@@ -132,8 +132,8 @@ async def test_answer_to_what_the_wire_shows(daemon: DaemonProcess) -> None:
             assert (daemon.workspace / f"prompt-{number}.txt").exists()
 
 
-async def test_what_does_not_count(daemon: DaemonProcess) -> None:
-    """Another digest, a time without a scope for it, claims of authority and a role without any."""
+async def test_invalid_answers_do_not_count(daemon: DaemonProcess) -> None:
+    """Another digest, a time without its scope, claims of authority, and a role without the scope."""
     async with (
         daemon.connect() as client,
         somebody(daemon, "client", "operator") as own,
@@ -160,7 +160,7 @@ async def test_what_does_not_count(daemon: DaemonProcess) -> None:
     assert not (daemon.workspace / "guarded.txt").exists()
 
 
-async def test_one_question_at_a_time(daemon: DaemonProcess) -> None:
+async def test_one_approval_at_a_time(daemon: DaemonProcess) -> None:
     """Two calls of one turn are asked one after the other, and run only after both answers."""
     text = f"{write_call('one.txt')}\n{write_call('two.txt')}"
     async with daemon.connect() as client:
@@ -184,8 +184,8 @@ async def test_one_question_at_a_time(daemon: DaemonProcess) -> None:
     assert {"one.txt", "two.txt"} <= {path.name for path in daemon.workspace.iterdir()}
 
 
-async def test_nobody_may_be_asked(daemon: DaemonProcess) -> None:
-    """A run with approval_mode deny is denied at once what needs a person."""
+async def test_an_unattended_run_is_denied(daemon: DaemonProcess) -> None:
+    """A run with approval_mode deny is denied at once."""
     async with daemon.connect() as client:
         started = await client.start_run(write_call("silent.txt"), approval_mode="deny")
         found = await the_call(client, started.run_id)
@@ -205,7 +205,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProce
 
 
 async def test_timeout_denies(impatient: DaemonProcess) -> None:
-    """Nobody answers within the deadline: denied, by the deadline, and a later answer loses."""
+    """Without an answer within the deadline the call is denied, and a later answer loses."""
     async with impatient.connect() as client:
         started = await client.start_run(write_call("late.txt"))
         view = await client.wait_run(started.run_id)

@@ -67,7 +67,7 @@ class Harness:
 
     @property
     def results(self) -> int:
-        """How many cases have a result."""
+        """The number of cases with a result."""
         path = self.out / RESULTS
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -128,8 +128,8 @@ async def kill(daemon: DaemonProcess | None) -> None:
         await daemon.restart()
 
 
-async def test_own_daemon_ends_with_the_harness_and_goes_on_with_it(tmp_path: Path) -> None:
-    """Kills of the harness and of its own daemon: one run for each case, and nothing left over."""
+async def test_own_daemon_ends_and_restarts_with_the_harness(tmp_path: Path) -> None:
+    """Kills of the harness and of its daemon: one run for each case, and no process left."""
     rng = random.Random(11)
     cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))
     harness = Harness(tmp_path, cases, tmp_path / "nobody", "--concurrency", "12")
@@ -154,7 +154,7 @@ async def test_own_daemon_ends_with_the_harness_and_goes_on_with_it(tmp_path: Pa
 
 
 async def test_interrupt_stops_in_order_and_can_be_resumed(tmp_path: Path) -> None:
-    """SIGINT: exit code 130, a summary of what there is, no daemon left; then it goes on."""
+    """SIGINT: exit code 130, a summary of the results, no daemon left; then it resumes."""
     cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))
     harness = Harness(tmp_path, cases, tmp_path / "nobody", "--concurrency", "4")
     async with harness.running() as process:
@@ -203,8 +203,8 @@ async def test_default_rate_is_kept_without_an_error(tmp_path: Path) -> None:
         check_complete(harness.out, 300, await list_runs(daemon.home))
 
 
-async def test_exit_code_and_summary_tell_what_was_missed(tmp_path: Path) -> None:
-    """Unmet expectations, refused cases and denied calls are in the figures, and the code is 4."""
+async def test_exit_code_and_summary_include_failures(tmp_path: Path) -> None:
+    """Unmet expectations, refused cases and denied calls are counted, and the code is 4."""
     cases: list[dict[str, Any]] = [
         {"id": "met", "text": "/say yes", "expect": {"equals": "yes"}},
         {"id": "unmet", "text": "/say no", "expect": {"equals": "yes"}},
@@ -286,8 +286,8 @@ async def test_replay_matches_what_was_recorded_and_finds_what_was_changed(tmp_p
     assert (1, True) == (replayed.code, tape.stem in replayed.out)
 
 
-async def test_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    """Results that do not fit end the command with the reason; afterwards nothing is run twice."""
+async def test_full_disk_stops_the_command_until_there_is_space(tmp_path: Path) -> None:
+    """The command ends with the reason; afterwards no case is run twice."""
     cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(40))
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (16_384, 16_384))
     with running(tmp_path) as daemon:
@@ -312,12 +312,12 @@ async def test_deadline_stops_in_order(tmp_path: Path) -> None:
             *("--deadline", "1"),
             home=daemon.home,
         )
-        assert (4, True) == (ran.code, "the same command goes on" in ran.err)
+        assert (4, True) == (ran.code, "run the same command to continue" in ran.err)
         assert (False, 1) == (ran.json["is_complete"], ran.json["results"])
 
 
 async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
-    """--workspace beside a daemon that runs already is refused; --own takes another daemon."""
+    """--workspace with a running daemon is refused; --own starts a separate one."""
     cases = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "hello"}])
     with running(tmp_path) as daemon:
         command = ("bench", "run", str(cases), "--workspace", str(daemon.workspace), "--out")
@@ -331,7 +331,10 @@ async def test_options_for_an_own_daemon_need_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "line 2: the id 'a' was used"),
+        (
+            b'{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n',
+            "line 2: the id 'a' is used twice",
+        ),
         (b'{"id": "a", "text": "x"}\n{"id": "b", "txet": "y"}\n', "line 2"),
         (b"", "holds no case"),
     ],
@@ -346,7 +349,7 @@ async def test_wrong_input_starts_nothing(tmp_path: Path, content: bytes, proble
 
 
 async def test_results_of_another_daemon_are_noticed(tmp_path: Path) -> None:
-    """When the daemon's data is gone, runs are not quietly begun anew."""
+    """If the daemon's data is missing, runs are not silently repeated."""
     path = write_cases(tmp_path / "cases.jsonl", [{"id": "c0", "text": "hello"}])
     out = tmp_path / "out"
     command = ("bench", "run", str(path), "--out", str(out))

@@ -70,7 +70,7 @@ async def call_everything(wire: Wire, canaries: ways.Canaries) -> str:
 
 
 async def talk(wire: Wire, canaries: ways.Canaries, run_id: str) -> None:
-    """Say everything there is to say over the protocol, and look at that run in every way."""
+    """Send every canary over the protocol, and read that run in every way."""
     fill = canaries.fill
     crash = fill({"text": '/call explode {"text": "@crash"}'})
     await allow_all(wire, (await wire.call("run.start", **crash))["run_id"], "yes")
@@ -99,7 +99,7 @@ async def allow_all(wire: Wire, run_id: str, reason: str) -> None:
 
 
 async def ask_http(process: LeakyDaemon, canaries: ways.Canaries) -> AsyncGenerator[bytes]:
-    """What all requests over HTTP are answered, whole and as streams."""
+    """The replies to all requests over HTTP, complete and as streams."""
     host = f"127.0.0.1:{process.port}"
     for head in ways.HEADS:
         told = canaries.fill(head).replace("HOST", host).replace("TOKEN", process.token)

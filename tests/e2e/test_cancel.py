@@ -31,7 +31,7 @@ PHASES: dict[str, tuple[str, str]] = {
 
 
 class Stopwatch:
-    """How long ends took, seconds, from the request to the event at the client."""
+    """Seconds from each cancel request to the terminal event at the client."""
 
     def __init__(self) -> None:
         self.taken_s: dict[str, list[float]] = {}
@@ -74,7 +74,7 @@ async def cancel_in_phase(client: Client, phase: str) -> float:
 
 
 async def cancel_queued(client: Client, phase: str) -> float:
-    """A run cancelled while another one of its session is under way."""
+    """A run cancelled while another one of its session is active."""
     first = await client.start_run(PHASES["model"][0], session_key=phase)
     second = await client.start_run("never", session_key=phase)
     assert "queued" == second.disposition
@@ -130,8 +130,8 @@ async def test_cancel_repeated_and_late(daemon: DaemonProcess) -> None:
     assert 1 == kinds(tape).count("run.cancelled")
 
 
-async def test_everybody_cancels_at_once(daemon: DaemonProcess) -> None:
-    """Of many cancels at the same time one makes the end, and all are told the same."""
+async def test_concurrent_cancels_make_one_end(daemon: DaemonProcess) -> None:
+    """All requests get the same reply."""
     async with daemon.connect() as client, daemon.connect() as other:
         started = await client.start_run(PHASES["tool"][0])
         answers: list[tuple[str, int]] = []
@@ -148,8 +148,8 @@ async def test_everybody_cancels_at_once(daemon: DaemonProcess) -> None:
     assert [("cancelled", len(tape) - 1)] == list(set(answers))
 
 
-async def test_session_goes_on_after_a_cancel(daemon: DaemonProcess) -> None:
-    """The next message of the session has its turn when the one before it is cancelled."""
+async def test_session_continues_after_a_cancel(daemon: DaemonProcess) -> None:
+    """The next message of the session starts when the one before it is cancelled."""
     async with daemon.connect() as client:
         first = await client.start_run(PHASES["model"][0], session_key="goes-on")
         second = await client.start_run("next", session_key="goes-on")

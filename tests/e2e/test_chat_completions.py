@@ -79,7 +79,7 @@ def found(tape: list[TapeEvent], kind: type[E]) -> list[E]:
 
 
 async def test_an_answer_is_an_ordinary_run(daemon: DaemonProcess, sdk: openai.OpenAI) -> None:
-    """Text, reason and usage are there; its tape is like any other's."""
+    """It has text, reason and usage; its tape is like any other's."""
     answer = ask(sdk, "/say hello")
     (choice,) = answer.choices
     assert ("hello", "stop") == (choice.message.content, choice.finish_reason)
@@ -92,8 +92,8 @@ async def test_an_answer_is_an_ordinary_run(daemon: DaemonProcess, sdk: openai.O
     assert ["compat"] == [event.origin for event in found(tape, ev.RunAccepted)]
 
 
-def test_a_stream_says_what_the_whole_answer_says(sdk: openai.OpenAI) -> None:
-    """Deltas concatenate to the content, turns apart by a blank line; usage only if asked for."""
+def test_a_stream_equals_the_complete_answer(sdk: openai.OpenAI) -> None:
+    """Deltas join to the content, with a blank line between turns; usage only on request."""
     text = '/say one\n/say two\n/call read_file {"path": "none"}\n/then\n/say three'
     chunks = stream(sdk, text, stream_options={"include_usage": True})
     assert "one\ntwo\n\nthree" == said(chunks) == ask(sdk, text).choices[0].message.content
@@ -104,8 +104,8 @@ def test_a_stream_says_what_the_whole_answer_says(sdk: openai.OpenAI) -> None:
     assert not any(chunk.usage for chunk in stream(sdk, text))
 
 
-def test_the_first_delta_is_there_before_the_last_is_made(sdk: openai.OpenAI) -> None:
-    """Streaming is real: a run that never ends by itself has said something already."""
+def test_the_first_delta_arrives_before_the_last_is_produced(sdk: openai.OpenAI) -> None:
+    """A run that never ends on its own has streamed text."""
     messages: Any = [{"role": "user", "content": "/tokens 100\n/delay 3600000\n/say last"}]
     chunks = sdk.chat.completions.create(
         model="scripted",
@@ -117,8 +117,8 @@ def test_the_first_delta_is_there_before_the_last_is_made(sdk: openai.OpenAI) ->
     chunks.close()
 
 
-def test_tools_of_the_daemon_are_told_beside_the_answer(sdk: openai.OpenAI) -> None:
-    """They have run already: the reason is `stop`, and `palyra` says what came of them."""
+def test_tools_of_the_daemon_are_reported_with_the_answer(sdk: openai.OpenAI) -> None:
+    """They have already run: the reason is `stop`, and `palyra` has their outcomes."""
     text = '/call read_file {"path": "none"}\n/then\n/say done'
     answer = ask(sdk, text)
     assert "stop" == answer.choices[0].finish_reason
@@ -136,7 +136,7 @@ def test_tools_of_the_daemon_are_told_beside_the_answer(sdk: openai.OpenAI) -> N
 
 @pytest.mark.parametrize("form", ["whole", "stream"])
 def test_tools_of_the_client_come_back_as_calls(sdk: openai.OpenAI, form: str) -> None:
-    """Nothing runs here; the follow-up with the result goes on to the answer."""
+    """They do not run in the daemon; the request with the result gets the answer."""
     if form == "stream":
         chunks = stream(sdk, ASK_WEATHER, tools=[WEATHER])
         deltas = [c.choices[0].delta.tool_calls for c in chunks]
@@ -220,10 +220,10 @@ async def test_a_reply_may_have_one_call_at_most(
     assert "it rains" == last.choices[0].message.content
 
 
-async def test_what_the_request_brings_is_on_the_tape(
+async def test_the_requests_conversation_is_on_the_tape(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
-    """System words are the caller's instructions, in order; the rest is a conversation."""
+    """System messages are the caller's instructions, in order; the rest is a conversation."""
     messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "hi"},
@@ -256,7 +256,7 @@ def test_json_is_json(sdk: openai.OpenAI) -> None:
 
 
 class Weather(pydantic.BaseModel):
-    """What the answer is to be."""
+    """The schema of the answer."""
 
     city: str
     degrees: int | None
@@ -355,7 +355,7 @@ def test_an_answer_that_never_fits_says_so(sdk: openai.OpenAI) -> None:
 
 
 def test_a_user_has_one_session(sdk: openai.OpenAI) -> None:
-    """What was said in it before is there without being sent again."""
+    """Its earlier messages are known without being sent again."""
     first = ask(sdk, "/say one", user="ann")
     second = ask(sdk, "/say two", user="ann")
     other = ask(sdk, "/say one", user="bob")
@@ -377,7 +377,7 @@ def test_the_same_key_is_the_same_run(sdk: openai.OpenAI) -> None:
 
 
 def test_models_are_agents_and_models(sdk: openai.OpenAI) -> None:
-    """Everything in the list can be asked for by itself, and used."""
+    """Every entry of the list can be fetched and used."""
     cards = list(sdk.models.list())
     owners = {card.id: card.owned_by for card in cards}
     assert {
@@ -453,7 +453,7 @@ def test_a_wrong_token_is_refused(daemon: DaemonProcess, sdk: openai.OpenAI) -> 
 
 
 def test_a_failure_in_the_middle_is_an_error_of_the_stream(sdk: openai.OpenAI) -> None:
-    """What was said stands; then the SDK raises, with our code."""
+    """Sent text stays; then the SDK raises, with the daemon's code."""
     chunks: list[Any] = []
     messages: Any = [{"role": "user", "content": "/say half\n/fail transient"}]
     with pytest.raises(openai.APIError) as failed:

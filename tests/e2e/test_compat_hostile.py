@@ -65,8 +65,8 @@ NOT_JSON = [
 
 
 @pytest.mark.parametrize("body", NOT_JSON, ids=range(len(NOT_JSON)))
-async def test_what_is_no_request_is_refused(daemon: DaemonProcess, body: bytes) -> None:
-    """Each is a 400 in the API's own shape, and the daemon goes on."""
+async def test_an_invalid_request_is_refused(daemon: DaemonProcess, body: bytes) -> None:
+    """Each is a 400 in the API's own shape, and the daemon continues."""
     status, answer = await ask(daemon, body)
     assert 400 == status
     assert answer["error"]["code"] in {"invalid_json", "invalid_params"}
@@ -102,8 +102,8 @@ async def test_a_wrong_field_is_named(
     )
 
 
-async def test_who_has_no_token_is_not_read(daemon: DaemonProcess) -> None:
-    """The answer comes before the body: nobody unknown makes the daemon hold one."""
+async def test_a_body_without_a_token_is_not_read(daemon: DaemonProcess) -> None:
+    """The reply precedes the body, so an unknown client cannot fill the memory."""
     async with dial(daemon) as peer:
         request = render(daemon, b"", "Authorization: Basic eDp5")
         await peer.send(request.replace(b"Content-Length: 0", b"Content-Length: 9000000"))
@@ -137,10 +137,10 @@ async def test_a_body_over_the_limit_is_refused(daemon: DaemonProcess) -> None:
     ("status", "size", "header"),
     [(413, 20_000_000, None), (401, 4_000_000, "Authorization: Bearer pal_wrong")],
 )
-async def test_who_sends_all_of_it_first_reads_why(
+async def test_a_refusal_reaches_a_client_that_sends_its_whole_body(
     daemon: DaemonProcess, status: int, size: int, header: str | None
 ) -> None:
-    """The connection is not reset under the answer, and serves the next request."""
+    """The connection is not reset under the reply, and serves the next request."""
     headers = [] if header is None else [header]
     async with dial(daemon) as peer:
         for _ in range(2):
@@ -155,10 +155,10 @@ async def test_who_sends_all_of_it_first_reads_why(
     ("status", "method", "path"),
     [(405, "GET", PATH), (405, "POST", "/v1/models"), (404, "GET", "/v1/models/none")],
 )
-async def test_wrong_ways_are_said(
+async def test_unknown_paths_and_methods_are_errors(
     daemon: DaemonProcess, status: int, method: str, path: str
 ) -> None:
-    """Method and path have errors of the same shape."""
+    """Both have errors of the same shape."""
     async with dial(daemon) as peer:
         request = render(daemon, b"", "Connection: close", path=path)
         await peer.send(request.replace(b"POST", method.encode(), 1))
@@ -189,8 +189,8 @@ async def begin_endless(peer: RawPeer, daemon: DaemonProcess, *headers: str) -> 
     return run_id.decode()
 
 
-async def test_a_run_goes_on_without_its_client(daemon: DaemonProcess) -> None:
-    """Unless the client asked for its end: then it is cancelled at once."""
+async def test_a_run_continues_without_its_client(daemon: DaemonProcess) -> None:
+    """On request it is cancelled at the disconnect."""
     async with daemon.connect() as client:
         async with dial(daemon) as peer:
             left = await begin_endless(peer, daemon)
@@ -202,7 +202,7 @@ async def test_a_run_goes_on_without_its_client(daemon: DaemonProcess) -> None:
 
 
 async def test_a_revoked_token_ends_its_streams(daemon: DaemonProcess) -> None:
-    """The stream ends; the run goes on."""
+    """The stream ends; the run continues."""
     async with daemon.connect() as client:
         made = await client.create_token(principal="guest", role="client", name="guest")
         async with dial(daemon) as peer:
@@ -216,7 +216,7 @@ async def test_a_revoked_token_ends_its_streams(daemon: DaemonProcess) -> None:
 
 
 async def test_foreign_sessions_are_not_found(daemon: DaemonProcess) -> None:
-    """What belongs to somebody else answers like what does not exist."""
+    """An object of another principal gets the same reply as a missing one."""
     status, answer = await ask(daemon, json.dumps(HELLO).encode())
     assert 200 == status
     async with daemon.connect() as client:
@@ -226,8 +226,8 @@ async def test_foreign_sessions_are_not_found(daemon: DaemonProcess) -> None:
     assert (404, "not_found") == (status, answer["error"]["code"])
 
 
-async def test_who_may_only_look_starts_nothing(daemon: DaemonProcess) -> None:
-    """An observer's token is refused, whatever it asks for: embeddings and counting work, too."""
+async def test_an_observer_starts_nothing(daemon: DaemonProcess) -> None:
+    """An observer's token is refused for every request that does work, embeddings and counting included."""
     async with daemon.connect() as client:
         header = f"Authorization: Bearer {await make_token(client, 'observer')}"
     asked: dict[str, dict[str, Any]] = {
@@ -242,8 +242,8 @@ async def test_who_may_only_look_starts_nothing(daemon: DaemonProcess) -> None:
         assert (403, "forbidden") == (status, answer["error"]["code"]), path
 
 
-async def test_a_slow_reader_holds_up_nobody(daemon: DaemonProcess) -> None:
-    """Its run ends on time although not a byte of the stream is taken."""
+async def test_a_slow_reader_delays_no_run(daemon: DaemonProcess) -> None:
+    """Its run ends on time although no byte of the stream is read."""
     text = "/tokens 20000"
     asked = {**HELLO, "messages": [{"role": "user", "content": text}], "stream": True}
     async with daemon.connect() as client, dial(daemon) as peer:
@@ -256,8 +256,8 @@ async def test_a_slow_reader_holds_up_nobody(daemon: DaemonProcess) -> None:
             assert "done" == (await client.wait_run(run_id.decode())).state
 
 
-async def test_a_person_can_allow_what_a_request_waits_for(daemon: DaemonProcess) -> None:
-    """The request waits for the answer; unattended it is told that nobody is there."""
+async def test_a_request_waits_for_an_approval(daemon: DaemonProcess) -> None:
+    """It gets the result after the answer; an unattended one is denied."""
     call = '/call write_file {"path": "made.txt", "content": "x"}'
     asked = json.dumps({**HELLO, "messages": [{"role": "user", "content": call}]}).encode()
     answers: list[tuple[int, Any]] = []
@@ -288,8 +288,8 @@ async def test_a_path_that_is_none_is_an_error_of_the_api(daemon: DaemonProcess)
 
 
 @pytest.mark.parametrize("path", ["/v1/asyncapi.json", "/v1/ws"])
-async def test_the_daemons_own_protocol_is_beside_it(daemon: DaemonProcess, path: str) -> None:
-    """Those paths are no part of these APIs."""
+async def test_the_daemons_own_paths_are_separate(daemon: DaemonProcess, path: str) -> None:
+    """They are not part of these APIs."""
     async with dial(daemon) as peer:
         request = render(daemon, b"", "Connection: close", path=path).replace(b"POST", b"GET", 1)
         await peer.send(request)
@@ -297,10 +297,10 @@ async def test_the_daemons_own_protocol_is_beside_it(daemon: DaemonProcess, path
     assert b" 404 " not in head
 
 
-async def test_what_is_too_large_is_named(daemon: DaemonProcess) -> None:
-    """By the member of the request, not by what the tape calls it."""
+async def test_a_too_large_member_is_named(daemon: DaemonProcess) -> None:
+    """By the member of the request, not by the event on the tape."""
     messages = [{"role": "user", "content": "x" * 300_000}]
     status, answer = await ask(daemon, json.dumps({**HELLO, "messages": messages}).encode())
     assert (413, "too_large") == (status, answer["error"]["code"])
-    assert "the last message of the user: 300" in answer["error"]["message"]
+    assert "the last user message: 300" in answer["error"]["message"]
     assert "message.received" not in answer["error"]["message"]

@@ -1,4 +1,4 @@
-"""What a client of the HTTP surface may count on when the daemon is killed under it."""
+"""The HTTP APIs when the daemon is killed."""
 
 from functools import partial
 from pathlib import Path
@@ -56,14 +56,14 @@ async def lose(daemon: DaemonProcess) -> None:
 
 
 async def allow(daemon: DaemonProcess) -> None:
-    """Say yes to what is asked."""
+    """Allow the pending approval."""
     async with daemon.connect() as client:
         asked = await find_question(client)
         await client.resolve_approval(asked.approval_id, "allow", asked.digest)
 
 
-async def test_keys_and_conversations_outlive_a_kill(tmp_path: Path) -> None:
-    """The same key finds the run that was lost sight of, and a response can be gone on from."""
+async def test_keys_and_conversations_survive_a_kill(tmp_path: Path) -> None:
+    """The same key finds its run again, and a response can be continued."""
     asked = {"model": "scripted", "input": "/say one"}
     with running(tmp_path) as daemon:
         first = await post(daemon, "/v1/responses", asked)

@@ -83,7 +83,7 @@ async def test_joining_in_the_middle_of_heavy_appends(daemon: DaemonProcess) -> 
 
 
 async def test_cursor_ahead_of_the_head(daemon: DaemonProcess) -> None:
-    """A client that has more than the tape is told where the tape ends."""
+    """A client with more events than the tape learns where the tape ends."""
     async with daemon.connect() as client, connected(daemon.port, daemon.token) as wire:
         started = await client.start_run("hello")
         await client.wait_run(started.run_id)
@@ -119,8 +119,8 @@ async def test_committed_numbers(daemon: DaemonProcess) -> None:
         assert sent == committed
 
 
-async def test_idle_stream_hears_of_the_commit(daemon: DaemonProcess) -> None:
-    """When nothing follows an event, its commit is told all the same."""
+async def test_idle_stream_gets_the_commit(daemon: DaemonProcess) -> None:
+    """If no event follows, the commit is sent by itself."""
     async with connected(daemon.port, daemon.token) as wire:
         await wire.call("run.start", text="/delay 60000\n/say late", subscribe=True)
         told = await wire.notice(
@@ -166,7 +166,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
 
 
 async def test_a_client_that_does_not_read(narrow: DaemonProcess) -> None:
-    """It is closed with 1013 and its last seq; its run goes on, and a reader is not held up."""
+    """It is closed with 1013 and its last seq; its run continues, and another reader is not delayed."""
     (narrow.workspace / "big.txt").write_text("0123456789abcde\n" * 1_000, encoding="utf-8")
     async with narrow.connect() as client, connected(narrow.port, narrow.token, room=2_048) as slow:
         started = await slow.call("run.start", text=BIG_RESULTS, subscribe=True)
@@ -212,8 +212,8 @@ async def leave_halfway(daemon: DaemonProcess, number: int) -> str:
     return str(started["run_id"])
 
 
-async def test_peers_that_vanish(daemon: DaemonProcess) -> None:
-    """Resets at any point of a session end that connection alone; the runs go on."""
+async def test_resets_end_only_their_connection(daemon: DaemonProcess) -> None:
+    """At any point of a session; the runs continue."""
     async with daemon.connect() as client:
         before = (await client.status()).connections
         for text in (b"", b"GET /v1/ws HT"):

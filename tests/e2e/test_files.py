@@ -35,7 +35,7 @@ async def completed(client: Client, run_id: str) -> ev.ToolCompleted:
 
 
 async def test_a_patch_is_done_and_undone(daemon: DaemonProcess) -> None:
-    """A person sees the patch and allows it; its owner puts the files back, and nobody else."""
+    """A person sees the patch and allows it; only its owner can restore the files."""
     (daemon.workspace / "old.txt").write_text("1\r\n2\r\n", encoding="utf-8", newline="")
     (daemon.workspace / "old.txt").chmod(0o640)
     patch = (
@@ -66,8 +66,8 @@ async def test_a_patch_is_done_and_undone(daemon: DaemonProcess) -> None:
     assert not (daemon.workspace / "new" / "n.txt").exists()
 
 
-async def test_a_patch_that_does_not_fit_asks_nobody(daemon: DaemonProcess) -> None:
-    """The model hears where it does not fit; no person is bothered."""
+async def test_a_patch_that_does_not_match_asks_no_approval(daemon: DaemonProcess) -> None:
+    """The model gets the place that does not match."""
     patch = "*** Begin Patch\n*** Update File: none.txt\n-1\n+2\n*** End Patch"
     async with daemon.connect() as client:
         started = await client.start_run(the_call("apply_patch", patch=patch))
@@ -79,8 +79,8 @@ async def test_a_patch_that_does_not_fit_asks_nobody(daemon: DaemonProcess) -> N
     )
 
 
-async def test_what_changed_since_it_was_approved_is_not_overwritten(daemon: DaemonProcess) -> None:
-    """An approval is for the file that was there."""
+async def test_a_file_changed_after_the_approval_is_not_overwritten(daemon: DaemonProcess) -> None:
+    """An approval is for the file as it was."""
     (daemon.workspace / "seen.txt").write_text("seen", encoding="utf-8")
     async with daemon.connect() as client:
         asked = await ask_for(client, the_call("write_file", path="seen.txt", content="mine"))
@@ -124,8 +124,8 @@ async def test_a_long_output_is_read_whole(daemon: DaemonProcess) -> None:
 
 
 @needs_bubblewrap
-async def test_200_kib_of_a_command_are_read_whole(daemon: DaemonProcess) -> None:
-    """What a program printed in its jail, every line of it, through the model's own tool."""
+async def test_200_kib_of_a_command_are_read_completely(daemon: DaemonProcess) -> None:
+    """Every line of a program's output is read through the model's own tool."""
     async with daemon.connect() as client:
         await wait_tool(client, "shell")
         call = the_call("shell", argv=["seq", "1", "40000"])
@@ -139,8 +139,8 @@ async def test_200_kib_of_a_command_are_read_whole(daemon: DaemonProcess) -> Non
     assert [*map(str, range(1, 40_001))] == shown.split()[:40_000]
 
 
-def test_what_is_kept_is_private(daemon: DaemonProcess) -> None:
-    """Folders 0700, files 0600, like the journal beside them."""
+def test_stored_files_are_private(daemon: DaemonProcess) -> None:
+    """Folders have mode 0700, files 0600, like the journal."""
     for name in ("artifacts", "checkpoints"):
         for folder, _, files in os.walk(daemon.home / name):
             assert os.stat(folder).st_mode & 0o077 == 0  # noqa: PTH116 - a text from os.walk

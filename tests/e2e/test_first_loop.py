@@ -37,7 +37,7 @@ READ_KINDS = [
 
 @pytest.fixture
 def readme(daemon: DaemonProcess) -> None:
-    """What the runs read."""
+    """The file that the runs read."""
     (daemon.workspace / "README.md").write_text(README, encoding="utf-8")
 
 
@@ -100,7 +100,7 @@ async def test_terminal_json(daemon: DaemonProcess) -> None:
 
 
 async def test_endings_at_the_terminal(daemon: DaemonProcess) -> None:
-    """The exit code of `palyra run` tells a failure from a refusal from success."""
+    """The exit code of `palyra run` distinguishes failure, denial and success."""
     refused = '/call write_file {"path": "no.txt", "content": "no"}'
     codes: dict[str, int] = {}
 
@@ -116,7 +116,7 @@ async def test_endings_at_the_terminal(daemon: DaemonProcess) -> None:
 
 
 async def test_every_proposal_is_attested_once(daemon: DaemonProcess) -> None:
-    """Whether a call runs, fails, is refused or is malformed, one attestation ends it."""
+    """A call that runs, fails, is denied or malformed ends in one attestation."""
     lines = [
         READ,
         '/call read_file {"path": "missing.txt"}',

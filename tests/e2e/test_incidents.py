@@ -1,4 +1,4 @@
-"""Incidents of a real daemon: told, kept over a kill, counted, and ended."""
+"""Incidents of a real daemon: reported, kept over a kill, counted, and resolved."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -42,7 +42,7 @@ def daemon(tmp_path: Path, policy: Path) -> Generator[DaemonProcess]:
 
 
 async def wait_news(inbox: Inbox, method: str) -> str:
-    """The key of the next incident that is told of so."""
+    """The key of the next incident that is notified."""
     async for notice in inbox:
         if notice.method == method:
             return str(notice.params["key"])
@@ -54,7 +54,7 @@ async def listed(client: Client) -> dict[str, IncidentView]:
 
 
 async def test_an_incident_over_its_life(daemon: DaemonProcess, policy: Path) -> None:
-    """Broken policies are told, survive a kill, are counted once more, and end when mended."""
+    """Invalid policies are reported, survive a kill, are counted once more, and end with their repair."""
     with trio.fail_after(WITHIN_S):
         async with daemon.connect() as client, client.notices() as inbox:
             assert {} == await listed(client)
@@ -77,8 +77,8 @@ async def test_an_incident_over_its_life(daemon: DaemonProcess, policy: Path) ->
     assert 1 == daemon.said.count("an incident is opened")
 
 
-async def test_a_journal_that_was_changed_is_for_an_operator(daemon: DaemonProcess) -> None:
-    """The start finds it; the incident stays until somebody says that it was seen to."""
+async def test_a_changed_journal_needs_an_operator(daemon: DaemonProcess) -> None:
+    """The start finds it; the incident stays until an operator resolves it."""
     with trio.fail_after(WITHIN_S):
         async with daemon.connect() as client:
             await client.wait_run((await client.start_run("hello")).run_id)

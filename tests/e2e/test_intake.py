@@ -1,4 +1,4 @@
-"""What a model gets wrong in a call of a real daemon: put right or refused, told, and attested."""
+"""Mistakes of a model in a call of a real daemon: coerced or rejected, and attested."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-async def test_mistakes_are_put_right_or_told(daemon: DaemonProcess) -> None:
-    """One coercion is recorded; every other call is told its field and limit, and all are attested."""
+async def test_mistakes_are_coerced_or_rejected(daemon: DaemonProcess) -> None:
+    """One coercion is recorded; every other call gets its field and limit, and all are attested."""
     async with daemon.connect() as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}  # shell needs a sandbox
         refused = [call for call in REFUSED if call[0] in {*tools, "ecko"}]

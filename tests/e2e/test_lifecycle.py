@@ -87,15 +87,15 @@ def test_second_daemon(tmp_path: Path) -> None:
         assert 0 == daemon.stop()
 
 
-async def test_a_second_up_is_one_sentence(tmp_path: Path) -> None:
-    """Which process, with which directory, and what to do; no line of a log, and exit code 69."""
+async def test_a_second_up_is_one_line(tmp_path: Path) -> None:
+    """It has the process, the directory and a remedy, no log line, and exit code 69."""
     with running(tmp_path) as daemon:
         kept = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PALYRA_HOME": str(daemon.home)}
         code, out, err = await run_forked(("up", "--port", "0"), kept)
         pid = daemon.pid
     assert (EX_UNAVAILABLE, b"") == (code, out)
     (line,) = err.decode().splitlines()
-    assert line.startswith(f"error: a daemon (pid {pid}) runs already with the data directory ")
+    assert line.startswith(f"error: a daemon (pid {pid}) already runs with the data directory ")
     assert str(daemon.home) in line
     assert f"`kill {pid}` stops it" in line
 
@@ -160,7 +160,7 @@ async def test_drain_ends_at_its_grace(tmp_path: Path) -> None:
 
 
 async def test_http_pages(daemon: DaemonProcess) -> None:
-    """Whoever asks whether it is alive and ready is told; other pages there are none."""
+    """Liveness and readiness need no token; there are no other open pages."""
     for path, status in {"/healthz": 200, "/readyz": 200, "/nothing": 404}.items():
         assert status == await _status(daemon, path)
 

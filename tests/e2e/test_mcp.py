@@ -55,8 +55,8 @@ async def test_a_list_and_a_question_name_the_same_risk(served: DaemonProcess) -
     assert "<fenced" in listed["mcp:sample.add"].description  # the model sees it between fences
 
 
-async def test_doctor_tells_why_a_server_does_not_start(served: DaemonProcess) -> None:
-    """The exit code and the last words, without the secret in them; the status says the same."""
+async def test_doctor_shows_why_a_server_does_not_start(served: DaemonProcess) -> None:
+    """Exit code and last output, redacted; the status has the same."""
     async with served.connect() as client:
         with trio.fail_after(60):
             while not any("exit code" in each for each in (await client.status()).problems):

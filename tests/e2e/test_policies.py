@@ -62,7 +62,7 @@ def daemon(tmp_path: Path, policies: Path) -> Generator[DaemonProcess]:
 
 
 async def happened(client: Client, tool: str, arguments: dict[str, Any]) -> str:
-    """What became of a call: allow, deny, ask or refused."""
+    """The outcome of a call: allow, deny, ask or refused."""
     call = msgspec.json.encode(arguments).decode()
     started = await client.start_run(f"/call {tool} {call}")
     await client.wait_run(started.run_id, until="attention")
@@ -78,15 +78,15 @@ async def happened(client: Client, tool: str, arguments: dict[str, Any]) -> str:
 
 
 async def explained(client: Client, tool: str, arguments: dict[str, Any]) -> str:
-    """What the daemon says would become of it."""
+    """The outcome that the daemon predicts."""
     try:
         return (await client.explain_policy(tool, arguments)).answer
     except InvalidParams:
         return "refused"
 
 
-async def test_what_is_explained_is_what_happens(daemon: DaemonProcess) -> None:
-    """For every tool there is, with good, bad and forbidden arguments."""
+async def test_an_explanation_predicts_the_outcome(daemon: DaemonProcess) -> None:
+    """For every tool, with valid, invalid and forbidden arguments."""
     (daemon.workspace / "a.txt").write_text("x")
     async with daemon.connect() as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
@@ -98,10 +98,10 @@ async def test_what_is_explained_is_what_happens(daemon: DaemonProcess) -> None:
     assert {"allow", "deny", "ask", "refused"} == set(seen)
 
 
-async def test_rules_that_change_answer_what_is_asked(
+async def test_a_changed_policy_answers_an_open_approval(
     daemon: DaemonProcess, policies: Path
 ) -> None:
-    """A permit that is saved while a person is asked lets the call run; nothing restarts."""
+    """A permit that is saved during an approval lets the call run without a restart."""
     async with daemon.connect() as client:
         asked = await ask_for(client, write_call("b.txt"))
         async with client.events(asked.run_id) as items:
@@ -121,10 +121,10 @@ async def see_problem(client: Client, complaint: str) -> None:
             await trio.sleep(POLL_S / 4)
 
 
-async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
+async def test_an_invalid_file_changes_nothing_and_is_reported(
     daemon: DaemonProcess, policies: Path
 ) -> None:
-    """The last good rules stay, and the daemon; status, doctor and the log name the file."""
+    """The last valid policies stay, and status, doctor and the log name the file."""
     (policies / "all.cedar").write_text("permit (principal, action, resource);")
     async with daemon.connect() as client:
         asked = await ask_for(client, write_call("a.txt"))  # asked until the file is read
@@ -138,7 +138,7 @@ async def test_a_broken_file_changes_nothing_and_is_said_everywhere(
         assert await happened(client, "write_file", {"path": "c.txt", "content": "x"}) == "allow"
     doctor = await palyra("doctor", home=daemon.home)
     assert (doctor.code, "all.cedar:1: unexpected end" in " ".join(doctor.out.split())) == (1, True)
-    assert "the last good ones stay" in daemon.said
+    assert "the last valid ones stay" in daemon.said
 
 
 async def test_without_a_good_set_what_matters_is_denied(tmp_path: Path, policies: Path) -> None:
@@ -152,7 +152,7 @@ async def test_without_a_good_set_what_matters_is_denied(tmp_path: Path, policie
 
 
 async def test_a_session_grant_over_the_wire(daemon: DaemonProcess) -> None:
-    """Asked once for a folder of a session; listed, ended on the command line, asked again."""
+    """A folder is asked once in a session; the grant is listed, ended on the command line, asked again."""
     async with daemon.connect() as client:
         first = await client.start_run(write_call("notes/a.txt"), session_key="work")
         await client.wait_run(first.run_id, until="attention")

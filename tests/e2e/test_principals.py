@@ -1,4 +1,4 @@
-"""Nothing crosses principals: what somebody else has is, for a client, not there."""
+"""Nothing crosses principals: objects of others do not exist for a client."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -40,7 +40,7 @@ async def house(daemon: DaemonProcess) -> AsyncGenerator[House]:
 
 
 async def message_of(error: type[Exception], ask: Callable[[], Awaitable[object]]) -> str:
-    """What the refusal says."""
+    """The message of the refusal."""
     with pytest.raises(error) as caught:
         await ask()
     return str(caught.value)
@@ -69,8 +69,8 @@ async def test_foreign_runs_are_not_there(daemon: DaemonProcess) -> None:
         assert "done" == (await people.operator.get_run(run_id)).state
 
 
-async def test_lists_hold_what_is_ones_own(daemon: DaemonProcess) -> None:
-    """Runs, sessions and approvals of others are in no list, also when asked for by name."""
+async def test_lists_have_only_own_objects(daemon: DaemonProcess) -> None:
+    """Runs, sessions and approvals of others are in no list, also when named."""
     async with house(daemon) as people:
         asked = await ask_for(people.ann, write_call("anns.txt"))
         bob = people.bob
@@ -104,8 +104,8 @@ async def test_same_names_are_different_things(daemon: DaemonProcess) -> None:
     assert ["ann", "bob"] == [view.principal for view in views]
 
 
-async def test_notices_and_streams_stay_at_home(daemon: DaemonProcess) -> None:
-    """Who watches everything they may see hears nothing of others: no event, prompt, session."""
+async def test_notifications_do_not_cross_principals(daemon: DaemonProcess) -> None:
+    """A subscriber to everything gets no event, approval or session of others."""
     async with house(daemon) as people, connected(daemon.port, people.bobs_token) as wire:
         await wire.call("tape.subscribe", all=True)
         await wire.named("tape.caught_up")
@@ -123,8 +123,8 @@ async def test_notices_and_streams_stay_at_home(daemon: DaemonProcess) -> None:
         assert asked.run_id.encode() not in b"".join(wire.seen)
 
 
-async def test_client_operates_nothing(daemon: DaemonProcess) -> None:
-    """What concerns everybody is for operators: tokens, the tree, the whole journal, figures."""
+async def test_a_client_cannot_operate_the_daemon(daemon: DaemonProcess) -> None:
+    """Tokens, the tree, the whole journal and metrics are for operators."""
     async with house(daemon) as people:
         bob = people.bob
         forbidden: list[Callable[[], Awaitable[object]]] = [

@@ -61,8 +61,8 @@ def outcomes(tape: list[TapeEvent]) -> list[tuple[str, str]]:
     return [(each.status, each.output) for each in found if isinstance(each, ev.ToolCompleted)]
 
 
-async def test_a_program_runs_behind_its_walls(programs: DaemonProcess) -> None:
-    """Output and exit code come back, what failed is a failed call, and the walls are attested."""
+async def test_a_program_runs_in_the_jail(programs: DaemonProcess) -> None:
+    """Output and exit code are returned, a failure is a failed call, and the isolation is attested."""
     async with programs.connect() as client:
         run_id = await begin(
             client,
@@ -137,8 +137,8 @@ async def test_a_program_in_the_background_ends_with_its_run(programs: DaemonPro
     assert "running" in outcomes(tape)[1][1]
 
 
-async def test_a_workspace_that_is_taken_away(programs: DaemonProcess) -> None:
-    """Every tool says so and no run ends by it; the folder that is there again is everybody's."""
+async def test_a_removed_workspace(programs: DaemonProcess) -> None:
+    """Every tool reports it and no run ends by it; all use the folder that appears again."""
     root = programs.workspace
     calls = (call("shell", argv=["ls"]), call("list_dir"), call("process_start", argv=["ls"]))
     aside = root.with_name("aside")
@@ -181,11 +181,11 @@ async def test_nothing_is_left_of_a_killed_daemon(programs: DaemonProcess) -> No
 
 
 def list_records(daemon: DaemonProcess) -> list[dict[str, list[str]]]:
-    """What is written down of jails."""
+    """The records of jails."""
     folder = daemon.home / "jails"
     return [json.loads(path.read_bytes()) for path in folder.glob("*.json")]
 
 
 def find_left(paths: list[str]) -> list[str]:
-    """Those that are there."""
+    """The recorded jails that still exist."""
     return [path for path in paths if Path(path).exists()]

@@ -41,7 +41,7 @@ async def serving(
 async def asking(
     daemon: DaemonProcess, path: str = "/v1/chat/completions", **more: Any
 ) -> AsyncGenerator[RawPeer]:
-    """An answer that was asked for, and is not read yet."""
+    """A pending request, whose answer is not read yet."""
     asked = {"model": "default", "messages": [{"role": "user", "content": "go on"}], **more}
     body = json.dumps(asked).encode()
     head = (
@@ -70,7 +70,7 @@ async def read_tape(daemon: DaemonProcess, run_id: str) -> list[TapeEvent]:
 
 
 async def test_a_delta_is_passed_on_before_the_provider_has_finished(tmp_path: Path) -> None:
-    """The provider goes on only once the client has read its word; all of them are the turn's text."""
+    """The provider continues only after the client has read its delta; all deltas are the text."""
     seen = trio.Event()
     words = ["one two ", "three", "\u2028", " four"]
     first, *rest = (sse(chunk(content=word)) for word in words)
@@ -101,8 +101,8 @@ FAILURES = [
 ]
 
 
-async def test_each_failure_is_told_and_none_of_these_is_asked_again(tmp_path: Path) -> None:
-    """By its class, in the order of the table; a cut behind a first piece among them."""
+async def test_failures_without_a_retry(tmp_path: Path) -> None:
+    """Each has its class, in the order of the table; a cut after the first delta is one."""
     answers = [[answer] for answer, _, _ in FAILURES]
     async with serving(tmp_path, *answers, FINE) as (served, daemon):
         told = [await ask(daemon) for _ in FAILURES]
@@ -113,8 +113,8 @@ async def test_each_failure_is_told_and_none_of_these_is_asked_again(tmp_path: P
     assert len(FAILURES) + 1 == len(served.bodies)
 
 
-async def test_what_may_pass_is_asked_again_when_the_provider_says(tmp_path: Path) -> None:
-    """429 with a date to come back, 503, a connection that ends before a word: then the answer."""
+async def test_transient_failures_are_retried(tmp_path: Path) -> None:
+    """429 with a date, 503, and a connection that ends before the first delta: then the answer."""
     busy = refusal(429, {"error": {"message": "slow down"}}, "retry-after-ms: 5")
     answers = ([busy], [refusal(503, b"")], FINE, [b""], FINE)
     async with serving(tmp_path, *answers) as (served, daemon):
@@ -125,8 +125,8 @@ async def test_what_may_pass_is_asked_again_when_the_provider_says(tmp_path: Pat
     assert 5 == len(served.bodies)
 
 
-async def test_a_provider_that_does_not_call_what_it_must(tmp_path: Path) -> None:
-    """It is told what, twice; its words are not passed off for a call."""
+async def test_a_provider_without_the_required_call(tmp_path: Path) -> None:
+    """It gets the guidance; its text does not pass as a call."""
     look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     called = chunk(tool_calls=[{"index": 0, "id": "x", "function": {"name": "look"}}])
     calls = [STREAM, sse(called, END, "[DONE]")]
@@ -154,8 +154,8 @@ USED = {
 }
 
 
-async def test_tokens_are_told_apart_as_each_api_defines_them(tmp_path: Path) -> None:
-    """Input with what came from a cache, or beside it; two turns of one run are summed."""
+async def test_tokens_are_counted_as_each_api_defines_them(tmp_path: Path) -> None:
+    """Input with or without the cache; two turns of one run are summed."""
     answer: list[Piece] = [STREAM, sse(chunk(content="fine"), {**END, "usage": USED}, "[DONE]")]
     looks = chunk(tool_calls=[{"index": 0, "function": {"name": "list_dir"}}])
     first: list[Piece] = [STREAM, sse(looks, {**END, "usage": USED}, "[DONE]")]

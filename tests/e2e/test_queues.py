@@ -35,7 +35,7 @@ async def texts(client: Client, run_id: str) -> list[str]:
 
 
 async def test_collected_messages_and_order_survive_a_kill(mortal: DaemonProcess) -> None:
-    """What was arranged before the kill is what happens after it, with every message once."""
+    """The arranged order holds after the kill, with every message once."""
     async with mortal.connect() as client:
         busy = await client.start_run("/delay 1000\n/say busy", session_key="k")
         first = await client.start_run("/say first", session_key="k")
@@ -74,7 +74,7 @@ async def test_the_command_line_arranges_a_queue(mortal: DaemonProcess) -> None:
 
 
 async def show(daemon: DaemonProcess, *command: str) -> str:
-    """What a command says on this daemon's home."""
+    """The output of a command on this daemon's home."""
     ended = await palyra(*command, home=daemon.home)
     assert 0 == ended.code, ended.err
     return ended.out

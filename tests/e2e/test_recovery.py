@@ -1,4 +1,4 @@
-"""SIGKILL and a restart on the same home: what was promised goes on, nothing happens twice."""
+"""SIGKILL and a restart on the same home: accepted runs continue, and nothing happens twice."""
 
 import subprocess
 from collections.abc import Generator
@@ -45,8 +45,8 @@ async def finish(client: Client, run_id: str) -> list[TapeEvent]:
     return tape
 
 
-async def test_everything_open_goes_on(mortal: DaemonProcess) -> None:
-    """A turn, a safe tool, a prompt and a queue under way at the kill all come to their ends."""
+async def test_everything_open_continues(mortal: DaemonProcess) -> None:
+    """A turn, a safe tool, an approval and a queue at the kill all come to their ends."""
     texts = {
         "turn": '/call echo {"text": "once"}\n/then\n/delay 1000\n/say answered',
         "tool": '/call sleep {"seconds": 1}',
@@ -82,7 +82,7 @@ async def test_everything_open_goes_on(mortal: DaemonProcess) -> None:
 
 
 async def test_unknown_outcome(mortal: DaemonProcess) -> None:
-    """A write under way at the kill is not repeated: the model hears `unknown`."""
+    """A write in progress at the kill is not repeated: the model gets `unknown`."""
     async with mortal.connect() as client, connected(mortal.port, mortal.token) as wire:
         asked = await ask_for(client, write_call(f"{DEEP}/file.txt"))
         await wire.call("tape.subscribe", run_id=asked.run_id, kinds=["tool.started"])

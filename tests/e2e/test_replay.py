@@ -82,7 +82,7 @@ async def test_rules_of_another_day_are_named(daemon: DaemonProcess) -> None:
 
 
 async def test_a_run_over_a_kill_is_replayed(daemon: DaemonProcess) -> None:
-    """What happened in two lives of the daemon follows from its inputs, the restart included."""
+    """A run over two starts of the daemon follows from its inputs, the restart included."""
     async with daemon.connect() as client:
         started = await client.start_run('/call sleep {"seconds": 3}')
     await daemon.reach(started.run_id, "tool.started")
@@ -125,8 +125,8 @@ async def test_the_same_key_forks_once(daemon: DaemonProcess) -> None:
         assert 2 == len((await client.list_runs()).runs)
 
 
-async def test_nothing_of_it_crosses_principals(daemon: DaemonProcess) -> None:
-    """Who does not see a run cannot replay it; who does not own it cannot fork it."""
+async def test_replays_and_forks_do_not_cross_principals(daemon: DaemonProcess) -> None:
+    """Only a principal that sees a run can replay it, and only its owner can fork it."""
     async with daemon.connect() as operator:
         run = await tell(operator)
     async with somebody(daemon, "client", "eve") as eve:

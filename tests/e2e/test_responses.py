@@ -103,7 +103,7 @@ def test_the_sdks_own_accumulator_agrees(sdk: openai.OpenAI) -> None:
 
 @pytest.mark.parametrize("form", ["whole", "stream"])
 def test_calls_go_to_the_client_and_come_back(sdk: openai.OpenAI, form: str) -> None:
-    """Only the result is sent: what was said before is in the session."""
+    """Only the result is sent: the session has the conversation."""
     if form == "stream":
         made = stream(sdk, ASK_WEATHER, tools=[WEATHER])[-1].response
     else:
@@ -132,7 +132,7 @@ def test_a_call_can_be_asked_for(sdk: openai.OpenAI) -> None:
 
 
 def test_a_reply_may_have_one_call_at_most(sdk: openai.OpenAI) -> None:
-    """The first of two, also in its events; the session goes on from it alone."""
+    """It has the first of two, also in its events; the session continues from it alone."""
     two = '/call weather {"city": "Oslo"}\n/call weather\n/then\n/say it rains'
     made = ask(sdk, two, tools=[WEATHER], parallel_tool_calls=False)
     (call,) = made.output
@@ -144,8 +144,8 @@ def test_a_reply_may_have_one_call_at_most(sdk: openai.OpenAI) -> None:
     assert "it rains" == last.output_text
 
 
-def test_what_is_over_does_not_stream_again(sdk: openai.OpenAI) -> None:
-    """The SDK would find no event in the whole response, and say nothing."""
+def test_a_finished_response_does_not_stream_again(sdk: openai.OpenAI) -> None:
+    """The SDK would find no event in the complete response and report nothing."""
     made = ask(sdk, "/say hello")
     with pytest.raises(openai.BadRequestError, match="stream") as refused:
         sdk.responses.retrieve(made.id, stream=True)
@@ -169,8 +169,8 @@ def test_a_wrong_part_is_named(sdk: openai.OpenAI, content: Any, field: str) -> 
     assert field == refused.value.param
 
 
-def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
-    """Each follows the one before in one session, and knows more."""
+def test_a_conversation_is_continued(sdk: openai.OpenAI) -> None:
+    """Each response follows the one before in one session."""
     first = ask(sdk, "/say one")
     second = ask(sdk, "/say two", previous_response_id=first.id)
     third = ask(sdk, "/say three", previous_response_id=second.id)
@@ -180,8 +180,8 @@ def test_a_conversation_goes_on(sdk: openai.OpenAI) -> None:
     assert 3 == len(set(sizes))
 
 
-def test_an_older_response_is_a_place_to_branch(sdk: openai.OpenAI) -> None:
-    """What came after it is not seen; the branch is a session of its own."""
+def test_an_older_response_can_be_branched(sdk: openai.OpenAI) -> None:
+    """Later messages are not seen; the branch is a session of its own."""
     first = ask(sdk, "/say one")
     ask(sdk, f"/say {'two ' * 200}", previous_response_id=first.id)
     branch = ask(sdk, "/say three", previous_response_id=first.id)
@@ -191,8 +191,8 @@ def test_an_older_response_is_a_place_to_branch(sdk: openai.OpenAI) -> None:
     assert 0 < branch.usage.input_tokens - first.usage.input_tokens < 100
 
 
-def test_those_that_follow_at_the_same_time_do_not_meet(sdk: openai.OpenAI) -> None:
-    """The first goes on in the session, the others branch: none knows what another was told."""
+def test_concurrent_continuations_are_separate(sdk: openai.OpenAI) -> None:
+    """The first continues the session, the others branch: none sees another's messages."""
     first = ask(sdk, "/say one")
     with ThreadPoolExecutor(6) as pool:
         made = list(
@@ -203,8 +203,8 @@ def test_those_that_follow_at_the_same_time_do_not_meet(sdk: openai.OpenAI) -> N
     assert 1 == len({each.usage.input_tokens for each in made if each.usage})
 
 
-def test_what_cannot_be_followed_is_refused(sdk: openai.OpenAI) -> None:
-    """An unknown response, a result to no call; both name the field."""
+def test_an_invalid_continuation_is_refused(sdk: openai.OpenAI) -> None:
+    """An unknown response, and a result without a call; both name the field."""
     with pytest.raises(openai.NotFoundError) as unknown:
         ask(sdk, "hello", previous_response_id="resp_none")
     assert "previous_response_id" == unknown.value.param
@@ -215,10 +215,10 @@ def test_what_cannot_be_followed_is_refused(sdk: openai.OpenAI) -> None:
         sdk.responses.delete(ask(sdk, "/say x").id)
 
 
-async def test_another_ones_response_cannot_be_followed(
+async def test_a_foreign_response_cannot_be_continued(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
-    """Also for an operator, who may look at it: its words would be in a session of the operator's."""
+    """Also by an operator that may read it: its text would be in the operator's session."""
     async with daemon.connect() as client:
         token = await make_token(client, "client", "bob")
     bob = sdk.with_options(api_key=token)
@@ -250,10 +250,10 @@ async def test_a_failed_run_is_a_failed_response(daemon: DaemonProcess, sdk: ope
         ask(sdk, "/fail transient")
 
 
-async def test_a_response_under_way_can_be_cancelled(
+async def test_a_response_in_progress_can_be_cancelled(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
-    """It is shown as it stands, then cancelled."""
+    """It is returned as it is, then cancelled."""
     async with daemon.connect() as client:
         started = await client.start_run("/delay 3600000\n/say never")
         name = started.run_id.replace("run_", "resp_")
@@ -330,7 +330,7 @@ async def test_such_runs_replay(daemon: DaemonProcess, sdk: openai.OpenAI) -> No
 
 
 def test_no_answer_is_a_refusal(sdk: openai.OpenAI) -> None:
-    """What the daemon says of the run does not stand as the model's words; a stream agrees."""
+    """The daemon's text is not shown as the model's; a stream agrees."""
     asked, text = "/say no\n/then\n/say json", {"format": {"type": "json_object"}}
     made = ask(sdk, asked, text=text)
     assert made.incomplete_details is not None
@@ -359,7 +359,7 @@ def test_no_answer_is_a_refusal(sdk: openai.OpenAI) -> None:
     ],
 )
 def test_a_session_has_one_name(sdk: openai.OpenAI, more: Any, field: str) -> None:
-    """A second one is refused, and not passed over; `user` is a label beside it."""
+    """A second name is refused; `user` is then a label."""
     first = ask(sdk, "/say one", user="ann")
     after = ask(sdk, "/say two", previous_response_id=first.id, user="bob")
     assert note(first)["session_id"] == note(after)["session_id"]
@@ -368,7 +368,7 @@ def test_a_session_has_one_name(sdk: openai.OpenAI, more: Any, field: str) -> No
     assert field == refused.value.param
 
 
-async def test_a_conversation_told_twice_is_there_once(
+async def test_a_repeated_conversation_is_not_duplicated(
     daemon: DaemonProcess, sdk: openai.OpenAI
 ) -> None:
     """By the id of the response, and in the request."""

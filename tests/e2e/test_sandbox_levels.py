@@ -32,7 +32,7 @@ SOMEBODY = 4_242 if os.geteuid() == 0 else os.geteuid()
 
 
 def hide_bubblewrap() -> None:
-    """What happens in a process before it is the daemon, or a command."""
+    """Hide bubblewrap in a process before it becomes the daemon or a command."""
     spawner.PROGRAM_FOLDERS = "/nowhere"
     doctor.BUBBLEWRAP_FOLDERS = "/nowhere"
 
@@ -48,7 +48,7 @@ class WithoutBubblewrap(DaemonProcess):
 
 @contextmanager
 def running(level: str, settings: str = "") -> Generator[WithoutBubblewrap]:
-    """One whose rules let programs run, over a workspace of somebody who is not root."""
+    """A daemon whose policies let programs run, over a workspace of an unprivileged user."""
     base = Path(tempfile.mkdtemp(prefix="palyra-test-levels-"))
     base.chmod(0o755)  # programs run as somebody who may not enter a folder of tests
     daemon = WithoutBubblewrap(base, PALYRA_SANDBOX__MIN_LEVEL=level)
@@ -68,12 +68,12 @@ def running(level: str, settings: str = "") -> Generator[WithoutBubblewrap]:
 
 
 async def status_problems(client: Client) -> tuple[str, ...]:
-    """What the daemon says is to be mended, once the walls were looked at."""
+    """The daemon's problems after the sandbox test."""
     return (await settled_status(client)).problems
 
 
 async def settled_status(client: Client, *, wants_problem: bool = False) -> Status:
-    """How the daemon is, once the walls were looked at, or once something is wrong."""
+    """The daemon's status after the sandbox test, or with a problem."""
     with trio.fail_after(WITHIN_S):
         while True:
             names = {tool.name for tool in (await client.list_tools()).tools}
@@ -91,7 +91,7 @@ needs_landlock = pytest.mark.skipif(
 
 @needs_landlock
 async def test_level_b_asks_runs_and_ends_programs() -> None:
-    """Rules that permit are not enough; what was allowed runs behind its walls and dies with all."""
+    """Permits are not enough; an approved program runs in the jail and dies with its whole tree."""
     marker, left = uuid4().hex, uuid4().hex
     with running("B") as daemon:
         async with daemon.connect() as client:
@@ -167,7 +167,7 @@ async def test_without_bubblewrap_there_are_no_programs() -> None:
 
 
 async def test_a_server_that_needs_a_jail_is_a_problem() -> None:
-    """What the configuration asks for is not optional: the server names what is to be installed."""
+    """A configured server is not optional: the problem names the package to install."""
     server = '[[mcp.servers]]\nname = "papers"\ncommand = ["/usr/bin/env"]\n'
     with running("A", server) as daemon:
         kept = {"PALYRA_HOME": str(daemon.home), "PATH": os.environ["PATH"]}

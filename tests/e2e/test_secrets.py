@@ -150,7 +150,7 @@ async def fumble(wire: Wire) -> None:
 
 
 def search(haystack: bytes, secrets: dict[str, str]) -> set[str]:
-    """Which secrets are in there, or the better part of one."""
+    """The secrets of which at least half is in the text."""
     return {name for name, secret in secrets.items() if secret[:20].encode() in haystack}
 
 
@@ -199,8 +199,8 @@ async def test_errors_repeat_no_secret(quiet: DaemonProcess) -> None:
     assert set() == search(quiet.said.encode(), CANARIES)
 
 
-async def test_own_tokens(quiet: DaemonProcess) -> None:
-    """The daemon's own tokens are never written down, also when somebody pastes one."""
+async def test_own_tokens_are_never_written(quiet: DaemonProcess) -> None:
+    """Also when a person pastes one."""
     async with quiet.connect() as client:
         tokens = {"operator": quiet.token, "client": await make_token(client, "client", "ann")}
         for token in tokens.values():
@@ -213,8 +213,8 @@ async def test_own_tokens(quiet: DaemonProcess) -> None:
     assert {} == found_in_files(quiet.home, tokens, but=quiet.home / "keys" / "operator.token")
 
 
-async def test_what_is_set_while_the_daemon_runs_is_known_soon(quiet: DaemonProcess) -> None:
-    """A value of the vault that a person pastes after that is neither on the tape nor on the wire."""
+async def test_a_secret_set_at_run_time_is_known_soon(quiet: DaemonProcess) -> None:
+    """A value of the vault that is pasted after that is neither on the tape nor on the wire."""
     late = "canary-set-late-0123456789"
     Resolver(quiet.home, quiet.home / "keys").vault.put("LATE", late, 5)
     async with quiet.connect() as client:
@@ -231,8 +231,8 @@ async def say(client: Client, text: str) -> str:
     return "".join(each.data.decode() for each in await read_whole(client, started.run_id))
 
 
-async def test_what_is_no_secret_passes(quiet: DaemonProcess) -> None:
-    """Ordinary prose, numbers and addresses come through unchanged."""
+async def test_ordinary_text_passes(quiet: DaemonProcess) -> None:
+    """Prose, numbers and addresses are unchanged."""
     async with quiet.connect() as client:
         started = await client.start_run(f"/say {PROSE}")
         await client.wait_run(started.run_id)
@@ -258,7 +258,7 @@ def found_in_files(
 
 
 async def page(daemon: DaemonProcess, path: str) -> bytes:
-    """A page of the daemon, asked for by its operator."""
+    """A page of the daemon, requested by its operator."""
     lines = [
         f"GET {path} HTTP/1.1",
         f"Host: 127.0.0.1:{daemon.port}",

@@ -52,7 +52,7 @@ async def names(client: Client) -> set[str]:
 
 
 async def call(client: Client, tool: str) -> ev.ToolCompleted:
-    """How the one call of a run ended."""
+    """The outcome of the one call of a run."""
     arguments = msgspec.json.encode({"text": "a b"}).decode()
     started = await client.start_run(f"/call {tool} {arguments}")
     with trio.fail_after(WITHIN_S):
@@ -94,8 +94,8 @@ async def test_a_skill_that_loops_ends_its_call_only(skilled: DaemonProcess) -> 
         assert "hello" == (await call(client, "wasm:words.count")).output
 
 
-async def test_what_was_replaced_on_disk_is_not_run(skilled: DaemonProcess) -> None:
-    """Neither the package, nor machine code that somebody put in its place; also after a kill."""
+async def test_replaced_code_on_disk_is_not_run(skilled: DaemonProcess) -> None:
+    """Neither a replaced package nor replaced machine code; also after a kill."""
     async with skilled.connect() as client:
         await install(client, package(HELLO))
         await wait_tool(client, "wasm:words.count")
@@ -117,7 +117,7 @@ async def test_what_was_replaced_on_disk_is_not_run(skilled: DaemonProcess) -> N
 
 @pytest.fixture
 def untouched() -> Generator[str]:
-    """The address of a server that nobody may contact."""
+    """The address of a server that no request may contact."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
         listener.setblocking(False)  # noqa: FBT003 - its only argument
@@ -165,7 +165,7 @@ UNFIT = {
 
 @pytest.mark.parametrize("case", UNFIT)
 async def test_an_unfit_module_is_not_installed(skilled: DaemonProcess, case: str) -> None:
-    """The operator is told why, nothing is installed, and the daemon goes on."""
+    """The operator gets the reason, and the daemon continues."""
     text, said = UNFIT[case]
     skill_id = case.replace(" ", "-")
     async with skilled.connect() as client:

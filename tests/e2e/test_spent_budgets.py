@@ -50,7 +50,7 @@ class Apis:
 
 @asynccontextmanager
 async def spender(daemon: DaemonProcess, name: str) -> AsyncGenerator[tuple[Client, Apis]]:
-    """Somebody with a limit of one token an hour: the first call passes it."""
+    """A principal with a limit of one token an hour: the first call exceeds it."""
     async with daemon.connect() as operator:
         token = await make_token(operator, "client", name)
         await operator.set_budget(
@@ -68,7 +68,7 @@ async def spender(daemon: DaemonProcess, name: str) -> AsyncGenerator[tuple[Clie
 async def test_a_spent_budget_is_the_sdks_own_limit(
     daemon: DaemonProcess, name: str, *, is_stream: bool
 ) -> None:
-    """429 with our code and the budget's name; no model was called, and no SDK asked again."""
+    """429 with the daemon's code and the budget's name; no model is called, and no SDK retries."""
     who = f"{name}-{is_stream}".lower()
     async with spender(daemon, who) as (operator, apis):
         await trio.to_thread.run_sync(lambda: apis.ask(name, "/say one", is_stream=is_stream))
@@ -86,7 +86,7 @@ async def test_a_spent_budget_is_the_sdks_own_limit(
 
 
 async def test_a_budget_that_ends_in_the_middle(daemon: DaemonProcess) -> None:
-    """What was said stands; the SDK then raises, with our code."""
+    """Sent text stays; the SDK then raises, with the daemon's code."""
     text = '/say one\n/call read_file {"path": "none"}\n/then\n/say two'
     async with spender(daemon, "middle") as (_, apis):
         with pytest.raises(openai.APIError) as failed:

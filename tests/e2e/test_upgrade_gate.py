@@ -139,7 +139,7 @@ async def test_hello_comes_first(strict: DaemonProcess) -> None:
 
 
 async def test_request_before_connect(strict: DaemonProcess) -> None:
-    """Whoever asks before saying who they are is told so and closed with 4401."""
+    """A request before `connect` gets an error and closes the connection with 4401."""
     async with open_wire(strict.port) as wire:
         reply = await wire.request("run.list")
         assert "unauthenticated" == reply["error"]["data"]["code"]
@@ -160,7 +160,7 @@ async def test_bad_token(strict: DaemonProcess) -> None:
 
 @pytest.mark.slow
 async def test_silence_instead_of_connect(strict: DaemonProcess) -> None:
-    """Whoever does not connect within ten seconds is closed with 4401."""
+    """A connection without `connect` is closed with 4401 after ten seconds."""
     began_s = trio.current_time()
     async with open_wire(strict.port) as wire:
         closed = await wire.closed()

@@ -84,7 +84,7 @@ class Wire:
         return found
 
     async def closed(self) -> Closed:
-        """How the daemon ends it; whatever else comes is kept."""
+        """The close code of the daemon; other frames are kept."""
         while True:
             try:
                 await self._read()
@@ -121,7 +121,7 @@ class Wire:
 
 
 async def dial(port: int, *, room: int | None = None) -> RawPeer:
-    """A plain TCP connection to the daemon; the kernel keeps `room` bytes that nobody reads."""
+    """A plain TCP connection to the daemon with a receive buffer of `room` bytes."""
     raw = trio.socket.socket()
     if room is not None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -141,7 +141,7 @@ def upgrade_request(port: int, *lines: str) -> bytes:
 async def open_wire(
     port: int, *lines: str, early: bytes = b"", room: int | None = None
 ) -> AsyncGenerator[Wire]:
-    """A connection that was answered 101 and not yet told who we are."""
+    """A connection after the 101 response, before `connect`."""
     peer = await dial(port, room=room)
     with trio.fail_after(WITHIN_S):
         async with peer.stream:
@@ -155,7 +155,7 @@ async def open_wire(
 async def connected(
     port: int, token: str, *want: str, room: int | None = None
 ) -> AsyncGenerator[Wire]:
-    """A connection that has said hello and connect."""
+    """A connection after hello and connect."""
     async with open_wire(port, room=room) as wire:
         await wire.named("hello")
         await wire.call("connect", token=token, client={"name": "e2e"}, want=list(want))

@@ -29,7 +29,7 @@ STORE = ("palyra.store.sqlite.journal", "SqliteJournal")
 ROOTS = ("palyra.store.journal.signed_roots", "RootsFile")
 TOOLS = ("palyra.tools.toolbox", "Toolbox")
 MODEL = ("palyra.models.scripted.model", "Scripted")
-HUB = ("palyra.actors.hub.hub", "Hub")
+HUB = ("palyra.actors.hub", "Hub")
 SESSIONS = ("palyra.actors.session.sessions", "Sessions")
 OUTBOX = ("palyra.actors.journal.actor", "PendingCommit")
 

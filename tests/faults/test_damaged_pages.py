@@ -29,9 +29,9 @@ def test_it_serves_until_the_damage_is_found(tmp_path: Path) -> None:
     try:
         daemon.launch()
         assert EX_SOFTWARE == daemon.wait()
-        assert "the database is damaged" in daemon.said.rpartition("cannot go on")[2]
+        assert "the database is damaged" in daemon.said.rpartition("cannot continue")[2]
         daemon.launch()
         assert EX_UNAVAILABLE == daemon.wait()
-        assert "restore it from a backup" in daemon.said.rpartition("cannot go on")[2]
+        assert "restore it from a backup" in daemon.said.rpartition("cannot continue")[2]
     finally:
         daemon.end()

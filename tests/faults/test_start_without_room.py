@@ -63,7 +63,7 @@ def start(disk: Path, *more: str, stdout: str = os.devnull) -> subprocess.Comple
 
 def said_last(ended: subprocess.CompletedProcess[str]) -> str:
     """The one line that says why it ended."""
-    (line,) = [line for line in ended.stderr.splitlines() if "cannot go on" in line]
+    (line,) = [line for line in ended.stderr.splitlines() if "cannot continue" in line]
     return line
 
 

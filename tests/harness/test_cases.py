@@ -58,7 +58,7 @@ def test_every_field_is_read(tmp_path: Path) -> None:
         (b'{"id": "b", "text": ""}', "text"),
         (b'{"id": "", "text": "x"}', "id"),
         (b'{"id": "b"}', "text"),
-        (b'{"id": "a", "text": "again"}', "'a' was used before"),
+        (b'{"id": "a", "text": "again"}', "'a' is used twice"),
         (b'{"id": "b", "text": "x"', "truncated"),
         (b"[]", "object"),
         (b"", "blank"),

@@ -116,15 +116,15 @@ def test_models_of_a_provider_share_its_guard() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([ModelProvider(name="")], "a name of its own"),
+        ([ModelProvider(name="")], "a unique name"),
         ([ModelProvider(name="a/b", base_url="http://x")], "without /"),
-        ([ModelProvider(name="ollama")] * 2, "a name of its own"),
+        ([ModelProvider(name="ollama")] * 2, "a unique name"),
         ([ModelProvider(name="mine")], "needs a base_url"),
         ([ModelProvider(name="mine", base_url="ftp://x")], "needs a base_url"),
-        ([ModelProvider(name="x", base_url="http://user:pass@x/v1")], "a key belongs into `key`"),
-        ([ModelProvider(name="x", base_url="http://:pass@x/v1")], "a key belongs into `key`"),
-        ([ModelProvider(name="x", base_url="http://x/v1?key=sk")], "a key belongs into `key`"),
-        ([ModelProvider(name="x", base_url="http://x/v1#k")], "a key belongs into `key`"),
+        ([ModelProvider(name="x", base_url="http://user:pass@x/v1")], "put a key into `key`"),
+        ([ModelProvider(name="x", base_url="http://:pass@x/v1")], "put a key into `key`"),
+        ([ModelProvider(name="x", base_url="http://x/v1?key=sk")], "put a key into `key`"),
+        ([ModelProvider(name="x", base_url="http://x/v1#k")], "put a key into `key`"),
     ],
 )
 def test_a_provider_that_cannot_be_asked(given: list[ModelProvider], said: str) -> None:
@@ -149,7 +149,7 @@ def test_embeddings_that_no_provider_has(name: str) -> None:
         ModelProvider(name="x", base_url="http://x/v1"),
         ModelProvider(name="claude", base_url="http://c/v1", api="anthropic"),
     )
-    with pytest.raises(InvalidParams, match=r"there is embedded, and x/MODEL$") as caught:
+    with pytest.raises(InvalidParams, match=r"available: embedded, and x/MODEL$") as caught:
         made.embeddings(name, run_sync)
     assert "models.embeddings" == caught.value.field
 

@@ -39,8 +39,8 @@ async def test_hello_comes_first(autojump_clock: Clock) -> None:
         assert expected == hello
 
 
-async def test_connect_tells_who_one_is(autojump_clock: Clock) -> None:
-    """The reply names principal, role, scopes, and the fate of every wanted feature."""
+async def test_the_reply_to_connect_has_the_identity(autojump_clock: Clock) -> None:
+    """It has principal, role, scopes, and the fate of every wanted feature."""
     async with open_daemon() as daemon:
         welcome = await daemon.dial().call(
             "connect", token="tok-observer", client={"name": "x"}, want=["batch", "telepathy"]
@@ -84,7 +84,7 @@ async def test_silence_is_closed_after_ten_seconds(autojump_clock: Clock) -> Non
     async with open_daemon() as daemon:
         began_s = trio.current_time()
         peer = daemon.dial()
-        assert (4401, "no connect within 10 s") == await peer.read_to_end()
+        assert (4401, "no connect request within 10 s") == await peer.read_to_end()
         assert 10 == trio.current_time() - began_s
 
 
@@ -130,7 +130,7 @@ async def test_expired_and_revoked_tokens_open_nothing(autojump_clock: Clock) ->
 
 
 async def test_connecting_twice_is_refused(autojump_clock: Clock) -> None:
-    """A second `connect` changes nothing: it is an error, and the connection goes on."""
+    """A second `connect` is an error, changes nothing, and the connection continues."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         assert "illegal_state" == (await peer.fail("connect", token="tok-bob"))["data"]["code"]

@@ -62,9 +62,9 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     for name in ("folder", "fifo"):
         with pytest.raises(Unavailable):
             a_resolver(tmp_path).resolve(f"file:{tmp_path}/{name}")
-    with pytest.raises(NotFound, match="no such file"):
+    with pytest.raises(NotFound, match="does not exist"):
         a_resolver(tmp_path).resolve("file:~nobody-of-that-name/secret")
-    with pytest.raises(NotFound, match="no such file"):
+    with pytest.raises(NotFound, match="does not exist"):
         a_resolver(tmp_path).resolve(f"file:{tmp_path}/nothing")
     with pytest.raises(Unavailable, match="at most"):
         a_resolver(tmp_path).resolve(a_file(tmp_path, b"x" * (MAX_VALUE_BYTES + 1)))
@@ -89,7 +89,7 @@ def test_a_vault_with_a_passphrase(tmp_path: Path) -> None:
     assert SECRET == resolver.resolve("vault:KEY")
     with pytest.raises(NotFound, match="env:PASS"):
         a_resolver(tmp_path, "env:PASS").resolve("vault:KEY")
-    with pytest.raises(Unavailable, match="cannot lie in the vault"):
+    with pytest.raises(Unavailable, match="cannot be stored in the vault"):
         a_resolver(tmp_path, "vault:PASS")
     with pytest.raises(InvalidParams):
         a_resolver(tmp_path, "correct horse battery")

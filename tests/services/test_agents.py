@@ -24,7 +24,7 @@ def store() -> MemoryJournal:
 
 
 def told(instructions: str) -> str:
-    """What the model of such an agent is told."""
+    """The instructions and tools that the model of such an agent gets."""
     return f"{instructions}\n\n{FENCE_NOTE}"
 
 
@@ -51,7 +51,7 @@ async def test_a_run_is_its_agents(store: MemoryJournal, autojump_clock: MockClo
 async def test_tools_outside_the_list_are_unknown(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What the rules permit does not run for an agent that does not have it; others may."""
+    """A tool outside the agent's list is rejected although policies permit it; other agents may call it."""
     async with running(store) as kit:
         await make(kit, tools=("echo",))
         kit.model.turns = [call(("note", {"text": "by scout"})), say("no")]
@@ -81,7 +81,7 @@ async def test_an_unknown_agent_is_refused(store: MemoryJournal, autojump_clock:
 
 
 async def test_a_change_is_for_later_runs(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """A run under way and one that waits keep their agent, over a restart and its end too."""
+    """Open and queued runs keep their version of the agent, also over a restart."""
     async with running(store) as kit:
         await make(kit, tools=("echo",))
         kit.model.turns = [trio.Event()]
@@ -109,8 +109,10 @@ async def test_an_update_takes_effect(store: MemoryJournal, autojump_clock: Mock
         assert 2 == kit.events(run_id, "run.accepted")[0].agent_version
 
 
-async def test_a_name_can_be_given_again(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """A deleted agent is not there; another of its name goes on counting and is another."""
+async def test_the_name_of_a_deleted_agent_can_be_reused(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The new agent continues the version numbers and is another agent."""
     async with running(store) as kit:
         agents = kit.services.agents
         await make(kit, tools=())
@@ -160,7 +162,7 @@ async def test_only_operators_write(store: MemoryJournal, autojump_clock: MockCl
 
 
 async def test_the_default_agent_stays(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """It is always there, and nobody changes, deletes or doubles it."""
+    """It always exists, and cannot be changed, deleted or created again."""
     async with running(store) as kit:
         agents = kit.services.agents
         assert DEFAULT_AGENT == await agents.get(OPERATOR, "default")
@@ -172,8 +174,8 @@ async def test_the_default_agent_stays(store: MemoryJournal, autojump_clock: Moc
             await agents.delete(OPERATOR, "default")
 
 
-async def test_what_an_agent_cannot_be(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Doubles, secrets, unknown tools and models are refused, and nothing is kept."""
+async def test_an_invalid_agent_is_refused(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """Duplicates, secrets, unknown tools and models are refused, and nothing is stored."""
     async with running(store) as kit:
         await make(kit)
         with pytest.raises(Conflict, match="exists"):
@@ -216,10 +218,10 @@ async def test_the_receipt_comes_with_the_change(
         assert b'"name":"scout"' in bytes(found.result)
 
 
-async def test_the_second_of_two_changes_is_told(
+async def test_the_second_of_two_concurrent_changes_is_a_conflict(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who changes what somebody else changed meanwhile is refused and loses nothing of theirs."""
+    """It overwrites nothing of the first."""
     async with running(store) as kit:
         await make(kit)
         outcomes: list[str] = []
@@ -254,10 +256,10 @@ async def test_the_catalogue_is_the_agents(store: MemoryJournal, autojump_clock:
             await kit.gateway.explain_policy(OPERATOR, "note", {}, "scout")
 
 
-async def test_what_is_known_is_bounded(
+async def test_the_cache_of_agents_is_bounded(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Versions and prefixes beyond the bound are read and built again; runs do not notice."""
+    """Evicted versions and prefixes are read again; runs do not notice."""
     monkeypatch.setattr("palyra.services.agents.MAX_KNOWN", 1)
     async with running(store) as kit:
         for name in ("scout", "clerk"):

@@ -86,10 +86,10 @@ async def at_desk(store: MemoryJournal, root: Path) -> AsyncGenerator[Desk]:
             desk.workspace.close()
 
 
-async def test_an_output_is_read_by_whoever_sees_its_session(
+async def test_an_artifact_is_read_by_roles_that_see_its_session(
     store: MemoryJournal, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """Page by page; to a stranger it does not exist, like one that is not there."""
+    """It is read page by page; for others it does not exist."""
     async with at_desk(store, tmp_path) as desk:
         name = desk.artifact.artifact
         for caller in (OPERATOR, CLIENT, OBSERVER, APPROVER):
@@ -116,10 +116,10 @@ async def test_an_output_is_read_by_whoever_sees_its_session(
             )
 
 
-async def test_checkpoints_are_listed_to_whoever_sees_them(
+async def test_checkpoints_are_listed_to_roles_that_see_them(
     store: MemoryJournal, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """Nobody gets somebody else's by asking for them."""
+    """A client cannot list those of another principal."""
     async with at_desk(store, tmp_path) as desk:
         for caller in (OPERATOR, CLIENT, OBSERVER, OTHER_OPERATOR):
             (found,) = await desk.files.list_checkpoints(caller, CheckpointFilter())
@@ -148,10 +148,10 @@ async def test_only_the_owner_restores(
         assert desk.path.read_text() == "old"
 
 
-async def test_what_others_did_since_is_a_conflict(
+async def test_a_later_change_is_a_conflict(
     store: MemoryJournal, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """Unless it is forced."""
+    """Unless the restore is forced."""
     async with at_desk(store, tmp_path) as desk:
         desk.path.write_text("theirs", encoding="utf-8")
         with pytest.raises(Conflict, match="changed by somebody else since"):

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.core.journal.changes import Change, RunFilter, UsageFilter
 from palyra.core.journal.records import BudgetRecord, BudgetScope, Usage, UsageRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
@@ -76,7 +76,7 @@ async def end_all(kit: Kit, run_ids: list[str]) -> list[str]:
 
 
 def largest_reservation(kit: Kit, reserve: int = 2_000) -> int:
-    """What was reserved for a call at most."""
+    """The maximum reservation of a call."""
     runs = kit.journal.store.list_runs(RunFilter(limit=500))
     found = [event for run in runs for event in kit.events(run.run_id, "context.assembled")]
     return reserve + max(int(event.input_tokens) for event in found)
@@ -102,10 +102,10 @@ async def test_a_hundred_runs_stay_within_one_reservation(
         assert (refused, 0) == (kit.services.budgets.refusals["global"], reserved(kit))
 
 
-async def test_what_the_request_lets_the_answer_have_is_reserved(
+async def test_the_requests_own_limit_is_reserved(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Not what is set aside for answers that nobody limits."""
+    """It replaces the default reservation for unlimited answers."""
     async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
         answering(kit)
         kit.model.most_output = lambda request: 50  # type: ignore[method-assign]  # noqa: ARG005 - the port
@@ -129,10 +129,10 @@ async def test_input_may_all_go_into_the_cache(
         assert 4 * assembled.input_tokens == reserved(kit)
 
 
-async def test_without_a_limit_all_of_them_answer(
+async def test_control_without_a_limit_all_calls_are_made(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The negative control: nobody is refused, and nobody waits for anybody."""
+    """No call is refused, and none waits."""
     async with running(store) as kit:
         answering(kit, takes_s=lambda _: 5)
         run_ids = [await kit.start(f"hello {n}") for n in range(100)]
@@ -141,10 +141,10 @@ async def test_without_a_limit_all_of_them_answer(
         assert (100_000, 5) == (spent(kit), round(trio.current_time() - started_s))
 
 
-async def test_what_is_only_reserved_is_waited_for(
+async def test_a_call_waits_for_reserved_amounts(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A run is not refused for what others might take, only for what was taken."""
+    """Only spent amounts refuse a call."""
     async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
         answering(kit, takes_s=lambda _: 10)
         started_s = trio.current_time()
@@ -156,7 +156,7 @@ async def test_what_is_only_reserved_is_waited_for(
 async def test_a_run_that_waits_can_be_cancelled(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """It has called nobody, costs nothing and leaves nothing reserved."""
+    """It has made no call, costs nothing and leaves no reservation."""
     async with running(store, make_budgets=having(budget(), reserve=100_000)) as kit:
         answering(kit)
         first = await kit.start()
@@ -171,10 +171,10 @@ async def test_a_run_that_waits_can_be_cancelled(
 # --- a refusal -----------------------------------------------------------------------------------
 
 
-async def test_a_refusal_is_typed_and_nobody_was_called(
+async def test_a_refusal_is_typed_and_makes_no_call(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The tape names budget, account, limit and when it rolls."""
+    """The tape names budget, account, limit and the time of its reset."""
     async with running(store, make_budgets=having(budget(hard=500))) as kit:
         answering(kit)
         assert "done" == await kit.end(await kit.start())
@@ -193,7 +193,7 @@ async def test_a_refusal_is_typed_and_nobody_was_called(
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
 
 
-async def test_warnings_stop_nobody(store: MemoryJournal, autojump_clock: MockClock) -> None:
+async def test_warnings_refuse_no_call(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """The action decides, not the amount."""
     async with running(store, make_budgets=having(budget(hard=1, action="warn"))) as kit:
         answering(kit)
@@ -211,10 +211,10 @@ async def test_warnings_stop_nobody(store: MemoryJournal, autojump_clock: MockCl
         ({"scope": "global", "window": "run"}, "done"),
     ],
 )
-async def test_whose_calls_count(
+async def test_only_shared_budgets_stop_a_run(
     store: MemoryJournal, autojump_clock: MockClock, fields: dict[str, Any], others: str
 ) -> None:
-    """Another principal's run is stopped by what it shares, and by nothing else."""
+    """A run is stopped only by accounts that it shares."""
     async with running(store, make_budgets=having(budget(hard=1, **fields))) as kit:
         answering(kit)
         assert "done" == await kit.end(await kit.start())
@@ -236,7 +236,7 @@ async def test_whose_calls_count(
 async def test_a_run_has_a_budget_of_its_own(
     store: MemoryJournal, autojump_clock: MockClock, own: ev.Budget, state: str
 ) -> None:
-    """What `run.start` gave it, in tokens and in money, and no other run's calls count."""
+    """The budget of `run.start`, in tokens and in money, counts no other run's calls."""
     prices = Prices([Price(model="scripted", input=1_000_000, output=1_000_000)])
     async with running(store, make_budgets=having(prices=prices)) as kit:
         kit.model.turns = [
@@ -283,10 +283,10 @@ async def test_prices_by_date(store: MemoryJournal, autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize(("metric", "state"), [("usd_micros", "failed"), ("tokens", "done")])
-async def test_a_model_without_a_price_is_no_free_model(
+async def test_a_model_without_a_price_is_not_free(
     store: MemoryJournal, autojump_clock: MockClock, metric: Any, state: str
 ) -> None:
-    """A budget of money refuses it; otherwise its cost is said to be unknown."""
+    """A budget of money refuses it; otherwise its cost is unknown."""
     prices = Prices([Price(model="scripted", input=0, output=0, since=date(2100, 1, 1))])
     prices._entries = prices._entries[:1]  # not even the built-in entry
     made = having(budget(metric=metric), prices=prices)
@@ -373,10 +373,10 @@ async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
 # --- who is told ---------------------------------------------------------------------------------
 
 
-async def test_each_limit_is_told_once_and_the_runs_go_on(
+async def test_each_limit_is_reported_once_a_window(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """One word at soft and one at hard, in each window; until then nobody is stopped."""
+    """There is one alert at soft and one at hard; runs continue."""
     async with running(store, make_budgets=having(budget(soft=2_000, hard=4_000))) as kit:
         told: list[BudgetWarned] = []
         kit.hub.notify = lambda _method, params, **_: told.append(params)  # type: ignore[method-assign]  # of this test
@@ -393,10 +393,8 @@ async def test_each_limit_is_told_once_and_the_runs_go_on(
 # --- crashes, failures, cancels ------------------------------------------------------------------
 
 
-async def test_what_was_spent_survives_a_restart(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
-    """It is read anew from the ledger, by subject; nothing is reserved and nobody told again."""
+async def test_spending_survives_a_restart(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """It is read from the ledger, by subject; no reservation and no second alert remain."""
     made = having(budget(soft=1, hard=1_000, scope="principal"))
     async with running(store, make_budgets=made) as kit:
         answering(kit)
@@ -410,10 +408,10 @@ async def test_what_was_spent_survives_a_restart(
         ]
 
 
-async def test_what_a_clock_far_ahead_wrote_does_not_count_at_each_start(
+async def test_lines_of_a_clock_far_ahead_do_not_count_at_a_start(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """It is in the ledger; no window of today holds it."""
+    """They are in the ledger, in no current window."""
     async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
         answering(kit)
         assert "done" == await kit.end(await kit.start())
@@ -450,10 +448,10 @@ async def test_a_resumed_run_pays_each_call_once(
         assert 2 == len(lines(kit))
 
 
-async def test_a_cancelled_call_is_paid_for_as_far_as_it_came(
+async def test_a_cancelled_call_is_charged_by_estimate(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What was sent and what had come back, as an estimate; the reservation is given back."""
+    """Prompt and received text are estimated; the reservation is released."""
     async with running(store, make_budgets=having(budget())) as kit:
 
         async def stream(request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
@@ -481,10 +479,10 @@ async def test_a_cancelled_call_is_paid_for_as_far_as_it_came(
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
 
 
-async def test_a_failed_call_gives_its_reservation_back(
+async def test_a_failed_call_releases_its_reservation(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A call that said nothing costs nothing; while the run backs off nothing is reserved."""
+    """A call without output costs nothing; nothing is reserved during the back-off."""
     async with running(store, make_budgets=having(budget())) as kit:
         kit.model.turns = [ModelFailure("transient", "503"), _with(say("done"))]
         run_id = await kit.start()
@@ -506,8 +504,8 @@ async def test_a_cancel_while_a_run_backs_off_costs_nothing(
         assert [("failed", 0)] == [(line.outcome, line.tokens) for line in lines(kit)]
 
 
-async def test_a_replay_charges_nobody(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """It calls nobody: ledger and accounts stay as they are."""
+async def test_a_replay_charges_nothing(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """It makes no call: ledger and accounts are unchanged."""
     async with running(store, make_budgets=having(budget(hard=1_000))) as kit:
         answering(kit)
         run_id = await kit.start()
@@ -533,10 +531,10 @@ async def ask_about(kit: Kit) -> tuple[str, Any]:
 @pytest.mark.parametrize(
     ("decision", "state", "calls"), [("allow", "done", 2), ("deny", "failed", 1)]
 )
-async def test_a_person_decides_whether_a_run_goes_on(
+async def test_a_budget_can_ask_a_person(
     store: MemoryJournal, autojump_clock: MockClock, decision: str, state: str, calls: int
 ) -> None:
-    """Nobody is called before the answer; yes is for this run alone."""
+    """No call is made before the answer; allowing it applies to this run alone."""
     made = having(budget(hard=1_000, action="ask"))
     async with running(store, make_budgets=made) as kit:
         run_id, prompt = await ask_about(kit)
@@ -569,10 +567,10 @@ def proposing(kit: Kit) -> None:
 
 @pytest.mark.parametrize("scope", ["global", "run", "own"])
 @pytest.mark.parametrize(("hard", "asked"), [(1_000, 0), (1_001, 1)])
-async def test_nobody_is_asked_for_a_run_whose_budget_is_spent(
+async def test_no_approval_for_a_run_whose_budget_is_spent(
     store: MemoryJournal, autojump_clock: MockClock, scope: str, hard: int, asked: int
 ) -> None:
-    """The call is denied with the budget's name: the model could not be told of its result."""
+    """The call is denied with the budget's name, because the model could not get its result."""
     window = "run" if scope == "run" else "day"
     budgets = [] if scope == "own" else [budget(hard=hard, scope=scope, window=window)]
     own: dict[str, Any] = {"budget": ev.Budget(tokens=hard)} if scope == "own" else {}
@@ -591,10 +589,10 @@ async def test_nobody_is_asked_for_a_run_whose_budget_is_spent(
 
 
 @pytest.mark.parametrize("action", ["ask", "warn"])
-async def test_somebody_is_asked_while_the_run_may_go_on(
+async def test_approvals_while_the_budget_lets_the_run_continue(
     store: MemoryJournal, autojump_clock: MockClock, action: Any
 ) -> None:
-    """A budget that asks itself, or only warns, is no reason to deny."""
+    """A budget that asks or only warns is no reason to deny."""
     async with running(store, make_budgets=having(budget(hard=1_000, action=action))) as kit:
         proposing(kit)
         run_id = await kit.start()
@@ -617,7 +615,7 @@ async def test_waiting_for_a_person_costs_nothing(
         assert ("done", 2_000) == (await kit.end(run_id), spent(kit))
 
 
-async def test_nobody_is_asked_about_an_unattended_run(
+async def test_an_unattended_run_ends_at_an_asking_budget(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """It is refused, as by a budget that blocks."""

@@ -38,7 +38,7 @@ def store() -> MemoryJournal:
 
 
 async def bind(kit: Kit, channel: str = "chat", **fields: Any) -> None:
-    """Set a channel of ann's; open unless told otherwise."""
+    """Set a channel of ann's; open by default."""
     wanted = {"principal": "ann", "agent": "default", "pairing": "open", **fields}
     await kit.services.channels.set(OPERATOR, SetChannel(channel=channel, **wanted))
 
@@ -67,7 +67,7 @@ async def ask_in(kit: Kit, **fields: Any) -> tuple[PairingRecord, str]:
 async def test_an_unknown_channel_is_refused(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody has said who answers it; nothing is started, and the remedy is named."""
+    """No run starts, and the remedy is named."""
     async with running(store) as kit:
         with pytest.raises(NotFound, match="palyra channels set chat --principal ann"):
             await kit.start(**CHAT)
@@ -100,7 +100,7 @@ async def test_a_conversation_keeps_its_session(
 async def test_two_messages_at_once_share_the_session(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whoever comes second while the session is looked up finds the first one's."""
+    """The second message finds the session that the first one is creating."""
     async with running(store) as kit:
         await bind(kit)
         runs: list[str] = []
@@ -193,10 +193,10 @@ async def test_channels_never_cross_principals(
             await kit.start(**SAM)
 
 
-async def test_an_archived_conversation_begins_anew(
+async def test_an_archived_conversation_gets_a_new_session(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Archiving gives the place free, while the session is live and after a restart."""
+    """Also while the old session is live, and after a restart."""
     async with running(store) as kit:
         await bind(kit)
         kit.model.turns = [trio.Event()]
@@ -216,7 +216,7 @@ async def test_a_place_holds_no_secret(
     """Names of places are stored and shown as they are."""
     async with running(store) as kit:
         await bind(kit)
-        with pytest.raises(InvalidParams, match="holds a secret") as caught:
+        with pytest.raises(InvalidParams, match="contains a secret") as caught:
             await kit.start(**{**SAM, field: SECRET})
         assert (field, False) == (caught.value.field, SECRET in caught.value.message)
 
@@ -243,7 +243,7 @@ async def test_an_unpaired_sender_starts_nothing(
 async def test_an_approved_sender_is_let_in(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The code pairs the sender for good, over restarts, and nobody else; until it is revoked."""
+    """The code pairs only this sender, over restarts, until it is revoked."""
     async with running(store) as kit:
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
@@ -265,7 +265,7 @@ async def test_an_approved_sender_is_let_in(
 async def test_a_pairing_is_for_one_channel(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who is paired in one channel is a stranger in the next."""
+    """A sender that is paired in one channel is unpaired in the next."""
     async with running(store) as kit:
         await bind(kit, pairing="required")
         await bind(kit, "mail", pairing="required")
@@ -276,7 +276,7 @@ async def test_a_pairing_is_for_one_channel(
 
 
 async def test_the_sender_must_be_named(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """A channel that wants pairing takes no message from nobody."""
+    """A channel with pairing refuses a message without a sender."""
     async with running(store) as kit:
         await bind(kit, pairing="required")
         with pytest.raises(InvalidParams) as caught:
@@ -289,7 +289,7 @@ async def test_one_code_at_a_time(store: MemoryJournal, autojump_clock: MockCloc
     async with running(store) as kit:
         await bind(kit, pairing="required")
         record, code = await ask_in(kit)
-        with pytest.raises(Unpaired, match="given before") as caught:
+        with pytest.raises(Unpaired, match="earlier code") as caught:
             await kit.start(**SAM)
         assert {"pairing_id": record.pairing_id} == caught.value.details
         autojump_clock.jump(CODE_TTL_MS / 1000)
@@ -352,7 +352,7 @@ async def test_attempts_at_once_are_all_counted_or_refused(
 async def test_two_first_messages_share_one_code(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Of two messages at once one gets the code, the other hears that there is one."""
+    """Of two concurrent messages one gets the code, the other learns that there is one."""
     async with running(store) as kit:
         await bind(kit, pairing="required")
         kit.journal.hold = True
@@ -372,15 +372,15 @@ async def test_two_first_messages_share_one_code(
         assert [False, True] == sorted(told)
 
 
-async def test_a_crowd_of_strangers_is_bounded(
+async def test_pairing_requests_are_bounded(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """When as many wait as may, the next one gets no code and leaves no record."""
+    """Above the limit there is no code and no record."""
     async with running(store) as kit:
         await bind(kit, pairing="required")
         for number in range(MAX_PENDING):
             await ask_in(kit, sender=f"stranger {number}")
-        with pytest.raises(Unpaired, match="the most there may be") as caught:
+        with pytest.raises(Unpaired, match="which is the limit") as caught:
             await kit.start(**SAM)
         assert None is caught.value.details
         assert MAX_PENDING == len(store.list_pairings(PairingFilter(limit=500)))
@@ -394,7 +394,7 @@ async def test_a_crowd_of_strangers_is_bounded(
 async def test_only_operators_manage_channels(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A client cannot bind a channel, look at senders, or let itself in."""
+    """A client cannot set a channel, list senders, or approve itself."""
     async with running(store) as kit:
         channels = kit.services.channels
         await bind(kit, principal="eve", pairing="required")
@@ -440,14 +440,14 @@ async def test_channels_are_set_listed_and_deleted(
         await kit.start(**CHAT)
 
 
-async def test_what_cannot_be_set(
+async def test_an_invalid_channel_is_refused(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unknown agents, secrets and one channel too many are refused."""
+    """Unknown agents, secrets and one channel above the limit are refused."""
     async with running(store) as kit:
         with pytest.raises(InvalidParams, match="no agent 'scout'"):
             await bind(kit, agent="scout")
-        with pytest.raises(InvalidParams, match="holds a secret"):
+        with pytest.raises(InvalidParams, match="contains a secret"):
             await bind(kit, conversation_id=SECRET)
         monkeypatch.setattr("palyra.services.channels.MAX_CHANNELS", 1)
         await bind(kit)
@@ -456,10 +456,10 @@ async def test_what_cannot_be_set(
             await bind(kit, "mail")
 
 
-async def test_a_channel_whose_agent_was_deleted_says_so(
+async def test_a_channel_without_its_agent_is_an_error(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody else steps in for an agent that is gone."""
+    """No other agent answers."""
     async with running(store) as kit:
         await make_agent(kit, "scout")
         await bind(kit, agent="scout")
@@ -493,8 +493,10 @@ class Inbox:
         raise AssertionError((code, reason))
 
 
-async def test_operators_hear_of_a_request(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Once for each code, without it; nobody else hears of it."""
+async def test_operators_are_notified_of_a_request(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Once for each code, without it; other clients are not."""
     async with running(store) as kit:
         inboxes = [Inbox(caller) for caller in (OPERATOR, STRANGER)]
         for inbox in inboxes:

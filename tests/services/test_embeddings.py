@@ -82,7 +82,7 @@ async def test_embeddings_are_charged_to_their_principal(
 async def test_a_principal_whose_budget_is_spent_embeds_no_more(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody is asked for it; others go on, and a run finds what embeddings have spent."""
+    """The provider is not called; other principals are served, and runs count the spending."""
     made = having(budget(scope="principal", hard=1_000, action="ask"))
     async with running(store, make_budgets=made) as kit:
         answering(kit)
@@ -106,10 +106,10 @@ async def test_a_budget_of_money_refuses_what_has_no_price(
         assert (0, []) == (model.asked, lines(kit))
 
 
-async def test_an_embedding_that_asked_nobody_is_no_call(
+async def test_an_embedding_refused_by_the_breaker_is_no_call(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The breaker refused it: no line of the ledger, and nothing stays reserved."""
+    """There is no line in the ledger and no reservation."""
     async with running(store, make_budgets=having(budget())) as kit:
         model = Embedder()
         model.failure = ModelFailure("unavailable", "left alone", was_asked=False)
@@ -168,10 +168,10 @@ async def test_an_embedding_is_there_once_it_is_paid_for(
         )
 
 
-async def test_what_is_no_question_is_asked_of_nobody(
+async def test_an_invalid_embedding_request_is_not_sent(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nor is anything reserved for it."""
+    """Nothing is reserved for it."""
     async with running(store, make_budgets=having(budget())) as kit:
         model = Embedder()
         with pytest.raises(InvalidParams):

@@ -11,7 +11,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.grants import MAX_LIVE
-from palyra.core.run.approvals import LAPSED
+from palyra.core.run.calls import LAPSED
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
 from palyra.services.grants import MOST_EARLY
 from tests.actors.run.asking_kit import AskingKit, answer, ask, count_asked, new_store, pending
@@ -29,7 +29,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryJournal:
 
 
 async def grant(kit: Kit, **fields: Any) -> str:
-    """A run that was asked, and allowed with this scope; the session it belongs to."""
+    """The session of a run whose call was allowed with this scope."""
     run_id = await ask(kit)
     (asked,) = await pending(kit, run_id)
     resolved = await answer(kit, asked, **fields)
@@ -41,7 +41,7 @@ async def grant(kit: Kit, **fields: Any) -> str:
 async def test_a_timeboxed_grant_of_200_ms_asks_twice_over_three_runs(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The first run is asked, the second is not, the third is asked again: the time is over."""
+    """The first run is asked, the second is not, the third is asked after the expiry."""
     async with running(store) as kit:
         asked = []
         for pause_s in (0, 0.1, 0.3):
@@ -57,7 +57,7 @@ async def test_a_timeboxed_grant_of_200_ms_asks_twice_over_three_runs(
 async def test_allow_once_is_never_used_again(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The same call, in the same session, is asked about each time."""
+    """The same call, in the same session, is asked each time."""
     async with running(store) as kit:
         for _ in range(3):
             run_id = await ask(kit, session_key="work")
@@ -91,10 +91,10 @@ async def test_a_session_grant_holds_for_its_key_in_its_session(
         assert await count_asked(kit, run_id) == 1
 
 
-async def test_a_timeboxed_grant_holds_for_the_principal(
+async def test_a_timeboxed_grant_applies_to_the_principal(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """In every session of theirs, and in nobody else's."""
+    """In every session of that principal, and in no other's."""
     async with running(store) as kit:
         await grant(kit, scope="timeboxed", ttl_ms=HOUR_MS)
         assert await count_asked(kit, await ask(kit)) == 0
@@ -130,10 +130,10 @@ async def test_a_reset_ends_the_grants_of_the_session(
         assert await count_asked(kit, await ask(kit, session_id=session_id)) == 0
 
 
-async def test_a_revoked_grant_holds_no_more(
+async def test_a_revoked_grant_no_longer_applies(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """From that moment on somebody is asked; ending it twice changes nothing."""
+    """Later calls ask; revoking it twice changes nothing."""
     async with running(store) as kit:
         session_id = await grant(kit, scope="session")
         grants = kit.services.grants
@@ -146,7 +146,7 @@ async def test_a_revoked_grant_holds_no_more(
 
 
 async def test_two_may_end_a_grant_at_once(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """The first end stands, and whoever came second is told of it."""
+    """The first end is final, and the second request gets it."""
     async with running(store) as kit:
         await grant(kit, scope="session")
         grants, ended = kit.services.grants, list[GrantRecord]()
@@ -165,10 +165,10 @@ async def test_two_may_end_a_grant_at_once(store: MemoryJournal, autojump_clock:
 
 
 @pytest.mark.parametrize("end", ["nothing", "its time", "somebody", "a reset"])
-async def test_what_a_grant_allowed_does_not_start_once_it_has_ended(
+async def test_a_call_allowed_by_an_ended_grant_does_not_start(
     store: MemoryJournal, autojump_clock: MockClock, end: str
 ) -> None:
-    """A call that waits for the question about another one; the model hears why."""
+    """It waited for the approval of another call; the model gets the reason."""
     ten = {"scope": "timeboxed", "ttl_ms": 600_000}
     async with running(store) as kit:
         session_id = await grant(kit, **({"scope": "session"} if end == "a reset" else ten))
@@ -197,10 +197,10 @@ def a_grant_of(store: MemoryJournal) -> GrantRecord:
     return found
 
 
-async def test_a_grant_that_is_ended_while_it_is_made_never_holds(
+async def test_a_grant_that_ends_during_its_commit_never_applies(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Its commit is on the disk and not told yet when somebody ends it."""
+    """Its commit is durable and not yet announced when it ends."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         runs = [await ask(kit, text) for text in ("git a", "git b")]
         (asked,) = await pending(kit, runs[0])
@@ -217,10 +217,10 @@ async def test_a_grant_that_is_ended_while_it_is_made_never_holds(
         assert await count_asked(kit, await ask(kit, "git c")) == 1
 
 
-async def test_few_early_ends_are_remembered(
+async def test_the_memory_of_early_ends_is_bounded(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Grants that never came to be told of, such as of a run that was lost, leave nothing behind."""
+    """Ends of grants that were never announced are dropped."""
     many = [a_grant(f"grt_{number}") for number in range(MOST_EARLY + 3)]
     async with running(store) as kit:
         store.commit([Change(records=tuple(many))])
@@ -231,10 +231,10 @@ async def test_few_early_ends_are_remembered(
         assert [grants.add(each) for each in many[3:]] == [True] * MOST_EARLY  # each is told once
 
 
-async def test_who_ends_a_grant_again_and_again_pushes_no_other_out(
+async def test_a_repeated_early_end_is_remembered_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """An early end is remembered once; another one that was forgotten would let its grant hold."""
+    """A repeated end displaces no other one."""
     first, second = a_grant("grt_1"), a_grant("grt_2")
     async with running(store) as kit, trio.open_nursery() as nursery:
         store.commit([Change(records=(first, second))])
@@ -263,10 +263,10 @@ async def test_a_session_grant_answers_no_question_from_before_a_reset(
         assert [left.run_id for left in await pending(kit)] == [before]
 
 
-async def test_who_may_look_at_grants_and_end_them(
+async def test_roles_that_see_and_end_grants(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A client sees its own and ends none; what it does not see is not there."""
+    """A client sees its own grants and ends none; others do not exist for it."""
     async with running(store) as kit:
         await grant(kit, scope="session")
         grants = kit.services.grants
@@ -308,7 +308,7 @@ async def test_a_session_grant_answers_nothing_in_other_sessions(
 async def test_a_denial_is_remembered_only_when_the_person_says_so(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Denied once, the next run asks again; denied for a time, nobody is asked meanwhile."""
+    """A denial once asks again in the next run; a denial for a time does not."""
     async with running(store) as kit:
         for scope in ({}, {"scope": "timeboxed", "ttl_ms": HOUR_MS}):
             run_id = await ask(kit)
@@ -325,7 +325,7 @@ async def test_a_denial_is_remembered_only_when_the_person_says_so(
 
 
 async def test_grants_survive_a_restart(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What holds is read from the journal; what has expired meanwhile is not."""
+    """Valid grants are read from the journal; expired ones are not."""
     async with running(store) as kit:
         await grant(kit, scope="timeboxed", ttl_ms=60_000)
     async with running(store) as kit:
@@ -395,7 +395,7 @@ async def test_there_are_only_so_many_grants(
         for number in range(MAX_LIVE):
             kit.services.grants.add(a_grant(f"grt_{number}"))
         (asked,) = await pending(kit, run_id)
-        with pytest.raises(Overloaded, match="end some"):
+        with pytest.raises(Overloaded, match="revoke some"):
             await answer(kit, asked, scope="session")
         await answer(kit, asked)
         assert await kit.end(run_id) == "done"
@@ -425,10 +425,10 @@ async def test_only_what_holds_for_the_principal_takes_room(
         grants.check_room("ann")
 
 
-async def test_what_holds_is_what_the_journal_says_at_a_start(
+async def test_a_start_counts_only_valid_grants(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """And what is over takes no place: neither its time, nor its session, nor somebody's end."""
+    """Grants that ended by time, reset or revocation do not count against the limit."""
     async with running(store) as kit:
         grants, one = kit.services.grants, a_grant("grt_1")
         of_one = (one.principal, one.agent, one.tool, one.key)
@@ -446,10 +446,10 @@ async def test_what_holds_is_what_the_journal_says_at_a_start(
         assert not grants._live
 
 
-async def test_a_grant_whose_time_is_over_has_that_end(
+async def test_an_expired_grant_cannot_be_revoked(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whoever ends it afterwards has ended nothing."""
+    """A later revocation changes nothing."""
     async with running(store) as kit:
         over = msgspec.structs.replace(a_grant("grt_1"), scope="timeboxed", expires_ms=0)
         store.commit([Change(records=(over,))])
@@ -469,7 +469,7 @@ async def test_the_prompt_says_what_an_answer_would_hold_for(
         assert asked.scopes == event.scopes == ("once", "session", "timeboxed")
 
 
-async def test_an_unattended_run_may_rest_on_a_grant_and_asks_nobody(
+async def test_an_unattended_run_may_use_a_grant(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """Without one it is denied at once, with the reason."""

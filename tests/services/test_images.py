@@ -1,4 +1,4 @@
-"""Pictures through the daemon: kept beside the tape, shown to the model, over steers and restarts."""
+"""Pictures through the daemon: stored as artifacts, shown to the model, over steers and restarts."""
 
 import base64
 from typing import Any
@@ -81,7 +81,7 @@ async def test_a_refused_picture_starts_nothing(
     attachments: tuple[dict[str, Any], ...],
     error: type[Exception],
 ) -> None:
-    """No run, no record of one; the session goes on with the next message."""
+    """There is no run and no record; the session accepts the next message."""
     async with running(store) as kit:
         with pytest.raises(error):
             await kit.start(session_key="k", attachments=attachments)
@@ -112,7 +112,7 @@ async def test_a_model_that_does_not_see(
 
 
 async def test_a_picture_is_named_again(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """By the session's artifact; not from another session, whoever's it is."""
+    """By the session's artifact; an artifact of another session is refused."""
     async with running(store) as kit:
         first = await kit.start(session_key="k", attachments=(attached(GIF),))
         await kit.end(first)
@@ -177,8 +177,10 @@ async def test_pictures_of_collected_messages(
         assert [[DATA], [DATA]] == shown(kit)
 
 
-async def test_a_picture_that_is_gone(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Or damaged: the run goes on without it."""
+async def test_a_missing_or_damaged_picture_is_left_out(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The run continues without it."""
     async with running(store) as kit:
         kit.model.turns = [call(("hang", {})), say("done")]
         run_id = await kit.start(attachments=(attached(),))

@@ -1,4 +1,4 @@
-"""The book of incidents: told at once, committed when it can be, never twice, never for ever."""
+"""Incidents: reported at once, committed when possible, once, and bounded."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import keep_incidents
 from palyra.core.access import Caller
 from palyra.core.incident.incident import MAX_OPEN, IncidentReport, open_incident
@@ -19,7 +19,7 @@ from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import IncidentRecord, Role
 from palyra.errors import Conflict, DiskFull, Forbidden, NotFound
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents, report_opened
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import SECRET, InlineJournal, now_ms, shared_redactor
@@ -40,7 +40,7 @@ OPERATOR = caller("operator")
 
 
 class Watcher:
-    """A connection, and the incidents it is told of."""
+    """A connection, and the incidents it is notified of."""
 
     def __init__(self, role: Role) -> None:
         self.caller = caller(role)
@@ -57,11 +57,11 @@ class Watcher:
 
 
 class Desk:
-    """The book over a store, and who is told."""
+    """Incidents over a store, with recorded notifications."""
 
     def __init__(self, store: MemoryJournal) -> None:
         self.store = store
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.ann = Watcher("operator")
         self.hub.attach(self.ann)
@@ -74,7 +74,7 @@ class Desk:
         )
 
     def kept(self, **wanted: Any) -> list[IncidentRecord]:
-        """What the store has, newest first."""
+        """The records of the store, newest first."""
         return self.store.list_incidents(IncidentFilter(**wanted))
 
     async def page(self, **wanted: Any) -> tuple[list[IncidentRecord], str | None]:
@@ -117,10 +117,10 @@ def make_room(desk: Desk) -> None:
 # --- what is found -------------------------------------------------------------------------------
 
 
-async def test_an_alarm_is_told_at_once_and_committed_soon(
+async def test_an_alarm_is_reported_at_once_and_committed_soon(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whoever raises it waits for nothing."""
+    """The reporter does not wait."""
     async with open_book(store) as desk:
         desk.book.report(ALARM)
         assert ([("incident.opened", "full", 1)], []) == (desk.ann.heard, desk.kept())
@@ -130,10 +130,10 @@ async def test_an_alarm_is_told_at_once_and_committed_soon(
         assert {"error": 1} == desk.book.severities
 
 
-async def test_the_same_again_is_counted_and_told_once(
+async def test_a_repeated_alarm_is_counted_and_reported_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """However often it comes between two commits."""
+    """Any number of times between two commits."""
     async with open_book(store) as desk:
         desk.book.report(ALARM)
         await settle()
@@ -183,10 +183,10 @@ def test_a_start_names_each_critical_incident_that_is_open(store: MemoryJournal)
     assert ["inc_2"] == warned
 
 
-async def test_what_is_over_is_resolved_and_found_again_is_another(
+async def test_a_cleared_incident_is_resolved_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Once; what was never told of cannot be over."""
+    """A later alarm opens another one; clearing an unknown key does nothing."""
     async with open_book(store) as desk:
         desk.book.clear("full", "nothing was wrong")
         desk.book.report(PASSING)
@@ -207,10 +207,10 @@ async def test_what_is_over_is_resolved_and_found_again_is_another(
         ]
 
 
-async def test_it_can_be_asked_whether_an_alarm_stands(
+async def test_an_open_alarm_can_be_queried(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Until it is over, whoever says so; where there is no room, its domain's stands for it."""
+    """Until it is resolved by anyone; above the limit its domain's incident counts."""
     async with open_book(store) as desk:
         assert not desk.book.is_reported("full")
         found = desk.book.report(PASSING)
@@ -223,10 +223,10 @@ async def test_it_can_be_asked_whether_an_alarm_stands(
         assert desk.book.is_reported("full")
 
 
-async def test_one_log_line_an_incident_as_loud_as_it_is_bad(
+async def test_one_log_line_an_incident_at_its_severity(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What is found again is counted, not repeated."""
+    """A repeated alarm is counted, not logged again."""
     with capture_logs() as lines:
         async with open_book(store) as desk:
             for severity in ("warning", "error", "critical"):
@@ -238,10 +238,10 @@ async def test_one_log_line_an_incident_as_loud_as_it_is_bad(
     ]
 
 
-async def test_no_secret_is_told_logged_or_kept(
+async def test_no_secret_is_reported_logged_or_stored(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whatever an error repeats; nor what an operator gives as the reason."""
+    """Neither from an error nor from an operator's reason."""
     leaky = msgspec.structs.replace(
         ALARM, summary=f"refused {SECRET}", evidence={"error": f"no {SECRET}"}
     )
@@ -254,10 +254,10 @@ async def test_no_secret_is_told_logged_or_kept(
     assert "redacted" in desk.kept()[0].reason
 
 
-async def test_only_who_may_read_incidents_is_told(
+async def test_only_roles_that_read_incidents_are_notified(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Operators and observers: what is wrong names everybody's runs."""
+    """Operators and observers, because incidents name runs of all principals."""
     async with open_book(store) as desk:
         others = {role: Watcher(role) for role in ("observer", "approver", "client")}
         for watcher in others.values():
@@ -289,10 +289,10 @@ async def test_more_than_there_is_room_for_share_an_incident_a_domain(
         assert 2 == known.count
 
 
-async def test_what_waits_for_a_full_disk_is_bounded(
+async def test_the_queue_of_a_full_disk_is_bounded(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What comes and goes meanwhile is forgotten, the oldest first; what is open is not."""
+    """Resolved incidents are dropped, the oldest first; open ones are kept."""
     async with open_book(store) as desk:
         fill(desk)
         desk.book.report(msgspec.structs.replace(ALARM, key="lasting"))
@@ -338,10 +338,10 @@ async def test_a_journal_that_refuses_is_left_alone(
         assert [] == asked
 
 
-async def test_what_changes_while_it_is_committed_is_committed_again(
+async def test_a_change_during_the_commit_is_committed_again(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The older record is no news any more."""
+    """The committed record is outdated."""
     async with open_book(store) as desk:
         desk.journal.hold = True
         desk.book.report(ALARM)
@@ -352,10 +352,10 @@ async def test_what_changes_while_it_is_committed_is_committed_again(
         assert [2] == [each.count for each in desk.kept()]
 
 
-async def test_what_changes_all_the_time_keeps_nothing_waiting(
+async def test_a_constantly_changing_incident_delays_no_other(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes to the end of the line."""
+    """It moves to the end of the queue."""
     monkeypatch.setattr("palyra.services.incidents.MAX_BATCH", 1)
     desk = Desk(store)
     desk.book.begin(store.open().incidents)
@@ -379,10 +379,10 @@ async def test_a_refused_commit_is_tried_again(
         assert ["full"] == [each.key for each in desk.kept()]
 
 
-async def test_what_the_journal_has_ended_otherwise_is_let_go(
+async def test_an_end_in_the_journal_is_accepted(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """An end that stands in the journal is not fought with for ever."""
+    """A conflicting record is dropped instead of retried for ever."""
     async with open_book(store) as desk:
         desk.journal.fail_with = Conflict("the incident is resolved; its end stands")
         desk.book.report(ALARM)
@@ -424,10 +424,10 @@ async def test_pages_hold_together_whatever_is_committed(
 
 
 @pytest.mark.parametrize("is_found_before", [True, False])
-async def test_a_page_misses_nothing_that_is_committed_while_it_is_read(
+async def test_a_page_includes_concurrent_commits(
     store: MemoryJournal, autojump_clock: MockClock, *, is_found_before: bool
 ) -> None:
-    """Whether it was found before the journal looked or only after that."""
+    """Before or after the read of the journal."""
     async with open_book(store) as desk:
         read = desk.journal.read
         fill(desk)
@@ -451,8 +451,10 @@ async def test_a_page_misses_nothing_that_is_committed_while_it_is_read(
 # --- lives ---------------------------------------------------------------------------------------
 
 
-async def test_a_restart_forgets_nothing(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What is open is still open, and is counted on."""
+async def test_open_incidents_survive_a_restart(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """They stay open and are counted on."""
     async with open_book(store) as desk:
         desk.book.report(ALARM)
         await settle()
@@ -466,10 +468,10 @@ async def test_a_restart_forgets_nothing(store: MemoryJournal, autojump_clock: M
         assert [("incident.updated", "full", 2)] == desk.ann.heard
 
 
-async def test_what_ends_by_itself_ends_with_a_start_that_does_not_find_it(
+async def test_a_start_resolves_incidents_that_it_does_not_find(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What is found again stays open, and so does what only a person can end."""
+    """Found ones stay open, and so do those that only a person resolves."""
     async with open_book(store) as desk:
         for key in ("passed", "lasting"):
             desk.book.report(msgspec.structs.replace(PASSING, key=key))
@@ -484,10 +486,10 @@ async def test_what_ends_by_itself_ends_with_a_start_that_does_not_find_it(
         }
 
 
-async def test_what_was_not_committed_outlives_the_journal(
+async def test_uncommitted_incidents_survive_a_crash_of_the_journal(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The journal fell and was opened again: what it did not get is newer than what it has."""
+    """They are newer than the journal's records."""
     async with open_book(store) as desk:
         desk.book.report(ALARM)
         desk.book.report(msgspec.structs.replace(PASSING, key="short"))
@@ -504,10 +506,10 @@ async def test_what_was_not_committed_outlives_the_journal(
         }
 
 
-async def test_an_end_that_was_not_committed_ends_no_other(
+async def test_an_uncommitted_end_ends_no_later_incident(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The journal is opened anew, and has found the same once more."""
+    """The journal was reopened and has found the same again."""
     async with open_book(store) as desk:
         fill(desk)
         old = desk.book.report(PASSING)
@@ -517,10 +519,10 @@ async def test_an_end_that_was_not_committed_ends_no_other(
         assert 1 == desk.book.open_count
 
 
-async def test_what_an_earlier_life_of_the_journal_found_is_to_be_found_again(
+async def test_a_restart_of_the_journal_repeats_its_findings(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A start is one of the journal's, though the daemon did not end."""
+    """It counts as a start, although the daemon did not end."""
     async with open_book(store) as desk:
         found = desk.book.report(PASSING)
         await settle()
@@ -573,10 +575,10 @@ async def test_the_receipt_comes_with_the_end(
         assert ended == msgspec.json.decode(receipt.result, type=IncidentRecord)
 
 
-async def test_an_end_that_cannot_be_committed_is_no_success(
+async def test_an_uncommitted_end_is_not_reported_as_success(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The operator hears so and may ask again; the end is committed by itself, too."""
+    """The operator gets an error and may repeat it; the end is committed later as well."""
     async with open_book(store) as desk:
         found = desk.book.report(ALARM)
         await settle()
@@ -589,10 +591,10 @@ async def test_an_end_that_cannot_be_committed_is_no_success(
         assert ("made room", [ended]) == (ended.reason, desk.kept())
 
 
-async def test_an_end_is_done_or_refused_and_never_unknown(
+async def test_an_end_is_decided_although_its_client_disconnects(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whoever asked for it may be cut off meanwhile."""
+    """It is committed or refused."""
     async with open_book(store) as desk, trio.open_nursery() as nursery:
         found = desk.book.report(ALARM)
         await settle()
@@ -613,10 +615,10 @@ async def test_an_end_is_done_or_refused_and_never_unknown(
     assert ["resolved"] == [each.state for each in ended] == [each.state for each in desk.kept()]
 
 
-async def test_what_is_there_no_more_is_not_found(
+async def test_an_unknown_incident_is_not_found(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """An id nobody knows, to look at or to end."""
+    """For reading and for resolving."""
     async with open_book(store) as desk:
         with pytest.raises(NotFound, match="no incident 'inc_x'"):
             await desk.book.get(OPERATOR, "inc_x")

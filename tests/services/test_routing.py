@@ -1,4 +1,4 @@
-"""Which model answers, on virtual time: real runs, real breakers, models that fail."""
+"""Routing and failover on virtual time: real runs, real breakers, failing models."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -64,7 +64,7 @@ class Fleet:
 
     @property
     def asked(self) -> dict[str, int]:
-        """How often each was asked, of those that were."""
+        """The number of calls of each called model."""
         counts = {name: len(model.requests) for name, model in self.by_name.items()}
         return {name: count for name, count in counts.items() if count}
 
@@ -75,7 +75,7 @@ def fail(failure_class: FailureClass = "transient", times: int = 1) -> list[Mode
 
 
 def models_of(kit: Kit, run_id: str) -> list[str]:
-    """The models that were asked, turn by turn."""
+    """The called models, turn by turn."""
     return [event.model for event in kit.events(run_id, "turn.started")]
 
 
@@ -131,10 +131,10 @@ async def test_a_plan_is_recorded_and_only_enforced_it_switches(
         ("tools", {}),
     ],
 )
-async def test_what_a_run_needs_decides(
+async def test_the_needs_of_a_run_decide(
     lacks: str, start: dict[str, Any], autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """A default that lacks it is left for a model that has it; named, it is refused instead."""
+    """A default without a needed capability is replaced; a named one is refused."""
     able = {"vision": True, "json": True, "tools": True}
     table = RouteTable(
         mode="enforced",
@@ -209,7 +209,7 @@ async def test_each_class_of_failure(
     autojump_clock: MockClock,
     store: MemoryJournal,
 ) -> None:
-    """Asked three times or once, then the next model answers, or the run ends with the class."""
+    """The class decides on retries, another model, or the end of the run."""
     fleet = Fleet(TO_SPARE if has_spare else RouteTable(), "b/spare")
     fleet["scripted"].turns = fail(failure_class, times=9)
     async with fleet.running(store) as kit:
@@ -272,10 +272,10 @@ async def test_a_provider_that_is_left_alone_is_not_waited_for(
         assert "closed" == fleet.guards["scripted"].standing.breaker
 
 
-async def test_who_is_left_alone_is_not_called(
+async def test_a_call_refused_by_the_breaker_is_not_charged(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """What the breaker refused is no call of the ledger, and reserves nothing of a budget."""
+    """It has no line in the ledger and no reservation."""
     fleet = Fleet(RouteTable())
     fleet["scripted"].turns = fail(times=3)
     async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
@@ -291,10 +291,10 @@ async def test_who_is_left_alone_is_not_called(
         await replayed(kit, run_id)
 
 
-async def test_who_is_refused_by_the_breaker_and_leaves_pays_nothing(
+async def test_a_cancelled_wait_for_a_breaker_costs_nothing(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """While it waits for the provider nothing is reserved for it."""
+    """Nothing is reserved while it waits for the provider."""
     fleet = Fleet(RouteTable())
     async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
         fleet.guards["scripted"].breaker = CircuitBreaker(
@@ -307,10 +307,10 @@ async def test_who_is_refused_by_the_breaker_and_leaves_pays_nothing(
         assert ("cancelled", [], 0) == (await kit.end(run_id), lines(kit), reserved(kit))
 
 
-async def test_a_provider_that_is_only_busy_is_not_left_alone(
+async def test_a_busy_provider_opens_no_breaker(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """Each run is told itself when to come back; others, and other models there, are asked."""
+    """Each run gets its own Retry-After; other runs and models are called."""
     fleet = Fleet(TO_SPARE, "b/spare")
     fleet["scripted"].turns = fail("rate_limited", times=9)
     async with fleet.running(store) as kit:
@@ -338,10 +338,10 @@ async def test_a_provider_that_wants_a_long_pause_is_not_waited_for(
             assert times == fleet.asked["scripted"]
 
 
-async def test_nothing_is_asked_again_after_a_first_piece(
+async def test_no_retry_after_the_first_delta(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """A client has seen it: neither the same model nor another one begins anew."""
+    """Neither the same model nor another one starts again."""
     fleet = Fleet(TO_SPARE, "b/spare")
     model = fleet["scripted"]
 
@@ -362,7 +362,7 @@ async def test_nothing_is_asked_again_after_a_first_piece(
 async def test_each_model_is_tried_once_in_a_turn(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """When none is left the run fails with what the last one said."""
+    """When none is left the run fails with the last failure."""
     fleet = Fleet(RouteTable(failover=("b/x", "c/y", "b/x")), "b/x", "c/y")
     for name, failure_class in (("scripted", "auth"), ("b/x", "quota"), ("c/y", "auth")):
         fleet[name].turns = fail(failure_class)  # type: ignore[arg-type]  # a class
@@ -374,10 +374,10 @@ async def test_each_model_is_tried_once_in_a_turn(
         await replayed(kit, run_id)
 
 
-async def test_who_takes_over_has_attempts_of_its_own(
+async def test_the_next_model_has_its_own_attempts(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """Three each, counted from where the other one gave up; the pauses grow with the turn's."""
+    """Three each; the pauses grow with the turn's attempts."""
     fleet = Fleet(TO_SPARE, "b/spare")
     fleet["scripted"].turns = fail(times=9)
     fleet["b/spare"].turns = fail(times=2)
@@ -464,10 +464,10 @@ async def test_a_run_whose_model_is_gone_goes_over_if_it_may(
             assert [] == changes
 
 
-async def test_a_fork_goes_on_with_the_model_of_its_place(
+async def test_a_fork_uses_the_model_at_its_event(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """Not with the one that the run was accepted with; and it may be left as before."""
+    """Not the one that the run was accepted with; it may fail over as before."""
     fleet = Fleet(TO_SPARE, "b/spare")
     fleet["scripted"].turns = fail("auth")
     async with fleet.running(store) as kit:
@@ -550,7 +550,7 @@ def test_a_table_that_cannot_be_kept_is_refused(table: RouteTable, named: str) -
         ModelRouter({"m": Model()}, table)
 
 
-def test_what_is_said_of_models_is_listed_once() -> None:
+def test_every_model_is_listed_once() -> None:
     """The default first, then routes, alternatives and the rest."""
     models = {name: Model() for name in ("rest", "m", "spare", "default")}
     table = RouteTable(routes=(Route(model="m", tier=3),), failover=("spare", "m"))

@@ -1,4 +1,4 @@
-"""What clients ask about spending: sums, accounts, and budgets that are set while runs go on."""
+"""Requests of clients about usage: sums, accounts, and budgets set at run time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -189,10 +189,10 @@ async def test_the_ledger_is_added_up_where_it_is_read(
         assert [True, True] == added
 
 
-async def test_another_limit_keeps_what_is_reserved(
+async def test_a_changed_limit_keeps_reservations(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A call under way is not forgotten because somebody raises the limit meanwhile."""
+    """A call in progress still counts after the limit was raised."""
     async with running(store) as kit:
         answering(kit, takes_s=lambda _: 10)
         await desk(kit).set(OPERATOR, budget())
@@ -205,10 +205,10 @@ async def test_another_limit_keeps_what_is_reserved(
         assert ([("b", "", 1_000)], 0) == (await accounts(kit), reserved(kit))
 
 
-async def test_a_run_that_waits_goes_on_when_the_limit_is_raised(
+async def test_a_waiting_run_continues_when_the_limit_is_raised(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """It does not have to wait for the call that holds the rest."""
+    """It does not wait for the call that holds the rest."""
     async with running(store, make_budgets=having(reserve=100_000)) as kit:
         answering(kit, takes_s=lambda _: 10)
         await desk(kit).set(OPERATOR, budget())
@@ -221,8 +221,10 @@ async def test_a_run_that_waits_goes_on_when_the_limit_is_raised(
         assert ["done", "done"] == [await kit.end(run_id) for run_id in run_ids]
 
 
-async def test_who_may_change_what(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Operators, and only what is not in the configuration; nonsense is refused."""
+async def test_only_operators_change_budgets(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Budgets of the configuration cannot be changed; invalid ones are refused."""
     async with running(store, make_budgets=having(budget(budget_id="fixed"))) as kit:
         for caller in (STRANGER, OBSERVER):
             with pytest.raises(Forbidden):

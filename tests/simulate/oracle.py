@@ -25,9 +25,7 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.records import record as record_of
-from palyra.core.run.state import RULES_CHANGED, Run
+from palyra.core.run.state import RULES_CHANGED, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of_any
 from palyra.core.tool.attestation import execution_digest
@@ -297,7 +295,7 @@ class Oracle:
         before = self.records.get(record.run_id)
         if before is not None and before.is_terminal and before != record:
             self._fail("a terminal state never changes", record.run_id)
-        if record != record_of(self.runs[record.run_id]):
+        if record != self.runs[record.run_id].to_record():
             self._fail("a record is the fold of its tape", record.run_id)
 
     # --- what runs

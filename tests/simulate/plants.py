@@ -11,12 +11,11 @@ from unittest.mock import patch
 import msgspec
 import trio
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run import actor as run_actor
 from palyra.actors.run import approval, tool_call
-from palyra.actors.run import records as run_records
 from palyra.actors.run.environment import LiveEnvironment
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
@@ -196,7 +195,7 @@ def lose_lines_of_failures() -> Plant:
     def careless(handle: Any, event: Any, at_ms: int) -> Any:
         return None if isinstance(event, TurnFailed) else line(handle, event, at_ms)
 
-    return patch.object(run_records, "usage_record", careless)
+    return patch.object(run_actor, "usage_record", careless)
 
 
 def keep_reservations() -> Plant:

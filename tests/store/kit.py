@@ -1,4 +1,4 @@
-"""Rows, records and stores for the tests of the store; ids are short where nobody reads them."""
+"""Rows, records and stores for the tests of the store; ids are short for readability."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What both stores promise about incidents."""
+"""The contract of both stores about incidents."""
 
 from palyra.core.incident.incident import KEPT_RESOLVED
 from palyra.core.journal.changes import Change, IncidentFilter
@@ -50,8 +50,8 @@ def test_lists_are_newest_first_and_filtered(store: JournalStore) -> None:
     ] == [ids(store.list_incidents(each)) for each in wanted]
 
 
-def test_the_end_of_an_incident_stands(store: JournalStore) -> None:
-    """The same end again changes nothing; another one, or a life after it, is refused."""
+def test_the_end_of_an_incident_is_final(store: JournalStore) -> None:
+    """The same end again changes nothing; another end, or a new state, is refused."""
     end = ended("inc_1", 5)
     other = ended("inc_1", 6)
     outcomes = put(store, incident("inc_1"), end, end, other, incident("inc_1", count=2))
@@ -59,24 +59,24 @@ def test_the_end_of_an_incident_stands(store: JournalStore) -> None:
     assert end == store.find_incident("inc_1")
 
 
-def test_an_incident_comes_and_goes_with_its_event(store: JournalStore) -> None:
-    """What is refused leaves none."""
+def test_an_incident_is_committed_with_its_event(store: JournalStore) -> None:
+    """A refused change leaves no incident."""
     taken = Change(rows=(row("run_a", 0),), records=(incident("inc_1"),))
     behind_a_gap = Change(rows=(row("run_b", 5),), records=(incident("inc_2"),))
     store.commit([taken, behind_a_gap])
     assert ["inc_1"] == ids(store.list_incidents(IncidentFilter()))
 
 
-def test_opening_tells_what_is_not_resolved(make_store: MakeStore) -> None:
-    """Oldest first, also after a life that ended without a close."""
+def test_opening_returns_unresolved_incidents(make_store: MakeStore) -> None:
+    """They are oldest first, also after a crash."""
     store = make_store()
     assert () == store.open().incidents
     put(store, incident("inc_2"), incident("inc_1", state="escalated"), ended("inc_3", 5))
     assert ["inc_1", "inc_2"] == ids([*make_store().open().incidents])
 
 
-def test_only_the_newest_ends_are_kept(store: JournalStore) -> None:
-    """What is not resolved stays, however old; of the rest a thousand."""
+def test_only_the_newest_resolved_incidents_are_kept(store: JournalStore) -> None:
+    """Open ones stay, whatever their age; of the others a thousand."""
     too_many = KEPT_RESOLVED + 2
     put(store, incident("inc_open"), *(ended(f"inc_{n:05}", n) for n in range(too_many)))
     store.seal()

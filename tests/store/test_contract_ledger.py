@@ -1,4 +1,4 @@
-"""What both stores promise about the ledger and the budgets."""
+"""The contract of both stores about the ledger and the budgets."""
 
 from palyra.core.journal.changes import Change, UsageFilter, UsageSum
 from palyra.core.ports import JournalStore
@@ -68,8 +68,8 @@ def test_groups(store: JournalStore) -> None:
     )
 
 
-def test_stretches_of_time(store: JournalStore) -> None:
-    """With a grain each group is divided; the newest call of each is told."""
+def test_sums_by_period(store: JournalStore) -> None:
+    """With a grain each group is divided by period, and has its newest call."""
     put_some(store)
     found = store.sum_usage(UsageFilter(), "principal", grain_ms=HOUR_MS)
     assert [("alice", 0, 2, 10), ("alice", HOUR_MS, 1, 10), ("bob", HOUR_MS, 1, 10)] == sums(found)
@@ -127,8 +127,8 @@ def test_a_line_is_written_once(store: JournalStore) -> None:
     assert [line] == store.list_usage(UsageFilter(), limit=9)
 
 
-def test_a_line_comes_and_goes_with_its_event(store: JournalStore) -> None:
-    """What is refused leaves no line; what is repeated no second one."""
+def test_a_line_is_committed_with_its_event(store: JournalStore) -> None:
+    """A refused change leaves no line, a repeated one no second line."""
     answered = Change(rows=(row("run_a", 0),), records=(usage("run_a", 1),))
     behind_a_gap = Change(rows=(row("run_b", 5),), records=(usage("run_b", 1),))
     outcomes = store.commit([answered, behind_a_gap, answered])

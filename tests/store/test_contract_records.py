@@ -1,4 +1,4 @@
-"""What both stores promise about records: lookups, listings, and what may not be overwritten."""
+"""The contract of both stores about records: lookups, listings, and protected changes."""
 
 import msgspec
 import pytest
@@ -48,8 +48,8 @@ def test_each_record_comes_back(store: JournalStore) -> None:
     assert bytes(asked.arguments) == bytes(found.arguments)
 
 
-def test_what_is_not_there_is_none(store: JournalStore) -> None:
-    """Lookups of unknown keys answer None."""
+def test_a_missing_record_is_none(store: JournalStore) -> None:
+    """Lookups of unknown keys return None."""
     assert [None] * 6 == [
         store.find_run("x"),
         store.find_session("x"),
@@ -60,8 +60,8 @@ def test_what_is_not_there_is_none(store: JournalStore) -> None:
     ]
 
 
-def test_the_last_record_stands(store: JournalStore) -> None:
-    """Within one batch and over several, a record takes the place of the one before."""
+def test_the_last_record_replaces_the_one_before(store: JournalStore) -> None:
+    """Within one batch and over several."""
     put(store, run("run_a", turns=1), run("run_a", turns=2))
     put(store, run("run_a", turns=3))
     assert run("run_a", turns=3) == store.find_run("run_a")
@@ -125,7 +125,7 @@ def test_sessions_are_found_by_key(store: JournalStore) -> None:
 
 
 def test_two_sessions_cannot_share_a_key(store: JournalStore) -> None:
-    """Who comes second is refused, alone, whether in the same batch or later."""
+    """The second one is refused, alone, in the same batch or later."""
     first, second = session("ses_1", key="work"), session("ses_2", key="work")
     assert [None, "Conflict", None] == put(store, first, second, session("ses_3"))
     assert ["Conflict"] == put(store, second)
@@ -167,7 +167,7 @@ def test_approvals_are_listed_pending_first(store: JournalStore) -> None:
 
 
 def test_an_approval_is_answered_once(store: JournalStore) -> None:
-    """The first answer stands; repeating it is harmless, another one is refused."""
+    """The first answer is final; repeating it is harmless, another one is refused."""
     allowed = approval("apr_1", state="allowed", by="bob")
     denied = approval("apr_1", state="denied", by="eve")
     assert [None, None, "Conflict", None] == put(store, approval("apr_1"), allowed, denied, allowed)
@@ -176,7 +176,7 @@ def test_an_approval_is_answered_once(store: JournalStore) -> None:
 
 
 def test_an_approval_is_used_once_for_each_call_it_is_for(store: JournalStore) -> None:
-    """What was allowed can be used; never twice, never with another word changed."""
+    """An allowed approval can be used once a call, without any other change."""
     allowed = approval("apr_1", state="allowed", by="bob", covers=("call_b",))
     used = approval("apr_1", state="allowed", by="bob", covers=("call_b",), uses=1)
     again = approval("apr_1", state="allowed", by="bob", covers=("call_b",), uses=2)
@@ -188,8 +188,8 @@ def test_an_approval_is_used_once_for_each_call_it_is_for(store: JournalStore) -
     assert again == store.find_approval("apr_1")
 
 
-def test_what_was_not_allowed_cannot_be_used(store: JournalStore) -> None:
-    """A denial stays unused."""
+def test_a_denied_approval_cannot_be_used(store: JournalStore) -> None:
+    """A denial has no uses."""
     put(store, approval("apr_1", state="denied"))
     assert ["Conflict"] == put(store, approval("apr_1", state="denied", uses=1))
 
@@ -216,7 +216,7 @@ def test_grants_are_listed_newest_first(store: JournalStore) -> None:
 
 
 def test_a_grant_can_only_end(store: JournalStore) -> None:
-    """Nothing of it changes but its end, and that stands."""
+    """No field but its end changes, and that is final."""
     ended = grant("grt_1", ended_ms=5, ended_by="bob")
     wider = grant("grt_1", key="")
     assert [None, "Conflict", None] == put(store, grant("grt_1"), wider, ended)
@@ -276,7 +276,7 @@ def test_agents_are_listed_by_name(store: JournalStore) -> None:
 
 
 def test_channels_and_pairings_change_in_turn(store: JournalStore) -> None:
-    """Who changes what somebody else has changed meanwhile is refused: no attempt goes uncounted."""
+    """A change of an outdated revision is refused, so every attempt is counted."""
     assert [None, "Conflict", None, "Conflict"] == put(
         store,
         channel("chat"),
@@ -296,7 +296,7 @@ def test_channels_and_pairings_change_in_turn(store: JournalStore) -> None:
 
 
 def test_channels_are_a_principals_own(store: JournalStore) -> None:
-    """Lookup and listing tell principals, channels and conversations apart."""
+    """Lookup and listing separate principals, channels and conversations."""
     mine = [channel("chat"), channel("chat", "1"), channel("mail")]
     theirs = channel("chat", principal="bob")
     put(store, *reversed(mine), theirs, channel("gone", deleted_ms=5))
@@ -322,8 +322,8 @@ def test_pairings_are_found_by_sender(store: JournalStore) -> None:
     assert [elsewhere] == store.list_pairings(PairingFilter(state="paired"))
 
 
-def test_a_pairing_nobody_answered_is_forgotten(store: JournalStore) -> None:
-    """Requests whose code has expired go when the journal seals; what was decided stays."""
+def test_an_expired_pairing_request_is_deleted(store: JournalStore) -> None:
+    """It is deleted when the journal seals; decided pairings stay."""
     put(
         store,
         pairing("pai_1", "old", expires_ms=1),
@@ -371,8 +371,8 @@ def test_a_refused_record_takes_its_rows_with_it(store: JournalStore) -> None:
     assert [1, 2] == [link.position for link in chain]
 
 
-def test_a_refusal_names_what_stands(store: JournalStore) -> None:
-    """The message of a conflict says which rule refused."""
+def test_a_conflict_names_the_violated_rule(store: JournalStore) -> None:
+    """The message of a conflict names the trigger or the unique columns."""
     put(store, run("run_a", state="done"), session("ses_1", key="work"))
     outcomes = store.commit(
         [
@@ -382,7 +382,7 @@ def test_a_refusal_names_what_stands(store: JournalStore) -> None:
     )
     assert [Conflict, Conflict] == [type(outcome) for outcome in outcomes]
     assert "terminal state" in str(outcomes[0])
-    assert "sessions.principal, sessions.key is taken" == str(outcomes[1])
+    assert "sessions.principal, sessions.key is already in use" == str(outcomes[1])
 
 
 @pytest.mark.parametrize("field", ["reason", "principal", "agent"])

@@ -1,4 +1,4 @@
-"""What both stores promise about tapes: order, atomicity, repetition, limits, pages."""
+"""The contract of both stores about tapes: order, atomicity, repetition, limits, pages."""
 
 import msgspec
 import pytest
@@ -37,10 +37,10 @@ def test_rows_come_back_as_they_went_in(store: JournalStore) -> None:
     data=st.binary(max_size=50),
     redacted=st.booleans(),
 )
-def test_any_row_comes_back(
+def test_any_row_is_read_back_unchanged(
     store: JournalStore, text: str, at_ms: int, data: bytes, *, redacted: bool
 ) -> None:
-    """What can be hashed can be stored and read again, unchanged."""
+    """Every row that can be hashed can be stored and read."""
     run_id = f"run_{text!r}"
     head = store.read_tape(run_id, after_seq=-1, limit=1).head_seq
     wanted = TapeRow(run_id, text, head + 1, at_ms, text, text, redacted=redacted, data=data)
@@ -117,8 +117,8 @@ def test_neighbours_of_a_broken_change_follow_each_other(store: JournalStore) ->
     assert ([0, 1, 2], [0, 1]) == (seqs(store, "run_a"), seqs(store, "run_c"))
 
 
-def test_a_refused_change_takes_its_followers_with_it(store: JournalStore) -> None:
-    """What was to follow a refused change in the same batch would leave a gap."""
+def test_changes_behind_a_refused_one_are_refused(store: JournalStore) -> None:
+    """A later change of the same run in the batch would leave a gap."""
     outcomes = store.commit([rows("run_a", 1, 1), rows("run_a", 2, 1)])
     assert [InvariantBroken, InvariantBroken] == [type(outcome) for outcome in outcomes]
 
@@ -209,8 +209,8 @@ def test_reading_beyond_the_head_finds_nothing(store: JournalStore) -> None:
     ]
 
 
-def test_a_reopened_journal_goes_on(make_store: MakeStore, store: JournalStore) -> None:
-    """After `close` and `open` everything is there and the tape grows from its head."""
+def test_a_reopened_journal_is_continued(make_store: MakeStore, store: JournalStore) -> None:
+    """After `close` and `open` all rows exist and the tape grows from its head."""
     store.commit([rows("run_a", 0, 2)])
     store.close()
     store = make_store()
@@ -282,10 +282,10 @@ def test_one_run_is_verified_alone(store: JournalStore) -> None:
     )
 
 
-def test_a_repeat_is_known_before_its_record_is_judged(
+def test_a_repetition_is_recognised_before_its_record_is_checked(
     make_store: MakeStore, store: JournalStore
 ) -> None:
-    """A first event that is there already makes a repeat, whatever record comes with it."""
+    """An existing first event makes the change a repetition, whatever its record."""
     store.commit([rows("run_a", 0, 1)])
     store.close()
     store = make_store()

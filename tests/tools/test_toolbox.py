@@ -36,7 +36,7 @@ def a_call(tool: str, arguments: dict[str, Any], version: str = "1") -> ToolCall
 
 
 def nowhere(_text: str) -> None:
-    """Output nobody watches."""
+    """A sink for output."""
 
 
 def answer(_call: object) -> ToolOutput:
@@ -89,7 +89,8 @@ def test_a_name_is_taken_once() -> None:
     ("changes", "complaint"),
     [
         ({"parameters": {"type": "string"}}, "must describe an object"),
-        ({"parameters": {"type": "object", "oneOf": []}}, "does not check oneOf"),
+        ({"parameters": {"type": "object", "oneOf": []}}, "oneOf: no JSON Schema"),
+        ({"parameters": {"type": "object", "minlength": 1}}, "minlength is no keyword"),
         ({"path_argument": "file"}, "no such parameters: file"),
         ({"never_coerced": ("text", "url")}, "no such parameters: url"),
     ],
@@ -107,13 +108,13 @@ async def test_echo(toolbox: Toolbox) -> None:
 
 
 async def test_sleep_takes_its_time(toolbox: Toolbox, autojump_clock: MockClock) -> None:
-    """It waits as long as asked, on the caller's clock."""
+    """It waits as long as requested, on the caller's clock."""
     output = await toolbox.execute(a_call("sleep", {"seconds": 25}), nowhere)
     assert ("slept 25 s", 25.0) == (output.text, autojump_clock.current_time())
 
 
-async def test_a_file_tool_reports_thread_and_walls(toolbox: Toolbox) -> None:
-    """The output says how it was made."""
+async def test_a_file_tool_reports_executor_and_isolation(toolbox: Toolbox) -> None:
+    """The outcome names both."""
     output = await toolbox.execute(a_call("list_dir", {}), nowhere)
     expected = toolbox.catalogue().tools["list_dir"].enforcement
     assert ("thread", expected) == (output.executor, output.enforcement)
@@ -145,8 +146,10 @@ async def test_an_async_tool_may_report_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize(("tool", "version"), [("echo", "2"), ("echos", "1"), ("", "1")])
-async def test_what_is_gone_does_not_run(toolbox: Toolbox, tool: str, version: str) -> None:
-    """A tool that is missing or of another version than gated fails, it is not replaced."""
+async def test_a_missing_or_changed_tool_does_not_run(
+    toolbox: Toolbox, tool: str, version: str
+) -> None:
+    """A tool that is missing, or of another version than gated, fails the call."""
     with pytest.raises(ToolFailure, match="is not available any more"):
         await toolbox.execute(a_call(tool, {"text": ""}, version), nowhere)
 

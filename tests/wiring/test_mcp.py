@@ -26,18 +26,18 @@ ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({**PROGRAM, "name": "A b"}, "name of its own"),
-        ({"name": "a"}, "not both"),
-        ({**PROGRAM, "url": "https://example.com"}, "not both"),
+        ({**PROGRAM, "name": "A b"}, "unique name"),
+        ({"name": "a"}, "either a command or a url"),
+        ({**PROGRAM, "url": "https://example.com"}, "either a command or a url"),
         ({**ADDRESS, "url": "http://example.com/mcp"}, "https"),
         ({**ADDRESS, "url": "ftp://example.com/mcp"}, "https"),
         ({**ADDRESS, "url": "https:///mcp"}, "https"),
         ({**ADDRESS, "url": "https://user:secret@example.com/mcp"}, "credential"),
         ({**ADDRESS, "token": "not-a-reference"}, "reference"),
-        ({**PROGRAM, "token": "env:A"}, "no use for a token"),
-        ({**PROGRAM, "folders": ("here",)}, "whole path"),
-        ({**PROGRAM, "command": ("server",)}, "whole path"),
-        ({**PROGRAM, "sandbox": "none", "hosts": ("example.com",)}, "hold nobody"),
+        ({**PROGRAM, "token": "env:A"}, "has no effect: use"),
+        ({**PROGRAM, "folders": ("here",)}, "absolute path"),
+        ({**PROGRAM, "command": ("server",)}, "absolute path"),
+        ({**PROGRAM, "sandbox": "none", "hosts": ("example.com",)}, "has no effect"),
         ({**ADDRESS, "hosts": ("example.com",)}, "programs in the jail"),
         ({**PROGRAM, "environment": ("no assignment",)}, "NAME=TEXT"),
     ],
@@ -51,7 +51,7 @@ def test_server_that_cannot_be_one(fields: dict[str, Any], reason: str) -> None:
 
 def test_two_servers_of_one_name() -> None:
     """A name is one server's."""
-    with pytest.raises(InvalidParams, match="name of its own"):
+    with pytest.raises(InvalidParams, match="unique name"):
         check_servers([McpServerConfig(**PROGRAM), McpServerConfig(**PROGRAM)])
 
 

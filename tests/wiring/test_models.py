@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.kernel.threads import run_sync
 from palyra.config.load import Config, Paths
 from palyra.config.sections import ModelProvider, ModelRoute, Models
@@ -18,7 +18,7 @@ from palyra.core.usage.prices import Price, Prices
 from palyra.errors import InvalidParams
 from palyra.models.guarded import GuardedModel
 from palyra.models.lexical_embeddings import EmbeddedEmbeddings
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.secrets.resolver import Resolver
 from palyra.secrets.service import SecretService
 from palyra.services.budgets import Budgets
@@ -105,7 +105,7 @@ def test_routes_and_prices_reach_the_router(tmp_path: Path) -> None:
     )
     paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
     config, modelset = Config(paths=paths, models=models), built(tmp_path, models)
-    budgets = Budgets(Hub(encoding), lambda: 0, prices=Prices())
+    budgets = Budgets(Hub(encode_notification), lambda: 0, prices=Prices())
     router = build_router(config, modelset.models, modelset, budgets)
     budgets.prices = Prices([Price(model="ours/*", input=2, output=5)])
     found = router.list_all(Caller(principal="ann", role="operator", token_id="t"))
@@ -122,6 +122,9 @@ def test_a_route_to_nobody_stops_the_start(tmp_path: Path) -> None:
     """With the setting and the name."""
     models = Models(failover=("theirs/x",))
     paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
-    modelset, budgets = built(tmp_path, models), Budgets(Hub(encoding), lambda: 0, prices=Prices())
+    modelset, budgets = (
+        built(tmp_path, models),
+        Budgets(Hub(encode_notification), lambda: 0, prices=Prices()),
+    )
     with pytest.raises(InvalidParams, match=r"models.failover: .*theirs/x"):
         build_router(Config(paths=paths, models=models), modelset.models, modelset, budgets)

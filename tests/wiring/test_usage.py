@@ -51,7 +51,7 @@ def test_budgets_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (BUDGET + BUDGET, "two are called 'day'"),
+        (BUDGET + BUDGET, "two budgets have the id 'day'"),
         ('[[usage.budgets]]\nid = "a"\n', "limits nothing"),
         ('[[usage.budgets]]\nid = "a"\nhard = 1\nwindow = "sliding"\n', "needs its length"),
     ],

@@ -7,7 +7,9 @@ Restart: permanent.  Changes that were appended and not committed are lost with 
 their `PendingCommit` raises ActorGone, and the actors that appended them are restarted with the
 journal and resume from the tape.
 
-An append, step by step:
+An append, step by step.  It starts in `actors/run/actor` (`emit`: the rows of a step and the records
+that belong to them are one `Change`) and ends in `store/sqlite/writer`; between the two lie this file
+and the port `core.ports.JournalStore`, which `store/sqlite/journal` implements.
 
 1. `JournalHandle.append` adds a `PendingCommit` to the open batch and returns it.  The first append
    of a batch also puts the batch into the mailbox, so a thousand appends are one message.  The call
@@ -16,7 +18,8 @@ An append, step by step:
    appends that follow from the same message join it and share its sync.  Then it closes the batch,
    and the next append opens another.
 3. `JournalStore.commit` runs on the journal's thread, with at most `MAX_BATCH` changes at a time.
-   `store/sqlite/writer` describes the steps inside.
+   `store/sqlite/writer` describes the steps inside: `store/journal/admission` compares the rows
+   with their tapes, `core/journal/tape_row` hashes them, `store/sqlite/queries` writes the records.
 4. The actor settles every `PendingCommit` with its outcome and reports the committed heads to the
    hub.  Nothing is awaited in between, so no waiter runs before all outcomes are known.
 

@@ -116,7 +116,7 @@ class Child:
     def scope(self) -> trio.CancelScope:
         """The cancel scope of the incarnation; nothing else can cancel it."""
         if self._scope is None:
-            raise InvariantBroken(f"{self.spec.id} was not begun")
+            raise InvariantBroken(f"{self.spec.id} was not started")
         return self._scope
 
     @property

@@ -85,7 +85,7 @@ class DynamicSupervisor:
             await changed.wait()
         finally:
             if not changed.is_set():
-                child.cancel("its starter left")
+                child.cancel("its starter was cancelled")
         if child.is_ready:
             return child.value
         raise _start_error(child)
@@ -130,7 +130,7 @@ class DynamicSupervisor:
 
     def _begin(self) -> None:
         if self._nursery is not None or self._children:
-            raise InvariantBroken(f"{self.name} is running already")
+            raise InvariantBroken(f"{self.name} is already running")
         self._incarnation += 1
         self._budget.renew()
         self._serving = trio.CancelScope()
@@ -143,7 +143,7 @@ class DynamicSupervisor:
         if spec.restart == "permanent":
             raise InvariantBroken(f"{self.name}: {spec.id} must be temporary or transient")
         if spec.id in self._children:
-            raise Conflict(f"{self.name}: {spec.id} is running already")
+            raise Conflict(f"{self.name}: {spec.id} is already running")
         if len(self._children) >= self._max_children:
             message = f"{self.name}: all {self._max_children} children are in use"
             raise Overloaded(message, retry_after_ms=RETRY_AFTER_MS)

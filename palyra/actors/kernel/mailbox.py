@@ -110,7 +110,7 @@ class Mailbox(Generic[M]):
         try:
             self._queue.sender.send_nowait(message)
         except trio.WouldBlock:
-            raise Overloaded(f"{self.name}: all {self.capacity} places are taken") from None
+            raise Overloaded(f"{self.name}: all {self.capacity} places are in use") from None
         except trio.ClosedResourceError:
             raise self._gone() from None
 

@@ -36,7 +36,7 @@ class PendingReply(Generic[T]):
                 trio.lowlevel.reschedule(self._asker)
 
     def settle_gone(self) -> None:
-        self.settle(None, ActorGone(f"{self._name} took the question and ended without an answer"))
+        self.settle(None, ActorGone(f"{self._name} accepted the request and ended without a reply"))
 
     def settle_gone_soon(self) -> None:
         """The same from any thread, as the garbage collector may run in any thread."""

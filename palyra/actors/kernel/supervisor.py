@@ -147,7 +147,7 @@ def report_stuck(ends: Sequence[Exit], on_exit: ExitListener | None) -> None:
         return
     if ends:
         log.critical(
-            "children outlived their grace and ignore their cancel",
+            "children ignore their cancellation after the grace period",
             supervisor=ends[0].supervisor,
             count=len(ends),
             first=[end.id for end in ends[:SHOWN_STUCK]],
@@ -166,7 +166,7 @@ def report(end: Exit, on_exit: ExitListener | None) -> None:
     elif end.outcome == "crashed":
         log.error("child crashed", **facts, exc_info=end.error)
     elif end.outcome == "stuck":
-        log.critical("child outlived its grace and ignores its cancel", **facts)
+        log.critical("child ignores its cancellation after the grace period", **facts)
     if on_exit is not None:
         on_exit(end)
 
@@ -288,7 +288,7 @@ class Supervisor:
 
     def _begin(self) -> None:
         if self._state != "down":
-            raise InvariantBroken(f"{self.name} is running already")
+            raise InvariantBroken(f"{self.name} is already running")
         self._is_running = True
         self._is_announced = False
         self._incarnation += 1

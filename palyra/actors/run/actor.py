@@ -15,25 +15,29 @@ tasks that await a commit: they live until the terminal event is committed, so t
 notified of questions that the end aborts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
 import trio
 
 from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import ask_person, notify_resolved
-from palyra.actors.run.arguments import CallArguments
-from palyra.actors.run.environment import LiveEnvironment
+from palyra.actors.run.environment import (
+    CallArguments,
+    LiveEnvironment,
+    RunServices,
+    look_for_secrets,
+)
 from palyra.actors.run.gather import GatherTask, gather_sources
 from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
-from palyra.actors.run.records import records_for_event
-from palyra.actors.run.services import RunServices
 from palyra.actors.run.tool_call import (
     CallInspection,
     ToolExecution,
@@ -43,7 +47,14 @@ from palyra.actors.run.tool_call import (
 )
 from palyra.actors.run.turn import TurnTask, ask_model
 from palyra.core.agent import placeholder_agent
-from palyra.core.approval import Resolved, first_outcome
+from palyra.core.approval import (
+    Resolved,
+    first_outcome,
+    grant_record,
+    pending_record,
+    resolved_record,
+    used,
+)
 from palyra.core.context.assembly import brief_prefix
 from palyra.core.context.history import NO_HISTORY, History
 from palyra.core.journal.changes import Change
@@ -67,12 +78,15 @@ from palyra.core.run.inputs import (
     ReportIncident,
     Resume,
     RulesChanged,
+    Summarise,
+    Summarised,
     TurnFinished,
     Yield,
 )
-from palyra.core.run.records import record
 from palyra.core.run.transition import Transition, tape_rows
+from palyra.core.tape import events as ev
 from palyra.core.tool.spec import ToolCall
+from palyra.core.usage.ledger import usage_record
 from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable, innermost
 from palyra.services.budgets import Reservation
 
@@ -117,9 +131,12 @@ async def _prepare(
     """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
-    actor = _RunActor(handle, services, agent, history)
-    await actor.operands.reload(handle.run, services.run_blocking)
-    await actor.env.prepare(handle.run, services.run_blocking)
+    prefix = brief_prefix(services.agents.prefix(agent), handle.run.accepted.brief)
+    operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
+    await operands.reload(handle.run, services.run_blocking)
+    env = LiveEnvironment(services, prefix, history, operands)
+    await env.prepare(handle.run, services.run_blocking)
+    actor = _RunActor(handle, services, operands, env)
     return actor, actor.check_model(first)
 
 
@@ -160,23 +177,14 @@ class _RunActor:
 
     handle: RunHandle
     services: RunServices
-    agent: InitVar[AgentRecord]
-    history: InitVar[History]
-    env: LiveEnvironment = field(init=False)
+    operands: CallArguments
+    env: LiveEnvironment
     nursery: trio.Nursery = field(init=False)
     watchers: trio.Nursery = field(init=False)
     ticket: PendingCommit = field(init=False)  # of the latest append
-    operands: CallArguments = field(init=False)
     aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # to notify of
     late: list[Message] = field(default_factory=list)  # behind a cancel in the same batch
     paused_left_s: float | None = None  # of the deadline, while a person is asked
-
-    def __post_init__(self, agent: AgentRecord, history: History) -> None:
-        run, services = self.handle.run, self.services
-        prefix = brief_prefix(services.agents.prefix(agent), run.accepted.brief)
-        find_end = partial(services.budgets.find_end, self.handle)
-        self.operands = CallArguments(services.gate, prefix, find_end)
-        self.env = LiveEnvironment(services, prefix, history, self.operands)
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """Return Cancel instead of `first` if the model is gone and no route replaces it."""
@@ -226,9 +234,9 @@ class _RunActor:
         """Scope of the run's wall-clock limit; it cancels the loop, the turn and the tools together."""
         return self.nursery.cancel_scope
 
-    async def listen(self, messages: Receiver[Message]) -> Cancel | Expire | None:
+    async def listen(self, messages: Receiver[Message]) -> Cancel | None:
         """Handle messages until the run is terminal or stopped (None), or a Cancel ends it."""
-        ending: Cancel | Expire | None = None
+        ending: Cancel | None = None
         with suppress(trio.EndOfChannel):
             while ending is None and not self.handle.run.is_terminal:
                 ending = self._handle_batch(await messages.drain())
@@ -333,11 +341,14 @@ class _RunActor:
 
     def records(self, step: Transition, rows: Sequence[TapeRow]) -> list[Record]:
         """Return the records to commit with these events; remember aborted questions."""
-        records: list[Record] = [record(step.run)]
+        records: list[Record] = [step.run.to_record()]
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
         records += [self.services.incidents.report(each.alarm) for each in reports]
         for row in rows:
-            for found in records_for_event(self.handle, step, row):
+            rule = _RULES.get(row.kind)
+            if rule is None:
+                continue
+            for found in rule(self.handle, step, ev.decode_event(row.kind, row.data)):
                 records.append(found)
                 if isinstance(found, ApprovalRecord) and found.state == "aborted":
                     self.aborted.append((found, first_outcome(found, row.seq)))
@@ -378,7 +389,7 @@ class _RunActor:
                 prompt = handle.prompts[effect.approval_id]
                 epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
                 question = services.approvals.open(prompt, epoch, self.ticket, judge)
-                ask = partial(ask_person, handle, services)
+                ask = partial(ask_person, handle, services.approvals)
                 self.watchers.start_soon(run_task, handle.tasks, question, ask)
             case Inspect():
                 inspection = CallInspection(
@@ -405,6 +416,19 @@ class _RunActor:
                 )
                 self.nursery.start_soon(
                     run_task, handle.tasks, execution, execute_call, report_crash
+                )
+            case Summarise():
+                summary = SummaryTask(
+                    id="summary",
+                    started_ms=now_ms,
+                    waits_for="compaction",
+                    run=handle,
+                    services=services,
+                    env=self.env,
+                    effect=effect,
+                )
+                self.nursery.start_soon(
+                    run_task, handle.tasks, summary, summarise, report_failed_summary
                 )
             case ReportIncident():
                 pass  # recorded with the step's events
@@ -442,3 +466,92 @@ class _RunActor:
         elif not self.handle.prompts and self.paused_left_s is not None:
             self.deadline_scope.deadline = trio.current_time() + self.paused_left_s
             self.paused_left_s = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SummaryTask(ChildTask):
+    """One compaction of the session."""
+
+    run: RunHandle
+    services: RunServices
+    env: LiveEnvironment
+    effect: Summarise
+
+
+async def summarise(task: SummaryTask) -> None:
+    """Summarise the conversation and report Summarised.
+
+    Cancellation: nothing is reported.
+    """
+    event = await task.env.summarise(task.run.run, task.effect)
+    await look_for_secrets(task.services, ev.encode_event(event))
+    await task.run.report(Summarised(event=event))
+
+
+async def report_failed_summary(task: SummaryTask, error: Exception) -> None:
+    """Let the run go on without a summary.
+
+    Cancellation: nothing is reported.
+    """
+    if isinstance(error, Unavailable | ActorGone):
+        raise error  # the journal: the run waits for it
+    log.error("compaction failed", run_id=task.run.run_id, exc_info=error)
+    skipped = ev.CompactionSkipped(
+        trigger=task.effect.trigger,
+        reason=f"the compaction failed: {type(error).__name__}; see the daemon's log",
+        input_tokens=task.effect.input_tokens,
+    )
+    await task.run.report(Summarised(event=skipped))
+
+
+# --- records that commit with an event: approvals, grants, usage -----------------------------------
+# They keep the open questions of the handle, and the approvals that calls may still start on, in line
+# with the events.
+
+
+def _asked(handle: RunHandle, step: Transition, prompt: ev.ApprovalRequested) -> list[Record]:
+    asked = pending_record(step.run, prompt, step.now_ms)
+    handle.prompts[asked.approval_id] = asked
+    return [asked]
+
+
+def _answered(handle: RunHandle, step: Transition, answer: ev.ApprovalResolved) -> list[Record]:
+    """Settle the question; add the grant that its answer makes."""
+    asked = handle.prompts.pop(answer.approval_id)
+    settled = resolved_record(asked, answer, step.now_ms)
+    if settled.state == "allowed":
+        handle.approved[answer.approval_id] = settled
+    grant = grant_record(step.run, asked, answer, step.now_ms)
+    if grant is None:
+        return [settled]
+    handle.granted[answer.approval_id] = grant
+    return [settled, grant]
+
+
+def _started(handle: RunHandle, _step: Transition, started: ev.ToolStarted) -> list[Record]:
+    """Count the use of an approval, committed with the start that uses it."""
+    approval = handle.approved.pop(started.approval_id or "", None)
+    if approval is None:
+        return []
+    approval = used(approval)
+    if approval.is_open:
+        handle.approved[approval.approval_id] = approval
+    return [approval]
+
+
+def _spent(handle: RunHandle, step: Transition, event: ev.Event) -> list[Record]:
+    """Return the usage record of a model request that ends with this event."""
+    line = usage_record(handle.run, event, step.now_ms)
+    return [] if line is None else [line]
+
+
+_RULES: dict[str, Callable[[RunHandle, Transition, Any], list[Record]]] = {
+    ev.ApprovalRequested.KIND: _asked,
+    ev.ApprovalResolved.KIND: _answered,
+    ev.ToolStarted.KIND: _started,
+    ev.TurnCompleted.KIND: _spent,
+    ev.TurnFailed.KIND: _spent,
+    ev.RunRecovered.KIND: _spent,
+    ev.RunFailed.KIND: _spent,
+    ev.RunCancelled.KIND: _spent,
+}

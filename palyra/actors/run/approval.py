@@ -1,32 +1,151 @@
-"""The task of one open question: asks people and takes the first valid answer.
+"""Open questions to people: their registry, and the task of each, which takes the first valid answer.
 
-Talks to: every approver's inbox (hub), its run.  The registry of open questions is
-`open_approvals`; the rules of answers are `core.approval`.
+Owns: the questions that are open, by approval id.
+Talks to: every approver's inbox (hub), the run of the question.  The rules of answers are
+`core.approval`.
 Never: executes anything, or trusts an answer for who gives it (the caller is the token's).
-Restart: none; it is a child of its run.  After a crash of the run it asks again with the same id,
-digest and deadline, because the question is on the tape.
+Restart: none; a question is a child of its run.  After a crash of the run it is asked again with the
+same id, digest and deadline, because it is on the tape.
 """
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import msgspec
 import trio
 
-from palyra.actors.kernel.mailbox import Receiver
+from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.kernel.child import ChildTask
+from palyra.actors.kernel.mailbox import Mailbox, Receiver
+from palyra.actors.kernel.reply import Reply
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.open_approvals import ApprovalAnswer, Granted, Message, Question
-from palyra.actors.run.services import RunServices
-from palyra.core.approval import Resolved, check_answer
-from palyra.core.journal.idempotency import receipt_for
-from palyra.core.journal.records import ApprovalRecord
+from palyra.core.access import Caller
+from palyra.core.approval import ResolveApproval, Resolved, check_answer
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import ApprovalRecord, GrantRecord
 from palyra.core.policy.grants import grant_id_of, holds_for
-from palyra.core.ports import Notifier
-from palyra.core.run.approvals import DEADLINE
+from palyra.core.policy.request import PolicyDecision
+from palyra.core.ports import Notifier, NowMs
+from palyra.core.run.calls import DEADLINE
 from palyra.core.run.inputs import ApprovalAnswered
-from palyra.errors import Forbidden, IllegalState, NotFound, PalyraError
+from palyra.core.run.state import Run
+from palyra.errors import Forbidden, IllegalState, NotFound, Overloaded, PalyraError
+from palyra.services.grants import Grants
 
 SETTLE_TIMEOUT_S = 30.0  # for the run to take an answer; after that the answer has failed
 
 
-async def ask_person(run: RunHandle, services: RunServices, question: Question) -> None:
+class ApprovalAnswer(msgspec.Struct, frozen=True):
+    """A person's answer; `caller` comes from the server's token record."""
+
+    command: ResolveApproval
+    caller: Caller
+    reply: Reply[Resolved]
+    receipt: IdempotencyKey | None = None
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """A grant made by the answer to another question, which may cover this one."""
+
+    grant: GrantRecord
+
+
+Message = ApprovalAnswer | Granted
+JudgeAnswer = Callable[[Run, Caller, ResolveApproval], PolicyDecision | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Question(ChildTask):
+    """An open prompt, and the task that waits for its answer."""
+
+    prompt: ApprovalRecord
+    epoch: int | None  # of the run's session
+    ticket: PendingCommit  # of `approval.requested`
+    judge: JudgeAnswer  # the policy's verdict on an answer
+    mailbox: Mailbox[Message]
+    scope: trio.CancelScope  # of the task
+
+
+class OpenApprovals:
+    """The open questions of the daemon, by approval id."""
+
+    def __init__(self, hub: Notifier, grants: Grants, now_ms: NowMs) -> None:
+        self.hub = hub
+        self.grants = grants
+        self.now_ms = now_ms
+        self._open: dict[str, Question] = {}
+
+    def find(self, approval_id: str) -> Mailbox[Message] | None:
+        """Return the mailbox of an open question."""
+        entry = self._open.get(approval_id)
+        return entry.mailbox if entry is not None else None
+
+    def has_open(self, run_id: str) -> bool:
+        """True if the run has an open question that is committed."""
+        return any(
+            entry.prompt.run_id == run_id and entry.ticket.is_committed
+            for entry in self._open.values()
+        )
+
+    def count(self, principal: str) -> int:
+        """Count the open questions of a principal."""
+        return sum(entry.prompt.principal == principal for entry in self._open.values())
+
+    @property
+    def runs(self) -> set[str]:
+        """Ids of the runs with an open question."""
+        return {entry.prompt.run_id for entry in self._open.values()}
+
+    def notify_grant(self, grant: GrantRecord, now_ms: int) -> None:
+        """Offer a new grant to every open question that it covers."""
+        for entry in list(self._open.values()):
+            if holds_for(grant, entry.prompt, entry.epoch, now_ms):
+                with suppress(Overloaded):  # a full mailbox has answers of people
+                    entry.mailbox.offer(Granted(grant))
+
+    def close(self, approval_id: str) -> None:
+        """Close a question; later answers get the recorded outcome."""
+        entry = self._open.get(approval_id)
+        if entry is not None:
+            entry.scope.cancel(f"{approval_id} was withdrawn")
+
+    def open(
+        self, prompt: ApprovalRecord, epoch: int | None, ticket: PendingCommit, judge: JudgeAnswer
+    ) -> Question:
+        """Register a question, which counts and can be answered from now on.
+
+        The task that asks must run in `closing`, which removes it.
+        """
+        mailbox: Mailbox[Message] = Mailbox(prompt.approval_id, 64)
+        question = Question(
+            id=f"approval:{prompt.approval_id}",
+            started_ms=prompt.requested_ms,
+            prompt=prompt,
+            epoch=epoch,
+            ticket=ticket,
+            judge=judge,
+            mailbox=mailbox,
+            scope=trio.CancelScope(),
+        )
+        self._open[prompt.approval_id] = question
+        return question
+
+    @contextmanager
+    def closing(self, question: Question) -> Generator[Mailbox[Message]]:
+        """Keep the question open inside the block; after it, answers get ActorGone."""
+        with question.scope:
+            try:
+                yield question.mailbox
+            finally:
+                del self._open[question.prompt.approval_id]
+                question.mailbox.close()
+
+
+# --- the task of a question ------------------------------------------------------------------------
+
+
+async def ask_person(run: RunHandle, approvals: OpenApprovals, question: Question) -> None:
     """Notify clients of the question, wait for an answer or the deadline, and settle it.
 
     An answer may arrive before the question is committed, because clients have seen its event; it
@@ -34,23 +153,22 @@ async def ask_person(run: RunHandle, services: RunServices, question: Question) 
     Cancellation: the question closes; the run has recorded its outcome.
     """
     prompt = question.prompt
-    with services.approvals.closing(question) as mailbox, mailbox.receiver() as answers:
+    with approvals.closing(question) as mailbox, mailbox.receiver() as answers:
         if prompt.approval_id not in run.prompts:
             return  # withdrawn before it was asked
         await question.ticket.wait()
-        services.hub.notify(
+        approvals.hub.notify(
             "approval.requested", prompt, principal=prompt.principal, scope="approvals:read"
         )
         run.wake()
         first: Message | None = None
         question.waits_for = "person"
-        left_ms = max(
-            0, prompt.expires_ms - services.now_ms()
-        )  # the deadline may have passed while the daemon was down
+        # The deadline may have passed while the daemon was down.
+        left_ms = max(0, prompt.expires_ms - approvals.now_ms())
         with trio.move_on_after(left_ms / 1000):
-            first = await _first_valid(answers, run, services, question)
+            first = await _first_valid(answers, run, approvals, question)
         question.waits_for = "commit"
-        outcome = await _settle(run, services, prompt, first)
+        outcome = await _settle(run, approvals, prompt, first)
         for _ in range(mailbox.depth):
             late = await answers.receive()
             if isinstance(late, ApprovalAnswer):
@@ -58,17 +176,17 @@ async def ask_person(run: RunHandle, services: RunServices, question: Question) 
 
 
 async def _first_valid(
-    answers: Receiver[Message], run: RunHandle, services: RunServices, question: Question
+    answers: Receiver[Message], run: RunHandle, approvals: OpenApprovals, question: Question
 ) -> Message:
     """Return the first valid answer; fail the others with the reason."""
     while True:
         answer = await answers.receive()
         if isinstance(answer, Granted):
-            if holds_for(answer.grant, question.prompt, question.epoch, services.now_ms()):
+            if holds_for(answer.grant, question.prompt, question.epoch, approvals.now_ms()):
                 return answer
             continue
         try:
-            _check(answer, run, services, question)
+            _check(answer, run, approvals, question)
         except PalyraError as refused:
             answer.reply.fail(refused)
         else:
@@ -76,29 +194,29 @@ async def _first_valid(
 
 
 def _check(
-    answer: ApprovalAnswer, run: RunHandle, services: RunServices, question: Question
+    answer: ApprovalAnswer, run: RunHandle, approvals: OpenApprovals, question: Question
 ) -> None:
     """Raise unless caller, content and policy allow the answer to settle the question."""
     prompt, caller = question.prompt, answer.caller
     caller.require("approvals:write")
     if not caller.sees(prompt.principal):
         raise NotFound(f"no approval {prompt.approval_id!r}", field="approval_id")
-    check_answer(prompt, answer.command, services.now_ms())
+    check_answer(prompt, answer.command, approvals.now_ms())
     decision = question.judge(run.run, caller, answer.command)
     if decision is not None and decision.answer != "allow":
         raise Forbidden(f"{caller.principal} may not answer this: {decision.reason}")
     if answer.command.scope != "once":
-        services.grants.check_room(prompt.principal)
+        approvals.grants.check_room(prompt.principal)
 
 
 async def _settle(
-    run: RunHandle, services: RunServices, prompt: ApprovalRecord, first: Message | None
+    run: RunHandle, approvals: OpenApprovals, prompt: ApprovalRecord, first: Message | None
 ) -> Resolved:
     """Have the run record the outcome, and reply to the winner once that is committed.
 
     From then on a grant that the answer makes is in force, also for questions that are open.
     """
-    answer, now_ms = _to_input(prompt, first), services.now_ms()
+    answer, now_ms = _to_input(prompt, first), approvals.now_ms()
 
     def outcome(seq: int) -> Resolved:
         return Resolved(
@@ -119,19 +237,18 @@ async def _settle(
             receipt=None if key is None else lambda seq: receipt_for(key, outcome(seq), now_ms),
             timeout_s=SETTLE_TIMEOUT_S,
         )
-        with trio.CancelScope(
-            shield=True
-        ):  # an answer may end the run, and its sender still gets the outcome
+        # An answer may end the run, and its sender still gets the outcome.
+        with trio.CancelScope(shield=True):
             await taken.ticket.wait()
     except IllegalState:  # the run is ending: its committed end closes this question
         await trio.sleep_forever()
     seq = taken.seq
     grant = run.granted.pop(prompt.approval_id, None)
-    if grant is not None and services.grants.add(grant):
-        services.approvals.notify_grant(grant, now_ms)
+    if grant is not None and approvals.grants.add(grant):
+        approvals.notify_grant(grant, now_ms)
     if isinstance(first, ApprovalAnswer):
         first.reply.put(outcome(seq))
-    notify_resolved(services.hub, prompt, outcome(seq))
+    notify_resolved(approvals.hub, prompt, outcome(seq))
     return outcome(seq)
 
 

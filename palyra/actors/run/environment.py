@@ -1,24 +1,236 @@
-"""The live environment of a run: answers from the gate, the context assembly and the model router.
+"""The live environment of a run: the services of all runs, and the answers to its decisions.
 
-A strict replay uses the same class, with a gate that has no prompts and no grants.
+`LiveEnvironment` answers from the gate, the context assembly and the model router.  A strict replay
+uses the same class, with a gate that has no prompts and no grants.
+
+The tape has the arguments of calls redacted.  The unredacted ones of the open turn are kept here, in
+memory only, by one run actor.  They do not survive a restart: a call whose arguments held a secret
+must be proposed again.
 """
 
-from palyra.actors.run.arguments import CallArguments
-from palyra.actors.run.services import RunServices
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.run.approval import OpenApprovals
+from palyra.core.access import Caller
+from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix, assemble
 from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
 from palyra.core.context.rendering import PromptCache
-from palyra.core.model.messages import ModelRequest, UserMessage
+from palyra.core.ids import NewId
+from palyra.core.model.messages import ModelRequest, ProposedCall, UserMessage
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
-from palyra.core.ports import RunBlocking
+from palyra.core.policy.gate import CheckedCall, NeedsApproval, is_light
+from palyra.core.policy.request import PolicyDecision
+from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBlocking, ToolRunner
+from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
-from palyra.core.run.inputs import Gather
+from palyra.core.run.environment import GatedCall, RunLimits
+from palyra.core.run.inputs import Gather, Summarise
 from palyra.core.run.state import Run, find_unresolved
-from palyra.core.tape.events import Compaction, ContextAssembled
-from palyra.services.model_router import needs_of
+from palyra.core.tape.events import (
+    Compaction,
+    CompactionApplied,
+    CompactionSkipped,
+    ContextAssembled,
+)
+from palyra.core.tool.arguments import Refused
+from palyra.core.tool.attestation import execution_digest
+from palyra.core.tool.spec import Preflight, ToolCall
+from palyra.services.agents import Agents
+from palyra.services.budgets import Budgets
+from palyra.services.channels import Channels
+from palyra.services.compaction import SessionCompactor
+from palyra.services.gate import Gate
+from palyra.services.grants import Grants
+from palyra.services.history import ConversationHistory
+from palyra.services.incidents import Incidents
+from palyra.services.model_router import ModelRouter, needs_of
+from palyra.services.references import ContextSources
+from palyra.services.token_factors import TokenFactors
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    """Services of a run.  None of them belongs to one run."""
+
+    journal: JournalHandle
+    hub: Notifier
+    toolbox: ToolRunner  # inspects and executes calls
+    artifacts: Artifacts  # stores whole outputs and pictures
+    gate: Gate  # validates calls and asks the policy
+    models: Mapping[str, LanguageModel]  # by name
+    router: ModelRouter  # plans and changes the model of a run
+    agents: Agents  # their versions, and the stable part of requests
+    channels: Channels  # which agent and session a message of a channel belongs to
+    approvals: OpenApprovals  # questions that wait for an answer
+    grants: Grants  # answers that cover later calls
+    budgets: Budgets  # reservations and refusals
+    incidents: Incidents  # where findings are reported
+    compactor: SessionCompactor  # summarises long sessions
+    histories: ConversationHistory  # earlier runs of a session
+    sources: ContextSources  # texts for prompts from outside the run
+    factors: TokenFactors  # corrections of the token estimate
+    redactor: Redactor
+    fence_key: bytes  # for the nonces of fences round tool output
+    limits: RunLimits
+    run_blocking: RunBlocking
+    now_ms: NowMs
+    new_id: NewId
+    sign: Callable[[bytes], bytes]  # digests of attestations, with the daemon's key
+    jitter_ms: Callable[[int], int]  # backoff of a model call, by its failed attempts
+    instance_id: str
+    default_model: str
+
+    def redact(self, data: bytes) -> tuple[bytes, bool]:
+        """Redact a JSON document; True if it held a secret."""
+        return self.redactor.redact_bytes(data)
+
+
+async def look_for_secrets(services: RunServices, written: bytes) -> None:
+    """Search JSON for secrets before a step writes it; in a thread unless it is short.
+
+    The redactor caches the result, so the step itself, which blocks the event loop, finds it there.
+    Cancellation: waits for the thread.
+    """
+    if len(written) >= REMEMBERED_BYTES:
+        await services.run_blocking(services.redactor.redact_bytes, written)
+
+
+class CallArguments:
+    """Arguments of one run's calls, as proposed and as coerced, with their inspections.
+
+    Validations are cached by call id.  An inspection may hold secrets as well.
+    """
+
+    __slots__ = (
+        "_arguments", "_find_end", "_inspections", "_prefix", "_proposed", "_validated", "gate",
+    )  # fmt: skip
+
+    def __init__(self, gate: Gate, prefix: Prefix, find_end: Callable[[], str]) -> None:
+        """`find_end` returns why the model gets no further turn, or "" if it may."""
+        self.gate = gate
+        self._find_end = find_end
+        self._prefix = prefix
+        self._proposed: dict[str, ProposedCall] = {}
+        self._arguments: dict[str, Any] = {}
+        self._inspections: dict[str, Preflight] = {}
+        self._validated: dict[str, tuple[ProposedCall, CheckedCall | Refused]] = {}
+
+    async def validate_ahead(
+        self, calls: Sequence[ProposedCall], run_blocking: RunBlocking
+    ) -> None:
+        """Validate the calls of a turn before the run decides on it, in a thread unless light.
+
+        Cancellation: the thread finishes first.
+        """
+        if is_light(calls, self._prefix.catalogue):
+            return
+        validate = partial(self.gate.validate, prefix=self._prefix)
+        validated = await run_blocking(lambda: [(call, validate(call)) for call in calls])
+        self._validated.update((each[0].call_id, each) for each in validated)
+
+    async def reload(self, run: Run, run_blocking: RunBlocking) -> None:
+        """Keep and validate the calls on the tape, after a restart."""
+        self.keep(map(self._written, run.calls))
+        await self.validate_ahead(tuple(self._proposed.values()), run_blocking)
+
+    def keep(self, calls: Iterable[ProposedCall]) -> None:
+        """Replace the calls of the previous turn by those of this one."""
+        self._proposed = {call.call_id: call for call in calls}
+        self._validated = {
+            call_id: validated
+            for call_id, validated in self._validated.items()
+            if validated[0] is self._proposed.get(call_id)
+        }
+        self._arguments.clear()
+        self._inspections.clear()
+
+    def note(self, call_id: str, seen: Preflight) -> None:
+        """Keep the result of the call's inspection."""
+        self._inspections[call_id] = seen
+
+    def evaluate(self, run: Run, call: Call) -> GatedCall:
+        """Evaluate one call with its unredacted arguments.
+
+        A question is about the execution object: the call exactly as it would run, the rules'
+        version, and all later calls of the turn that are equal to it, which one answer decides.
+        """
+        inspection, written = self._inspections.get(call.call_id), self._written(call)
+        validated = self._validate(written)
+        gated = self.gate.evaluate(
+            run, written, validated, self._prefix, inspection=inspection, end=self._find_end()
+        )
+        self._arguments[call.call_id] = gated.arguments
+        if not isinstance(gated.verdict, NeedsApproval):
+            return gated
+        duplicates = self._find_duplicates(run, call, gated.digest)
+        executed = msgspec.structs.replace(self.tool_call(run, call), inspection=inspection)
+        covers = (call.call_id, *duplicates)
+        digest = execution_digest(executed, gated.verdict.version, covers)
+        return msgspec.structs.replace(gated, execution_digest=digest, duplicates=duplicates)
+
+    def tool_call(self, run: Run, call: Call) -> ToolCall:
+        """Return the call as the executor gets it: arguments as gated or, after a restart, as taped."""
+        spec = self.gate.find_spec(call.tool)
+        return ToolCall(
+            call_id=call.call_id,
+            run_id=run.run_id,
+            session_id=run.accepted.session_id,
+            principal=run.accepted.principal,
+            tool=call.tool,
+            tool_version=spec.version if spec is not None else "",
+            arguments=self._arguments.get(call.call_id, call.arguments),
+        )
+
+    def _written(self, call: ProposedCall | Call) -> ProposedCall:
+        """Return the call as proposed or, after a restart, as taped."""
+        return self._proposed.get(call.call_id) or ProposedCall(
+            call_id=call.call_id, tool=call.tool, arguments=call.arguments
+        )
+
+    def _find_duplicates(self, run: Run, call: Call, digest: str) -> tuple[str, ...]:
+        """Return the ids of later calls of the turn with the same tool and equal arguments."""
+        ids = [each.call_id for each in run.calls]
+        later = run.calls[ids.index(call.call_id) + 1 :]
+        same = [self._written(each) for each in later if each.tool == call.tool]
+        checked = ((each.call_id, self._validate(each)) for each in same)
+        return tuple(
+            call_id
+            for call_id, found in checked
+            if isinstance(found, CheckedCall) and found.digest == digest
+        )
+
+    def _validate(self, written: ProposedCall) -> CheckedCall | Refused:
+        """Validate the call once and cache the result; duplicate detection asks again."""
+        known = self._validated.get(written.call_id)
+        if known is None or known[0] != written:  # another turn may reuse the id
+            known = written, self.gate.validate(written, self._prefix)
+            self._validated[written.call_id] = known
+        return known[1]
+
+    def judge_answer(
+        self, run: Run, caller: Caller, answer: ResolveApproval
+    ) -> PolicyDecision | None:
+        """Decide if the rules permit the caller to give this answer about a call.
+
+        None if no call waits for that approval.
+        """
+        call = run.find_asking(answer.approval_id)
+        if call is None:
+            return None
+        written = self._written(call)
+        asked = self._validate(written)
+        return self.gate.judge_answer(run, written, asked, self._prefix, caller, answer=answer)
+
 
 CODE = "```"
 
@@ -45,6 +257,8 @@ class LiveEnvironment:
         self._fence_key = services.fence_key
         self.prefix, self._history = prefix, history
         self._cache: PromptCache | None = None
+        self._compactor = services.compactor
+        self._least_tokens = services.compactor.least_tokens(services.router.least_window)
 
     def is_stale(self, call: Call) -> bool:
         """Return True if the rules have changed since the verdict on `call`."""
@@ -96,9 +310,27 @@ class LiveEnvironment:
         """Let the router choose the model that takes over."""
         return self._router.change(run, leaving, self._measure, may_retry=may_retry)
 
+    def summary_is_due(self, run: Run, input_tokens: int) -> bool:
+        """Compare the size of the prompt with the trigger of the session compaction."""
+        if input_tokens <= self._least_tokens:
+            return False
+        window = self._router.window(run.model)
+        return self._compactor.is_due(run, self._shown(run), input_tokens, window)
+
+    def _shown(self, run: Run) -> History:
+        """Return the part of the history that the run's own summary does not cover."""
+        return self._history if run.summary is None else self._history.summarised(run.summary)
+
+    async def summarise(self, run: Run, task: Summarise) -> CompactionApplied | CompactionSkipped:
+        """Summarise the conversation of the session and of the run.
+
+        Cancellation: see `SessionCompactor.summarise`.
+        """
+        return await self._compactor.summarise(run, self._history, task)
+
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""
-        return plan_compaction(run, self._history, self.prefix.tokens)
+        return plan_compaction(run, self._shown(run), self.prefix.tokens)
 
     def _measure(self, run: Run) -> ModelRequirements:
         """Derive from the next request what its model must support."""

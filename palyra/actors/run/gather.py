@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from palyra.actors.kernel.child import ChildTask
+from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.core.context.assembly import Prefix
 from palyra.core.context.references import cut_all, find_folders, list_references
 from palyra.core.model.sources import ContextSource

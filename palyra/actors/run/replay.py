@@ -9,9 +9,7 @@ from functools import partial
 import msgspec
 import trio
 
-from palyra.actors.run.arguments import CallArguments
-from palyra.actors.run.environment import LiveEnvironment
-from palyra.actors.run.services import RunServices
+from palyra.actors.run.environment import CallArguments, LiveEnvironment, RunServices
 from palyra.core.agent import placeholder_agent
 from palyra.core.context.assembly import brief_prefix
 from palyra.core.journal.tape_row import TapeRow

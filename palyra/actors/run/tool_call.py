@@ -26,15 +26,15 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.hub.delta_stream import ProgressStream
+from palyra.actors.hub import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import CRASH_TEXT_LIMIT, ChildTask, Exit
 from palyra.actors.kernel.supervisor import report
+from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices
 from palyra.core.incident.kinds import tool_crashed
+from palyra.core.run.calls import ended_with, ended_without
 from palyra.core.run.inputs import CallEnded, CallInspected, Execute
-from palyra.core.run.outcome import ended_with, ended_without
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
 from palyra.core.tool.artifacts import MAX_ARTIFACT_BYTES, Artifact
 from palyra.core.tool.attestation import execution_digest

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import trio
 
-from palyra.actors.hub.delta_stream import ProgressStream
+from palyra.actors.hub import ProgressStream
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import ChildTask
+from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.services import RunServices, look_for_secrets
 from palyra.core.model.messages import Delta, ModelFailure, ProposedCall
 from palyra.core.policy.gate import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel, RunBlocking
+from palyra.core.run.decide import turn_completed
 from palyra.core.run.inputs import BudgetRefused, CallModel, TurnFailedInput, TurnFinished
-from palyra.core.run.turns import turn_completed
 from palyra.core.tape.events import encode_event
 from palyra.services.budgets import Reservation
 from palyra.services.images import show_pictures

@@ -6,20 +6,28 @@ has no actor.
 Restart: transient, with the state in its handle.  The actor ends when it is idle, and the next
 message starts another one.  After a restart of the daemon the state is rebuilt from the tapes and,
 for order and settings, from the session's record (`core.session.queue.plan_adoption`).
+
+A run's actor is started with its first input: Begin for a run that is only accepted, Resume for one
+that had begun, Cancel if its end is decided already.  A run whose memory may be ahead of its tape is
+first loaded from the tape (`resume_run`).
 """
 
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import msgspec
 import trio
 
-from palyra.actors.journal.actor import PendingCommit
+from palyra.actors.journal.actor import JournalHandle, PendingCommit
+from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.mailbox import Receiver
-from palyra.actors.run.handle import AcceptedInput, RunHandle
+from palyra.actors.run.actor import run_actor
+from palyra.actors.run.handle import AcceptedInput, RunHandle, RunLifecycle
 from palyra.actors.session.handle import (
     AdoptRuns,
     CancelQueued,
@@ -33,21 +41,31 @@ from palyra.actors.session.handle import (
     UpdateQueue,
     UpdateRecord,
 )
-from palyra.actors.session.runs import SessionRuns
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import SessionServices
+from palyra.core.incident.kinds import run_stranded
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import Record, SessionRecord
 from palyra.core.run.decide import accept
-from palyra.core.run.inputs import Cancel
-from palyra.core.run.records import record as run_record
+from palyra.core.run.inputs import Begin, Cancel, Resume
 from palyra.core.run.transition import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import Disposition, Forked, Started
-from palyra.core.session.fork import InheritedConversation
-from palyra.core.session.queue import BESIDE, QueueState, find_place, is_interrupt, make_acceptance
+from palyra.core.session.queue import (
+    BESIDE,
+    QueueState,
+    find_place,
+    is_interrupt,
+    make_acceptance,
+    plan_adoption,
+)
 from palyra.core.tape import events as ev
-from palyra.errors import IllegalState, PalyraError
+from palyra.errors import ActorGone, IllegalState, Overloaded, PalyraError, Unavailable
+from palyra.services.run_loader import LoadedRun, read_run
+
+RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
+MAX_CRASHES = 4  # of the actors of one run in one life of the daemon; one more strands it
+RETRY_S = 0.25  # between attempts to find the journal writable again
 
 # --- the loop ------------------------------------------------------------------------------------
 
@@ -64,12 +82,12 @@ async def session_actor(
     Cancellation: nothing is lost; its runs are on their tapes.
     """
     task_status.started()
-    actor = _SessionActor(handle, services, SessionRuns(handle, services, work))
+    actor = _SessionActor(handle, services, work)
     with handle.inbox.receiver() as messages, suppress(trio.EndOfChannel):
         while not actor.is_idle:
             for message in await actor.receive(messages):
                 actor.handle_message(message)
-            actor.runs.start_next()  # the collection window may have closed
+            actor.start_next()  # the collection window may have closed
             actor.note_queue()
             await actor.settle()
     services.registry.remove_session(handle)
@@ -81,7 +99,7 @@ class _SessionActor:
 
     handle: SessionHandle
     services: SessionServices
-    runs: SessionRuns
+    work: DynamicSupervisor
     has_handled: bool = False
     latest: PendingCommit | None = None  # of the record
 
@@ -94,7 +112,7 @@ class _SessionActor:
 
     async def receive(self, messages: Receiver[Message]) -> list[Message]:
         """Return queued messages, or none if the window of a collecting run closes first."""
-        if not self.runs.is_held:
+        if not self.is_held:
             return await messages.drain()
         with trio.move_on_at(self.handle.holds_until_s):
             return await messages.drain()
@@ -117,7 +135,7 @@ class _SessionActor:
             or not message.reply.is_abandoned
         ):
             self._perform(message)
-        self.runs.start_next()
+        self.start_next()
 
     def _perform(self, message: Message) -> None:
         """Dispatch on the kind of message."""
@@ -125,13 +143,13 @@ class _SessionActor:
             case SubmitMessage():
                 self._submit(message)
             case AdoptRuns():
-                self.runs.adopt(message.runs)
+                self.adopt(message.runs)
             case CancelQueued():
                 self._cancel_queued(message)
             case SteerQueued():
                 self._steer_queued(message)
             case RunFinished():
-                self.runs.handle_end(message.run_id)
+                self.handle_end(message.run_id)
             case UpdateRecord():
                 self._update_record(message)
             case UpdateQueue():
@@ -158,7 +176,7 @@ class _SessionActor:
             raise IllegalState(f"{handle.session_id} is archived: start another session")
         if accepted.origin in BESIDE:
             return self._create(message, accepted, "started")
-        self.runs.drop_unaccepted()
+        self.drop_unaccepted()
         text, collector = _received(message), self._find_collector(message, accepted)
         can_merge = text is not None and collector is not None
         place = find_place(accepted.queue_mode, self._queue_state(can_merge=can_merge))
@@ -222,7 +240,7 @@ class _SessionActor:
         submitted = self._append(message, run, step, disposition, position)
         run.acceptance_commit = submitted.ticket
         if disposition == "started":
-            self.runs.begin(run)
+            self.begin_run(run)
         return submitted
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
@@ -242,9 +260,9 @@ class _SessionActor:
         submitted = self._create(message, accepted, disposition, is_urgent=True)
         cancel = Cancel(reason=queue_rules.INTERRUPTED, by=message.caller.principal)
         for run in earlier:
-            self.runs.drop(run, cancel)
+            self.drop_run(run, cancel)
         if active is not None:
-            self.runs.end(active, cancel)
+            self.end_run(active, cancel)
         return submitted
 
     def _append(
@@ -263,11 +281,14 @@ class _SessionActor:
             disposition=disposition,
             position=position,
         )
-        if message.command.branch is not None and not message.command.branch.is_given:
-            started = _forked(started, message.command.branch)
+        branch = message.command.branch
+        if branch is not None and not branch.is_given:
+            started = Forked(
+                **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
+            )
         if step.run.accepted.queue_mode == "collect":
             self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
-        records: list[Record] = [run_record(step.run)]
+        records: list[Record] = [step.run.to_record()]
         if message.receipt is not None:
             records.append(receipt_for(message.receipt, started, step.now_ms))
         run.last_commit = self._write(self._listed(step.now_ms), step, records)
@@ -285,7 +306,7 @@ class _SessionActor:
             message.reply.fail(refused)
             return
         run.run, seq = step.run, step.run.next_seq - 1
-        records: list[Record] = [run_record(step.run)]
+        records: list[Record] = [step.run.to_record()]
         if message.receipt is not None:
             records.append(message.receipt(seq))
         run.last_commit = self._write(self._listed(step.now_ms), step, records)
@@ -299,7 +320,7 @@ class _SessionActor:
         after = message.change(handle.record)
         ended: list[Record] = []
         if after.epoch != handle.record.epoch:
-            self.runs.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
+            self.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended = [*self.services.grants.end_session(after.session_id)]
             after = msgspec.structs.replace(after, waiting=self._waiting_ids())
         ticket = self._write(after, records=ended, notifies=True)
@@ -312,7 +333,7 @@ class _SessionActor:
         """
         run = self.services.registry.runs.get(message.run_id)
         if run is not None and run in self.handle.waiting:
-            self.runs.drop(run, message.cancel)
+            self.drop_run(run, message.cancel)
         elif run is not None and run.ending is None:
             run.ending = message.cancel
 
@@ -326,7 +347,7 @@ class _SessionActor:
             message.reply.fail(refused)
             return
         for run_id in change.drop:
-            self.runs.drop(runs[run_id], Cancel(reason=queue_rules.DROPPED, by=message.by))
+            self.drop_run(runs[run_id], Cancel(reason=queue_rules.DROPPED, by=message.by))
         handle.waiting = deque(runs[run_id] for run_id in order)
         now_ms = self.services.now_ms()
         after = msgspec.structs.replace(
@@ -376,6 +397,157 @@ class _SessionActor:
             )
         return ticket
 
+    # --- the queue of runs
+
+    @property
+    def is_held(self) -> bool:
+        """True if the only waiting run collects messages and its window is open."""
+        handle = self.handle
+        if handle.active is not None or handle.is_paused or len(handle.waiting) != 1:
+            return False
+        run = handle.waiting[0].run
+        is_collecting = run.state == "accepted" and run.accepted.queue_mode == "collect"
+        return is_collecting and trio.current_time() < handle.holds_until_s
+
+    def start_next(self) -> None:
+        """Start the next waiting run if none is active."""
+        handle = self.handle
+        if handle.active is not None or handle.is_paused or not handle.waiting:
+            return
+        self.drop_unaccepted()
+        if handle.waiting and not self.is_held:
+            handle.active = handle.waiting.popleft()
+            self.begin_run(handle.active)
+
+    def drop_unaccepted(self) -> None:
+        """Drop waiting runs whose acceptance was refused; their senders got the commit's error."""
+        waiting = self.handle.waiting
+        for run in [run for run in waiting if run.find_refused_acceptance()]:
+            waiting.remove(run)
+            del self.services.registry.runs[run.run_id]
+            run.wake()
+
+    # --- actors of runs
+
+    def begin_run(self, run: RunHandle) -> None:
+        """Start the run's actor, from the tape if memory is ahead of the tape."""
+        if run.find_refused_append():
+            self._start(run, partial(resume_run, run, self.services))
+        else:
+            first = first_input(run, self.services)
+            self._start(run, partial(run_actor, run, self.services, first))
+
+    def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
+        run.refusals = self.services.journal.refusals
+        run.advance("actor_started")
+        tree = partial(run.snapshot, self.services.now_ms)
+        spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox, tree)
+        with suppress(ActorGone):  # `work` is stopping, this session too; the tape stays
+            self.work.spawn_child(spec)
+
+    def drop_run(self, run: RunHandle, cancel: Cancel) -> None:
+        """Cancel a waiting run: its actor is started with the Cancel as its first input."""
+        self.handle.waiting.remove(run)
+        self.handle.beside[run.run_id] = run
+        run.ending = cancel
+        self.begin_run(run)
+
+    def end_run(self, run: RunHandle, cancel: Cancel) -> None:
+        """Send Cancel to an active run.  Should its actor end first, the next one begins with it."""
+        if run.ending is not None:
+            return
+        run.ending = cancel
+        try:
+            run.inbox.offer(cancel)
+        except ActorGone:
+            pass  # it has no actor at the moment
+        except Overloaded:
+            self.work.cancel_child(f"run:{run.run_id}", cancel.reason)
+
+    def end_foreground(self, cancel: Cancel) -> None:
+        """Cancel the active run and all waiting ones."""
+        if self.handle.active is not None:
+            self.end_run(self.handle.active, cancel)
+        for run in list(self.handle.waiting):
+            self.drop_run(run, cancel)
+
+    def handle_end(self, run_id: str) -> None:
+        """Handle the end of a run's actor: forget a run that is over, resume or strand another."""
+        registry, handle = self.services.registry, self.handle
+        run = registry.runs.get(run_id)
+        if run is None:
+            return
+        run.wake()
+        if not run.is_over:
+            is_refused = run.refusals < self.services.journal.refusals
+            run.advance("append_refused" if is_refused else "actor_crashed")
+            if is_refused or run.crash_count < MAX_CRASHES:
+                self._resume(run)
+                return
+            why = registry.stranded[run_id] = f"its actor was lost {run.crash_count + 1} times"
+            self.services.incidents.report(run_stranded(run_id, why))
+        del registry.runs[run_id]
+        handle.beside.pop(run_id, None)
+        if handle.active is run:
+            handle.active = None
+
+    def _resume(self, lost: RunHandle) -> None:
+        """Start another actor, from the tape, once the journal takes writes again."""
+        registry, handle = self.services.registry, self.handle
+        crash_count = lost.crash_count + (lost.lifecycle == "lost")
+        run = RunHandle(lost.run, lifecycle=lost.lifecycle, crash_count=crash_count)
+        run.ending = lost.ending
+        registry.runs[run.run_id] = run
+        if handle.active is lost:
+            handle.active = run
+        else:
+            handle.beside[run.run_id] = run
+        self._start(run, partial(resume_run, run, self.services))
+
+    # --- after a restart
+
+    def adopt(self, recovered: tuple[LoadedRun, ...]) -> None:
+        """Take over the session's open runs, oldest first, after a restart of the daemon.
+
+        Runs of messages that arrived before keep their places.
+        """
+        registry, handle = self.services.registry, self.handle
+        found = [each for each in recovered if each.run.run_id not in registry.runs]
+        runs = {each.run.run_id: _adopted(each) for each in found}
+        registry.runs.update(runs)
+        plan = plan_adoption(handle.record, [each.run for each in found])
+        for run_id, reason in plan.doomed.items():
+            runs[run_id].ending = Cancel(reason=reason, by=handle.record.principal)
+        for run_id in plan.beside:
+            handle.beside[run_id] = runs[run_id]
+            self.begin_run(runs[run_id])
+        self._enqueue(
+            [runs[run_id] for run_id in plan.waiting],
+            runs[plan.first] if plan.first is not None else None,
+        )
+        self._restore_window(found)
+
+    def _enqueue(self, waiting: list[RunHandle], first: RunHandle | None) -> None:
+        handle = self.handle
+        if first is not None and handle.active is not None:
+            waiting = [first, *waiting]
+        elif first is not None:
+            handle.active = first
+            self.begin_run(first)
+        handle.waiting = deque([*waiting, *handle.waiting])
+        handle.left = ()
+        for run in waiting:
+            if run.ending is not None:
+                self.drop_run(run, run.ending)
+
+    def _restore_window(self, found: list[LoadedRun]) -> None:
+        """Restore the rest of the window of a collecting run."""
+        debounce_ms = self.services.debounce_ms
+        ends_ms = max((each.last_ms for each in found), default=0) + debounce_ms
+        left_ms = min(max(ends_ms - self.services.now_ms(), 0), debounce_ms)
+        holds_until_s = trio.current_time() + left_ms / 1000
+        self.handle.holds_until_s = max(self.handle.holds_until_s, holds_until_s)
+
 
 def _received(message: SubmitMessage) -> ev.MessageReceived | None:
     """Return the message for the tape; None for a fork without a text."""
@@ -390,12 +562,67 @@ def _received(message: SubmitMessage) -> ev.MessageReceived | None:
     )
 
 
-def _forked(started: Started, branch: InheritedConversation) -> Forked:
-    """Return the reply for a fork."""
-    return Forked(
-        **msgspec.structs.asdict(started), parent_run_id=branch.run_id, at_seq=branch.at_seq
-    )
-
-
 def _queue_of(record: SessionRecord) -> tuple[object, ...]:
     return record.queue_mode, record.paused_ms, record.waiting
+
+
+# --- actors of runs -------------------------------------------------------------------------------
+
+
+def _adopted(found: LoadedRun) -> RunHandle:
+    lifecycle: RunLifecycle = "queued" if found.run.state == "accepted" else "lost"
+    handle = RunHandle(found.run, found.prompts, lifecycle=lifecycle)
+    handle.approved = {asked.approval_id: asked for asked in found.approved}
+    return handle
+
+
+async def find_run(journal: JournalHandle, run_id: str) -> LoadedRun | None:
+    """Load a run from its tape, in a reader's thread.  See `read_run`."""
+    return await journal.read(lambda store: read_run(store, run_id))
+
+
+async def resume_run(
+    handle: RunHandle,
+    services: SessionServices,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Restart a run from its committed tape, discarding its state in memory.
+
+    Wait first until its last appends are settled and the journal takes writes again.
+    Cancellation: as for `run_actor`.
+    """
+    await trio.sleep(RETRY_S * handle.crash_count)
+    while not await _is_settled_and_writable(services.journal):  # noqa: ASYNC110 - the journal sends no notification
+        await trio.sleep(RETRY_S)
+    recovered = await find_run(services.journal, handle.run_id)
+    if recovered is None:
+        task_status.started()
+        handle.advance("acceptance_refused")
+        return
+    handle.run = recovered.run
+    handle.prompts = {prompt.approval_id: prompt for prompt in recovered.prompts}
+    handle.approved = {asked.approval_id: asked for asked in recovered.approved}
+    if recovered.run.is_terminal:  # its end was committed without an actor
+        task_status.started()
+        handle.advance("end_committed")
+        return
+    await run_actor(handle, services, first_input(handle, services), task_status=task_status)
+
+
+async def _is_settled_and_writable(journal: JournalHandle) -> bool:
+    """True if everything appended so far is settled and the journal takes writes."""
+    try:
+        await journal.commit(Change())
+    except Unavailable:
+        return False
+    return journal.has_room  # an empty change commits even on a full disk
+
+
+def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume | Cancel:
+    """Return the first input of a run's next actor."""
+    if handle.ending is not None:
+        return handle.ending
+    if handle.run.state == "accepted":
+        return Begin(instance_id=services.instance_id, token_bps=services.factors.bps)
+    return Resume(is_put_off=handle.lifecycle == "suspended")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import trio
 
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import SessionServices
 from palyra.core.incident.kinds import run_stranded, stranded_key
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import ApprovalRecord, RunRecord, SessionRecord

@@ -9,22 +9,21 @@ its reason, is sent to the run's session, which decides what follows.
 Restart: permanent.  Its children are then rebuilt from the tapes, so the registry is emptied.
 """
 
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from palyra.actors.kernel.child import ChildSpec, Exit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.handle import RunFinished, SessionHandle
 from palyra.core.journal.records import Place
 from palyra.errors import ActorGone, Overloaded
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 
 class ActorRegistry:
@@ -64,7 +63,7 @@ class ActorRegistry:
         return handle if handle is not None and handle.record.place == place else None
 
     @contextmanager
-    def noting_ended(self) -> "Generator[list[SessionHandle]]":
+    def noting_ended(self) -> Generator[list[SessionHandle]]:
         """Collect the sessions whose actor ends inside the block.
 
         A record read from the journal inside the block may be older than their last commit.
@@ -87,6 +86,18 @@ class ActorRegistry:
         if unarchived.place is not None and self.conversations.get(unarchived.place) is handle:
             del self.conversations[unarchived.place]
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionServices(RunServices):
+    """Services of sessions, which hand them to their runs as plain `RunServices`."""
+
+    registry: ActorRegistry
+    queue_cap: int  # messages that may wait in one session
+    max_open: int  # runs without an end, in all sessions together
+    debounce_ms: int = 500  # how long a collected run waits for a further message
+
+
+# --- the supervisor ---------------------------------------------------------------------------
 
 GRACE_S = 30.0  # ten thousand runs need some seconds to stop, each within its own grace
 

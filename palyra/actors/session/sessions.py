@@ -15,7 +15,7 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.actor import session_actor
 from palyra.actors.session.handle import AdoptRuns, SessionHandle
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.journal.records import SessionRecord

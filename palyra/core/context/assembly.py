@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from palyra.core.context.history import NO_HISTORY, History
+from palyra.core.context.history import NO_HISTORY, History, uncovered
 from palyra.core.context.layers import (
     LAYERS,
     ContextLimits,
@@ -145,6 +145,7 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript
     cache = cache or PromptCache(run, history, fence_key)
+    cache.use_summary(run.summary)
     pruned = run.pruned
     if attempt == 1 and len(said) - pruned >= STEP:
         pruned = cache.plan_pruning(said, pruned, run.input_tokens)
@@ -222,10 +223,10 @@ class _Prompt:
         self.is_exhausted = False
         cut, past, own = run.compacted, cache.past, cache.own
         cache.show(run, said, pruned)
-        self.past_start = self.own_start = 0
+        self.past_start, self.own_start = 0, uncovered(run, said)
         if cut is not None:
             self.past_start = (*past.starts, len(past.messages))[cut.history_runs]
-            self.own_start = cut.inherited_messages
+            self.own_start = max(self.own_start, cut.inherited_messages)
         if self.omitted:
             self._omit(self.omitted)
         self.inputs = own.inputs if not run.inherited else _find_inputs(own.inputs, run.inherited)
@@ -268,7 +269,8 @@ class _Prompt:
     def count(self) -> int:
         """Return the estimated tokens of the prompt with tools."""
         talk = self.past_tokens + self.conversation_tokens + self.input_tokens
-        return self.prefix.tokens + talk + self.source_tokens + self.note_tokens
+        around = self.prefix.tokens + self.cache.summary_tokens + self.note_tokens
+        return around + talk + self.source_tokens
 
     def _own_tokens(self, place: int) -> int:
         changed = self.changed.get(place)
@@ -292,7 +294,8 @@ class _Prompt:
         past, rest = self.cache.past, self._later_messages()
         first = self.past_start
         is_whole = first == len(past.messages) or isinstance(past.messages[first], UserMessage)
-        prefix = self._gathered(is_prefix=True) if self.run.sources else ()
+        gathered = self._gathered(is_prefix=True) if self.run.sources else ()
+        prefix = (*gathered, *self.cache.summary)
         if past.is_paired and is_whole:
             return [*prefix, *past.messages[first:], *pair_results(rest)]
         return [*prefix, *pair_results([*past.messages[first:], *rest])]
@@ -436,7 +439,8 @@ class _Prompt:
         )
         last = next(iter(_split_answers(self.said, self._last_answer())), (0, 0))
         newest = sum(self.cache.own.tokens[last[0] : last[1]])
-        return self.instruction_tokens + self.note_tokens + self.input_tokens - droppable + newest
+        around = self.instruction_tokens + self.cache.summary_tokens + self.note_tokens
+        return around + self.input_tokens - droppable + newest
 
     def _last_answer(self) -> int:
         """Return the place of the newest answer of the model, if it comes after all user messages."""
@@ -463,6 +467,8 @@ class _Prompt:
         if self.pruned:
             conversation["stubs"] = self.cache.count_stubs(self.pruned)
         segments = [{"layer": "instructions", "tokens": self.prefix.tokens, "kept": True}]
+        if self.cache.summary:
+            segments.append(self.cache.describe_summary())
         if history.runs or history.is_cut:
             segments.append(self._past_segment(history))
         if conversation["messages"] or self.own_start:

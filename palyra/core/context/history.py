@@ -5,14 +5,19 @@ included, so every call keeps its result.  A run whose conversation was supplied
 the oldest one included: its conversation replaces everything before it.  The list of included runs
 is on the run's tape, so a resumed run and a replay use the same list.  The daemon's guidance to
 earlier models is left out.
+
+A run may carry a summary (`core.context.session_window`).  The newest one stands for all messages it
+covers: older runs contribute only what it does not cover, and the first run that it mentions is the
+oldest one included.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from palyra.core.model.messages import GuidanceMessage, Message, ToolMessage, message_tokens
-from palyra.core.run.state import Run, has_findings, transcript_with_results
+from palyra.core.model.summary import Summary
+from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.session.queue import BESIDE
 from palyra.core.tool.spec import HANDED_OVER
 
@@ -28,6 +33,17 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     is_tainted: bool
     epoch: int | None  # of the session at that time
     is_whole: bool = False  # the caller supplied the whole earlier conversation
+    first: int = 0  # index of `messages[0]` in the run's conversation
+    summary: Summary | None = None  # made in that run
+
+    def after(self, count: int) -> "PastRun":
+        """Return the run without the first `count` messages of its conversation."""
+        if count <= self.first:
+            return self
+        messages = self.messages[count - self.first :]
+        return msgspec.structs.replace(
+            self, messages=messages, first=count, tokens=sum(map(message_tokens, messages))
+        )
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +51,12 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: tuple[PastRun, ...] = ()
     is_cut: bool = False  # an older run did not fit
+    summary: Summary | None = None  # of what came before, and of what is left out of the runs
+
+    def summarised(self, summary: Summary) -> "History":
+        """Return what a newer summary leaves of the history."""
+        runs = tuple(past.after(summary.covered_of(past.run_id) or 0) for past in self.runs)
+        return msgspec.structs.replace(self, runs=runs, summary=summary)
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -43,8 +65,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_tainted(self) -> bool:
-        """True if one of the runs saw a text with injection findings."""
-        return any(run.is_tainted for run in self.runs)
+        """True if one of the runs, or a summarised one, saw a text with injection findings."""
+        is_tainted = self.summary is not None and self.summary.is_tainted
+        return is_tainted or any(run.is_tainted for run in self.runs)
 
 
 NO_HISTORY = History()
@@ -55,8 +78,9 @@ def past_run(run: Run) -> PastRun:
 
     Results of calls handed over to the client are left out: the client may send them later.
     """
-    said = transcript_with_results(run)
-    messages = tuple(message for message in said if not _is_left_out(message))
+    said = () if run.accepted.origin == COMPACTION else transcript_with_results(run)
+    messages = tuple(message for message in said if not is_left_out(message))
+    first = 0 if run.summary is None else run.summary.covered_of(run.run_id) or 0
     return PastRun(
         run_id=run.run_id,
         messages=messages,
@@ -64,10 +88,12 @@ def past_run(run: Run) -> PastRun:
         is_tainted=run.is_tainted or has_findings(messages),
         epoch=run.accepted.epoch,
         is_whole=run.is_given,
-    )
+        summary=run.summary,
+    ).after(first)
 
 
-def _is_left_out(message: Message) -> bool:
+def is_left_out(message: Message) -> bool:
+    """True if later runs do not see the message; summaries do not count it."""
     if isinstance(message, ToolMessage):
         return message.status == HANDED_OVER
     return isinstance(message, GuidanceMessage)
@@ -88,11 +114,44 @@ def select(newest_first: Iterable[PastRun], budget_tokens: int) -> History:
     """Return as many of the newest runs as fit, up to the first one that does not."""
     chosen: list[PastRun] = []
     left_tokens = budget_tokens
-    for run in newest_first:
+    for past in newest_first:
+        summary = _summary_of(chosen)
+        covered = None if summary is None else summary.covered_of(past.run_id)
+        run = past.after(covered or 0)
         left_tokens -= run.tokens
+        if summary is None and run.summary is not None:
+            left_tokens -= run.summary.after_tokens
         if left_tokens < 0 or len(chosen) == MAX_RUNS:
-            return History(runs=tuple(reversed(chosen)), is_cut=True)
+            return _history(chosen, is_cut=True)
         chosen.append(run)
-        if run.is_whole:
+        if run.is_whole or covered is not None:
             break
-    return History(runs=tuple(reversed(chosen)))
+    return _history(chosen, is_cut=False)
+
+
+def recorded(runs: Iterable[PastRun]) -> History:
+    """Return the history of exactly these runs, oldest first, as `select` has chosen them."""
+    newest_first = list(runs)[::-1]
+    summary = _summary_of(newest_first)
+    if summary is not None:
+        newest_first = [run.after(summary.covered_of(run.run_id) or 0) for run in newest_first]
+    return _history(newest_first, is_cut=False)
+
+
+def _history(newest_first: Sequence[PastRun], *, is_cut: bool) -> History:
+    runs = tuple(reversed(newest_first))
+    return History(runs=runs, is_cut=is_cut, summary=_summary_of(newest_first))
+
+
+def _summary_of(newest_first: Iterable[PastRun]) -> Summary | None:
+    return next((run.summary for run in newest_first if run.summary is not None), None)
+
+
+def uncovered(run: Run, said: Sequence[Message]) -> int:
+    """Return the index of the first message of an open run that its summary does not cover."""
+    left = 0 if run.summary is None else run.summary.covered_of(run.run_id) or 0
+    for place, message in enumerate(said):
+        if left == 0:
+            return place
+        left -= not is_left_out(message)
+    return len(said)

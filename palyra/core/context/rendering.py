@@ -7,6 +7,7 @@ same prompt.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from palyra.core.context.pruning import (
     is_worth_it,
     next_place,
 )
+from palyra.core.context.session_window import render
 from palyra.core.context.sources import render_gathered, render_message
 from palyra.core.model.messages import (
     GuidanceMessage,
@@ -27,6 +29,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
+from palyra.core.model.summary import Summary
 from palyra.core.model.tool_results import is_paired
 from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextGathered
@@ -148,6 +151,9 @@ class PromptCache:
         # The nonces of these fences are the same for all runs of a session: so is the prefix.
         self._place = run.accepted.session_id
         self._history = history
+        self._summary: Summary | None = None
+        self.summary: tuple[Message, ...] = ()  # the session's summary, which is never dropped
+        self.summary_tokens = 0
         self._key = fence_key
         self._past: RenderedHistory | None = None if history.runs else RenderedHistory()
         self._keys = CallKeys()
@@ -156,11 +162,36 @@ class PromptCache:
         self._saving: tuple[int, int, int] = 0, 0, 0  # places before and after, tokens
         self._gathered: dict[str, tuple[ContextGathered, frozenset[str], _Rendered]] = {}
 
+    def use_summary(self, own: Summary | None) -> None:
+        """Show the run's own summary, or else that of its history, for what it covers."""
+        found = own or self._history.summary
+        if found is None or found is self._summary:
+            return
+        self._summary = found
+        if own is not None:
+            self._past = None
+        self.summary = (GuidanceMessage(render(found, self._key)),)
+        self.summary_tokens = sum(map(message_tokens, self.summary))
+
+    def describe_summary(self) -> dict[str, Any]:
+        """Return the segment of the summary."""
+        summary = self._summary
+        covers, entries = ((), ()) if summary is None else (summary.covers, summary.ledger.entries)
+        return {
+            "layer": "summary",
+            "tokens": self.summary_tokens,
+            "kept": True,
+            "messages": sum(each.last - each.first + 1 for each in covers),
+            "trust": lowest(entry.trust for entry in entries),
+        }
+
     @property
     def past(self) -> RenderedHistory:
         """The whole history; rendered at the first use."""
         if self._past is None:
-            self._past = render_history(self._history, self._key)
+            history, summary = self._history, self._summary
+            shown = history if summary is None else history.summarised(summary)
+            self._past = render_history(shown, self._key)
         return self._past
 
     def is_long(self, run: Run) -> bool:
@@ -173,8 +204,8 @@ class PromptCache:
 
         For a thread: some ten milliseconds for a thousand messages.
         """
-        if self._past is None:
-            self._past = render_history(self._history, self._key)
+        self.use_summary(run.summary)
+        _ = self.past
         self.show(run, transcript_with_results(run), run.pruned)
 
     def show(self, run: Run, said: Sequence[Message], pruned: int) -> None:

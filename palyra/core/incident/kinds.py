@@ -21,8 +21,8 @@ def policies_broken(problems: Sequence[str]) -> IncidentReport:
         domain="tool_runtime",
         key=POLICIES,
         severity="critical",
-        summary="the user policies are broken: the last good ones stay in force, and without any "
-        "what is sensitive is denied",
+        summary="the user policies are invalid: the last valid ones stay in force; without any, "
+        "sensitive calls are denied",
         evidence={"problem": problems[0], "problems": len(problems)},
         resolves_itself=True,
     )
@@ -87,7 +87,7 @@ def tool_crashed(tool: str, run_id: str, call_id: str, error: str) -> IncidentRe
         domain="tool_runtime",
         key=f"tool_crashed:{tool}",
         severity="error",
-        summary=f"{tool} crashed: the call has failed, the run goes on",
+        summary=f"{tool} crashed: the call has failed, the run continues",
         evidence={"run_id": run_id, "call_id": call_id, "tool": tool, "error": error},
     )
 
@@ -114,7 +114,7 @@ def run_stranded(run_id: str, why: str) -> IncidentReport:
         domain="run",
         key=stranded_key(run_id),
         severity="critical",
-        summary="a run cannot go on: the next start tries again, cancelling it gives it up",
+        summary="a run cannot be resumed: the next start tries again, cancelling the run gives it up",
         evidence={"run_id": run_id, "why": why},
         resolves_itself=True,
     )

@@ -2,35 +2,53 @@
 
 A verdict takes three steps, each with the result of the one before:
 
-    validate(proposal, catalogue)       -> ValidatedCall     arguments, tool, facts about the call
-    policy.decide(policy_request(...))  -> PolicyDecision    the rules
-    judge(checked, context, decision)   -> Verdict           rules, grants, doubts, obstacles
+    validate(proposal, catalogue)       -> CheckedCall | Refused   tool, arguments, facts
+    policy.decide(policy_request(...))  -> PolicyDecision          the rules
+    judge(checked, context, decision)   -> Verdict                 rules, grants, doubts, obstacles
 
-`services.gate.Gate.evaluate` runs them in this order, without waiting.  An approval is requested
-only if nothing else forbids the call, and only for arguments that can be shown in full.  The
-approval is bound to the digest of the execution object (`core.tool.attestation`).
+`services.gate.Gate.evaluate` runs them in this order, without waiting, and returns a `GatedCall`.  All work that grows with the
+size of the arguments is in the first step, which may run in a worker thread before the run decides
+on the turn.  An approval is requested only if nothing else forbids the call, and only for arguments
+that can be shown in full.  The approval is bound to the digest of the execution object
+(`core.tool.attestation`).
 """
 
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from palyra.core.journal.records import ApprovalScope, GrantRecord
+from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
-from palyra.core.policy.validation import CheckedCall
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
+from palyra.core.text.canonical_json import digest_of_any, sha256_hex
 from palyra.core.text.visible import least_chars, render_call, render_json
-from palyra.core.tool.risk import compute_risk, is_sensitive
-from palyra.core.tool.spec import SHARED_HOST, Preflight, Risk, ToolCall
+from palyra.core.tool.arguments import Refused, check_arguments, refusal, unknown_tool
+from palyra.core.tool.paths import NO_PATHS, PathFacts, normal_path, read_paths
+from palyra.core.tool.spec import (
+    CLIENT,
+    NO_FACETS,
+    SHARED_HOST,
+    CallFacts,
+    Catalogue,
+    Preflight,
+    Risk,
+    ToolCall,
+    ToolSpec,
+    compute_risk,
+    is_sensitive,
+    path_facets,
+)
 from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
-
-
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
 UNATTENDED = frozenset({"background"})  # origins of runs that cannot request approvals
-
+LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
+_MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 
 # --- verdicts ------------------------------------------------------------------------------------
 
@@ -85,6 +103,129 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
 
 
 Verdict = Allow | Deny | NeedsApproval
+
+# --- validation ----------------------------------------------------------------------------------
+
+
+class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal with valid arguments for a tool of the catalogue."""
+
+    call_id: str
+    spec: ToolSpec
+    arguments: dict[str, Any]  # after coercion
+    digest: str  # SHA-256 of the canonical arguments
+    size_bytes: int  # of the canonical arguments
+    coercions: tuple[str, ...] = ()
+    facets: CallFacts = NO_FACETS
+    paths: PathFacts = NO_PATHS  # derived from the facets
+
+    @property
+    def path_key(self) -> str | None:
+        """Conflict key of the call: the path it works on; "" is the workspace root.
+
+        A call with several paths conflicts with every other in the workspace.
+        """
+        paths = self.facets.paths
+        if len(paths) > 1:
+            return ""
+        return (normal_path(paths[0]) or "") if paths else None
+
+    @property
+    def proposal(self) -> tuple[str, str]:
+        """Tool and digest of the arguments; equal for two equal proposals."""
+        return self.spec.name, self.digest
+
+
+# Facts about checked arguments; None if the tool was removed or changed since it was shown.
+FindFacets = Callable[[ToolSpec, dict[str, Any]], CallFacts | None]
+
+
+def validate(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets = path_facets
+) -> CheckedCall | Refused:
+    """Validate a proposal; either result has the digest of the arguments."""
+    result = _check(proposal, catalogue, find_facets)
+    if isinstance(result, Refused):
+        return msgspec.structs.replace(result, digest=digest_of_any(proposal.arguments))
+    return result
+
+
+def _check(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets
+) -> CheckedCall | Refused:
+    """Check a proposal: the tool exists, the arguments match its schema, no redaction mark."""
+    spec = catalogue.tools.get(proposal.tool)
+    if spec is None:
+        return unknown_tool(proposal.tool, catalogue)
+    checked = check_arguments(spec, proposal.arguments)
+    if isinstance(checked, Refused):
+        return checked
+    if spec.executor != CLIENT and is_sensitive(spec):
+        mark = _MARK.search(checked.canonical)
+        if mark is not None:
+            return _redacted(mark[0].decode())
+    facets = find_facets(spec, checked.arguments)
+    if facets is None:
+        return tool_unavailable(spec.name)
+    return CheckedCall(
+        call_id=proposal.call_id,
+        spec=_as_called(spec, facets),
+        arguments=checked.arguments,
+        digest=sha256_hex(checked.canonical),
+        size_bytes=len(checked.canonical),
+        coercions=checked.coercions,
+        facets=facets,
+        paths=read_paths(facets.paths),
+    )
+
+
+def tool_unavailable(tool: str) -> Refused:
+    """Refuse a call whose tool was removed or changed."""
+    return refusal(
+        f"{tool} is not available any more, or not as it was shown",
+        expected="another tool, or the call again in another run",
+    )
+
+
+def _as_called(spec: ToolSpec, facets: CallFacts) -> ToolSpec:
+    """Return the spec of the tool narrowed or widened by this call.
+
+    A call that takes a secret gains the capability `secret`; a dry run counts as a read.
+    """
+    if facets.only_reads:
+        reads: dict[str, Any] = {"tool_class": "read_only_safe", "capabilities": ("fs.read",)}
+        return msgspec.structs.replace(spec, risk="low", **reads)
+    if not facets.secrets or "secret" in spec.capabilities:
+        return spec
+    return msgspec.structs.replace(spec, capabilities=(*spec.capabilities, "secret"))
+
+
+def _redacted(mark: str) -> Refused:
+    """Refuse arguments with a redaction mark: the mark is not the secret it replaced."""
+    return refusal(
+        f"{mark} stands for a secret that was not shown, so the call would not do what it says",
+        expected="arguments without it; secrets are named to the daemon (sandbox.environment, "
+        "a credential of the tool), files that hold one are changed around it",
+    )
+
+
+def is_light(proposals: Sequence[ProposedCall], catalogue: Catalogue) -> bool:
+    """True if validating all of them takes less than a millisecond; otherwise use a thread.
+
+    An unknown tool is not light: the search for the nearest name takes 0.1 ms per known tool.
+    """
+    if any(proposal.tool not in catalogue.tools for proposal in proposals):
+        return False
+    left = LIGHT_CHARS
+    pending: list[object] = [proposal.arguments for proposal in proposals]
+    while pending and left >= 0:
+        item = pending.pop()
+        left -= 1 + (len(item) if isinstance(item, str | dict | list) else 0)
+        if left >= 0 and isinstance(item, dict):
+            pending += [*item, *item.values()]
+        elif left >= 0 and isinstance(item, list):
+            pending += item
+    return left >= 0
 
 
 # --- rules ---------------------------------------------------------------------------------------

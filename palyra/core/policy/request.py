@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.tool.call_facts import NO_PATHS, PathFacts, read_paths
+from palyra.core.tool.paths import NO_PATHS, PathFacts, read_paths
 from palyra.core.tool.spec import NO_FACETS, CallFacts
 
 Answer = Literal["allow", "ask", "deny"]

@@ -9,42 +9,55 @@ A structure's values are replaced whole (`core.redact`).
 from collections.abc import Callable
 
 from palyra.core.redaction.grammar import ANYWHERE, TOKEN, WORD, Rule, any_case
-from palyra.core.redaction.key_names import is_no_key, is_no_random_key
+from palyra.core.redaction.key_names import BRIDGES, is_no_key, is_no_random_key
 from palyra.core.redaction.secret_values import (
     is_basic,
+    is_hash,
+    is_key_of_network,
     is_lettered,
     is_login,
     is_no_example,
     is_opaque,
     is_password,
     is_random,
+    is_strictly_drawn,
     is_typed_password,
 )
 
-# `=`, `:`, `=>`, `>` of XML, a column; `("…", "…")` and `("…")` of programs; `name: K` above
-# `value: V`; the default in a block of HCL.  A subscript may end before it.  Parentheses are escaped
-# because the grammar has no nested groups.
+# `=`, `:`, `=>`, `>` of XML, a column; `("…", "…")` and `("…")` of programs; the default in a block of
+# HCL; and the bridges of words.  A subscript may end before it, empty as well.  Parentheses are
+# escaped because the grammar has no nested groups.
 _SEPARATOR = (
-    r"""["'`\\]*\]?[ \t]*"""
-    r"""(?:[:=>|]|[|?][|?]=|["'][ \t]*\{[^{}]*default[ \t]*=|%3[ADad]|,[ \t]*\\*["']|\x28\\*["']|[ \t]+is:?[ \t]+|[ \t\r\n,;]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=])"""
-    r"""[ \t>=]*["'`\\]*"""
+    r"""["'`\\]*\[?[\]\x29}]?[ \t]*"""
+    r"""(?:[:=>|]|[|?][|?]=|["'][ \t]*\{[^{}]*default[ \t]*=|%3[ADad]|,[ \t]*\\*["']|\x28\\*["']|"""
+    + "|".join(BRIDGES)
+    + r""")[ \t>=]*["'`\\]*"""
 )
 # No `=` or `:`, so that no key begins inside it: what is left of a password that holds one stays.
 _VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
 _OPAQUE = "[A-Za-z0-9+/_.~-]"
 # Of a key, or all of it, or a symbol; `arn:aws:secret:…` and `AWS::Secret` are none.
-_PART = r"(?:^|[^:]|env:|^:|[ \t\r\n{,\x28\[]:)"
+_PART = r"(?:^|[^:]|env:|<[a-z]+:|^:|[ \t\r\n{,\x28\[]:)"
+
+
+def _utf8(word: str) -> str:
+    return "".join(rf"\x{byte:02x}" for byte in word.encode())
 
 
 def _keyed(
     name: str, word: str, start: str = _PART, accepts: Callable[[bytes], bool] = is_random
 ) -> Rule:
-    least = 6 if accepts is is_password else 12
-    spares = is_no_key if word not in {"pass", "pw"} else _nothing
+    spares = is_no_key if word not in _SAY_ENOUGH else _nothing
+    value = f"{_VALUE}{{6,}}" if name == "password" else f"{_IDENTIFIER}{_VALUE}{{12,}}"
     return Rule(
-        name, start, any_case(word), f"{_VALUE}{{{least},}}",
+        name, start, any_case(word), value,
         accepts=accepts, spares=spares, joint=_SEPARATOR,
     )  # fmt: skip
+
+
+# An identifier before the secret half: `id:secret`, `K10…::server:…`.
+_IDENTIFIER = "(?:[A-Za-z0-9+/_.~-]{12,}[:=]+[a-z]*[:-]*)?"
+_SAY_ENOUGH = frozenset({"pass", "pw", "psk", "sshpass", "pass phrase"})
 
 
 def _nothing(_before: bytes) -> bool:
@@ -62,7 +75,37 @@ _KEYED = (
         _keyed("password", word, start, is_password)
         for word, start in (
             ("password", _PART), ("passwd", _PART), ("passphrase", _PART), ("passcode", _PART),
-            ("passwort", _PART), ("pwd", WORD), ("pass", WORD), ("pw", WORD),
+            ("passwort", _PART), ("wachtwoord", _PART), ("senha", WORD), ("heslo", WORD),
+            ("pass phrase", _PART), ("pwd", WORD), ("pass", WORD), ("pw", WORD), ("sshpass", WORD),
+        )
+    ),
+    _keyed("password", "psk", WORD, is_key_of_network),
+    # A literal behind a blank: `#define WIFI_PASSWORD "…"`, `with password '…'`
+    *(
+        Rule(name, WORD if word in _SAY_ENOUGH else _PART, any_case(word) + r"""[ \t]+\\*["'`]""", f"{_VALUE}{{{least},}}",
+             accepts=accepts, spares=is_no_random_key)
+        for name, word, least, accepts in (
+            ("password", "password", 6, is_key_of_network), ("password", "pass", 6, is_key_of_network),
+            ("password", "psk", 8, is_key_of_network),
+            ("token", "token", 12, is_opaque), ("secret", "secret", 12, is_opaque),
+            ("api_key", "api key", 12, is_opaque),
+        )
+    ),
+    # The same word in other languages, in UTF-8.
+    Rule("password", WORD, "(?:" + "|".join(
+            f"[{word[0].upper()}{word[0]}]{word[1:]}" if word[0].isalpha() else word for word in (
+                "mot de passe", r"contrase\xc3\xb1a", "contrasena", "clave", "parola", r"has\xc5\x82o",
+                r"l\xc3\xb6senord", "adgangskode", "salasana", r"jelsz\xc3\xb3", "kodeord",
+                *(_utf8(word) for word in ("пароль", "密码", "密碼", "口令", "パスワード", "비밀번호")),
+            )
+         ) + ")", f"{_VALUE}{{6,}}", accepts=is_password, joint=_SEPARATOR),
+    # Nothing but blanks and brackets between them: the value must be a key for certain.
+    *(
+        Rule(name, WORD, any_case(word) + r"[\]}]?(?:[ \t]|\\+t)+(?:[0-9][ \t]+)?[\[\x28<]?", f"{_OPAQUE}{{12,}}",
+             accepts=is_opaque, spares=is_no_key)
+        for name, word in (
+            ("password", "password"), ("password", "passwort"), ("token", "token"), ("secret", "secret"),
+            ("api_key", "api key"),
         )
     ),
     _keyed("secret", "secret"),
@@ -102,10 +145,20 @@ _KEYED = (
     ),
 )  # fmt: skip
 
+
+def _far_from(*commands: bytes) -> Callable[[bytes], bool]:
+    def is_far(before: bytes) -> bool:
+        return not any(command in before for command in commands)
+
+    return is_far
+
+
 _HEADERS = (
     Rule("authorization", WORD,
          any_case("authorization") + _SEPARATOR
          + r"""(?:[A-Za-z0-9-]{1,20}[ \t]+)?(?:[A-Za-z_]+=["']?)?""",
+         "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
+    Rule("authorization", WORD, any_case("authorization") + r"""[ \t]+\\*["'](?:[A-Za-z0-9-]{1,20}[ \t]+)?""",
          "[A-Za-z0-9._~+/-]{16,}", accepts=is_random),
     Rule("basic", WORD, rf"{any_case('basic')}[ \t]+", "[A-Za-z0-9+/_-]{8,}=*", accepts=is_basic),
     # `auth` of Docker's configuration, `_auth` of npm's.
@@ -117,10 +170,10 @@ _HEADERS = (
          r"(?:--cookie|-b)[ \t=]+[\"'\\]*[A-Za-z0-9_.-]+=",
          r"[A-Za-z0-9+/_.~%!*(), =;-]{12,}", accepts=is_random),
     Rule("cookie", TOKEN,
-         "(?:JSESSIONID|PHPSESSID|sessionid|session|connect\\.sid|ASP\\.NET_SessionId|laravel_session"
-         "|user_session|_gh_sess|__Secure-[A-Za-z0-9_.-]+|__Host-[A-Za-z0-9_.-]+|SSESS[0-9a-f]+"
+         "(?:JSESSIONID|jsessionid|PHPSESSID|sessionid|session|connect\\.sid|ASP\\.NET_SessionId|laravel_session"
+         "|user_session|BW_SESSION|_gh_sess|__Secure-[A-Za-z0-9_.-]+|__Host-[A-Za-z0-9_.-]+|SSESS[0-9a-f]+"
          "|wordpress_logged_in_[0-9a-f]+|remember_me|remember_user_token|li_at|XSRF-TOKEN|sid"
-         "|csrftoken|d_session|rack\\.session|express\\.sid|next-auth\\.session-token)=",
+         "|csrftoken|d_session|rack\\.session|express\\.sid|next-auth\\.session-token)=\\\\*[\"']?",
          r"[A-Za-z0-9+/_.~%!*-]{16,}", accepts=is_random),
     # A line of Netscape's cookie file.
     Rule("cookie", ANYWHERE, r"\t(?:TRUE|FALSE)\t[0-9]+\t[^\t\r\n]+\t", r"[^\t\r\n ]{12,}",
@@ -128,8 +181,14 @@ _HEADERS = (
     Rule("token", WORD, "(?:" + "|".join(map(any_case, (
              "x-honeycomb-team", "x-insert", "x-hub-signature", "x-hub-signature-256",
              "cb-access-sign", "x-mbx", "x-vault", "x-consul", "x-splunk-request-channel",
-             "genie", "ssws", "splunk", "sso-key", "zoho-oauthtoken", "apikey", "apptoken",
-         ))) + r")[ \t:=]+", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
+             "x-jfrog-art", "api-sign", "genie", "ssws", "splunk", "sso-key", "zoho-oauthtoken", "apikey", "apptoken",
+         ))) + r")(?:-[Aa][Pp][Ii])?[\"']?[ \t:=]+[\"']?", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
+    # The answer of a digest (RFC 7616), a signature of Hawk, a token among subprotocols (RFC 6455).
+    Rule("authorization", "[ ,]", r"""(?:response|mac|oauth_signature)=\\*["']""", "[A-Za-z0-9+/%]{24,}",
+         accepts=is_random, spares=_far_from(b"nonce", b"oauth")),
+    Rule("token", WORD, any_case("sec-websocket-protocol")
+         + r"""["']*[ \t]*[:=,][ \t"']*(?:[A-Za-z0-9._-]+,[ \t]*)*""", f"{_OPAQUE}{{20,}}",
+         accepts=is_opaque),
 )  # fmt: skip
 
 _PARAMETERS = (
@@ -155,13 +214,6 @@ _ADDRESSES = (
 # What a flag stands behind; a command's own name must be near (`CONTEXT_BYTES`).
 BLANK = "[ \t]"
 _ARGUMENT = r"""[^\s"'\\$<>{}]"""
-
-
-def _far_from(*commands: bytes) -> Callable[[bytes], bool]:
-    def is_far(before: bytes) -> bool:
-        return not any(command in before for command in commands)
-
-    return is_far
 
 
 _THEN = r"[\s\S]*"  # a short name such as `7z` stands in many a digest
@@ -193,24 +245,38 @@ _PASSWORD_FLAG = (
 )
 
 _COMMANDS = (
+    # An application password in groups of four; short flags in one.
+    Rule("password", BLANK, r"""(?:-[A-Za-z]*[uU]|--user)[ \t=]*["'\\]*""",
+         r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}(?: [A-Za-z0-9]{4}){3,}""", after="[\"']", accepts=is_no_example,
+         spares=_far_from(b"curl"), hint="curl"),
     # A login as a flag: any command when the password looks random, curl in any case.
     Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}:]{3,}""", accepts=is_login,
          hint=r"[ \t](?:-u|-U|--user|--proxy-user|--auth|-a)[ \t=]*[\"'\\]*[^\s\"'\\:$<>{}/]+:"),
-    Rule("password", BLANK, r"""(?:-u|-U|--user|--proxy-user)[ \t=]*["'\\]*""",
+    Rule("password", BLANK, r"""(?:-[A-Za-z]*[uU]|--user|--proxy-user)[ \t=]*["'\\]*""",
          r"""[^\s"'\\:$<>{}/]+:[^\s"'\\$<>{}]{3,}""", accepts=is_no_example,
          spares=_far_from(b"curl"), hint="curl"),
+    Rule("password", ANYWHERE, any_case("password") + r"""["'\\]*[ \t]*[:=][ \t]*["'\\]*""",
+         "[A-Za-z]{4} [A-Za-z]{4} [A-Za-z]{4} [A-Za-z]{4}", accepts=is_lettered),
     *(
         _command(flag, *commands)
         for flag, commands in (
             ("-p[ \\t]*", ("mysql", "mariadb", "sshpass", "mongo", "mysqldump")),
             ("(?:-p|--password)[ \\t]+", ("docker", "podman", "az login", "oc login", "helm",
-                                          "login", "ccloud", "sshpass", "crane", "skopeo")),
+                                          "login", "ccloud", "sshpass", "crane", "skopeo", "twine",
+                                          "cypher-shell", "vsce", "ncftp", "psexec", "useradd",
+                                          "usermod", "argocd", "snowsql")),
+            ("(?:/rp|/p)[ \\t]+", ("schtasks",)),
+            ("-[AX][ \\t]+", ("snmpwalk", "snmpget", "snmpset", "snmpbulk")),
+            ("-[tk][ \\t]+", ("codecov", "doctl auth", "nuget push")),
+            ("--(?:body|value|secret-string|secret-value)[ \\t=]+",
+             ("gh secret", "put-parameter", "secretsmanager", "keyvault", "glab variable")),
             ("(?:-a|--pass)[ \\t]+", ("redis-cli", "valkey-cli")),
             ("(?:-w|-y)[ \\t]+", ("ldapsearch", "ldapadd", "ldapmodify", "ldapwhoami")),
-            ("-P[ \\t]*", ("sqlcmd", "bcp ", "unzip", "zip ", "ipmitool", "pscp", "plink")),
+            ("-P[ \\t]*", ("sqlcmd", "bcp ", "unzip", "zip ", "ipmitool", "pscp", "plink", "mosquitto_")),
             ("-p", ("7z", "7za", "unrar", "rar ")),
             ("(?:/p:|/pass:|/password:)", ("xfreerdp", "net use", "psexec", "runas")),
+            ("-U[ \\t]+[\"']?[^% \\t\\r\\n]+%", ("smbclient", "rpcclient", "smbmap")),
         )
     ),
     Rule("password", ANYWHERE, r"-(?:passin|passout|pass|k)[ \t]+[\"'\\]*(?:pass:)?",
@@ -219,8 +285,8 @@ _COMMANDS = (
     Rule("token", WORD, r"(?:vault|doppler|op|fly|flyctl|gh|glab|npm|wandb|hf|huggingface-cli|railway)"
          r"[ \t]+(?:auth[ \t]+)?login[ \t]+", f"{_OPAQUE}{{16,}}", accepts=is_random),
     Rule("token", WORD, r"wandb[ \t]+login[ \t]+", f"{_OPAQUE}{{16,}}", accepts=is_random),
-    Rule("password", WORD, r"echo[ \t]+(?:-n[ \t]+)?[\"'\\]*", f"{_ARGUMENT}{{6,}}",
-         after=r"""["'\\]*[ \t]*\|[ \t]*(?:sudo|docker|podman|helm|gh|vault|npm|op)[ \t]""",
+    Rule("password", WORD, r"(?:echo|printf)[ \t]+(?:-n[ \t]+)?[\"'\\]*(?:[a-z_][a-z0-9_-]*:)?", f"{_ARGUMENT}{{6,}}",
+         after=r"""["'\\]*[ \t]*\|[ \t]*(?:sudo|docker|podman|helm|gh|vault|npm|op|wrangler|gcloud|cryptsetup|chpasswd|passwd|kinit)\b""",
          accepts=is_password),
     # --password x and --from-literal=password=x of letters alone
     Rule("password", BEFORE_FLAG, _PASSWORD_FLAG, "[A-Za-z]{16,}",
@@ -230,8 +296,12 @@ _COMMANDS = (
          f"{_VALUE}{{6,}}", accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),
     Rule("password", "[a-z0-9]-", f"(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*", f"{_VALUE}{{6,}}",
          accepts=is_password, spares=is_no_random_key, hint=_FLAG_HINT),
+    # --privateKey x, --apiToken x, and a key that looks like one
+    Rule("password", BEFORE_FLAG, "-?[a-z]+(?:Password|Passphrase|Token|Secret|Key|Credentials)[ \\t=]+[\"'\\\\]*",
+         f"{_VALUE}{{12,}}", accepts=is_opaque),
+    Rule("api_key", BEFORE_FLAG, "-?key[ \\t=]+[\"'\\\\]*", f"{_OPAQUE}{{16,}}", accepts=is_opaque),
     # `ENV API_KEY x`, `setenv`, `aws configure set aws_secret_access_key x`, `npm config set …`
-    Rule("secret", WORD, "(?:ENV|ARG|setenv|set-env|config[ \\t]+set|configure[ \\t]+set|secret[ \\t]+put"
+    Rule("secret", WORD, "(?:ENV|ARG|setenv|SetEnv|setx|set[ \\t]+-[a-zA-Z]+|set-env|config[ \\t]+set|configure[ \\t]+set|secret[ \\t]+put"
          f")[ \\t]+[A-Za-z0-9_./:-]*(?:{_FLAG_WORDS})[ \\t]+[\"'\\\\]*", f"{_VALUE}{{6,}}",
          accepts=is_password),
     # .netrc and the like
@@ -243,8 +313,51 @@ _COMMANDS = (
     Rule("password", "(?:^|\\n)", r"[A-Za-z0-9.*-]+:[0-9*]+:[A-Za-z0-9_*-]+:[A-Za-z0-9_.*@-]+:",
          r"[^\s:]{4,}", accepts=is_typed_password),
     # /etc/shadow and htpasswd
-    Rule("password", ANYWHERE, r":\$(?:1|2[aby]|5|6|7|y|apr1|gy|argon2id?)\$", r"[A-Za-z0-9./$=,]{20,}",
-         accepts=is_random),
+    Rule("password", ANYWHERE, r"\$(?:1|2[abxy]|5|6|7|y|apr1|gy|argon2id?|scrypt|md5)\$",
+         r"[A-Za-z0-9./$=,+-]{20,}", accepts=is_hash),
+    # Programs that take a login as arguments
+    Rule("password", WORD,
+         r"""(?:auth=|HTTPBasicAuth|BasicAuth|basic_auth|basicAuth|SetBasicAuth|PSCredential|WiFi\.begin)[ \t]*\x28?\\*["'][^"'\r\n]*["'],[ \t]*\\*["']""",
+         rf"{_VALUE}{{6,}}", accepts=is_password),
+    Rule("password", WORD, r"""(?:getConnection|DBI->connect|mysqli|mysqli_connect|PDO|jwt\.sign|jwt\.verify)\x28[^\r\n;\x28]*,[ \t]*\\*["']""",
+         "[A-Za-z0-9+/_-]{8,}", accepts=is_strictly_drawn),
+    Rule("password", WORD, r"""ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?\\*["']""", r"""[^\s"'\\]{4,}""",
+         accepts=is_typed_password),
+    Rule("password", WORD, r"""assword[^\r\ns]*send[ \t]+\\*["']""", r"""[^\s"'\\]{4,}""", accepts=is_typed_password),
+    # Commands whose arguments are told by their places alone
+    *(
+        Rule("password", WORD, before, f"{_ARGUMENT}{{4,}}", accepts=is_typed_password)
+        for before in (
+            r"net[ \t]+use[ \t]+(?:[A-Za-z*]:?[ \t]+)?\\\\[^ \t\r\n]+[ \t]+(?:/user:[^ \t]+[ \t]+)?",
+            r"net[ \t]+user[ \t]+[A-Za-z0-9._-]+[ \t]+",
+            r"rabbitmqctl[ \t]+(?:add_user|change_password|authenticate_user)[ \t]+[^ \t]+[ \t]+",
+            r"htpasswd[ \t]+-[A-Za-z]*b[A-Za-z]*[ \t]+(?:[^ \t\r\n]*\.[^ \t\r\n]*[ \t]+)?[A-Za-z0-9_-]+[ \t]+",
+            r"poetry[ \t]+config[ \t]+http-basic[^ \t]*[ \t]+[^ \t]+[ \t]+",
+            r"bw[ \t]+unlock[ \t]+", r"lftp[ \t]+-u[ \t]+[^, \t]+,",
+            r"\+login[ \t]+[A-Za-z0-9_-]+[ \t]+", r"mysqladmin[ \t]+(?:-[^ \t\r\n]+[ \t]+)?(?:[^ \t\r\n]+[ \t]+)?password[ \t]+",
+            r"connect[ \t]+[^ \t\r\n]+[ \t]+password[ \t]+",
+        )
+    ),
+    Rule("password", WORD, r"(?:AUTH[ \t]+default|requirepass)[ \t]+", f"{_ARGUMENT}{{8,}}", accepts=is_password),
+    Rule("password", "(?:^|[\r\n]|[\r\n][ \t]+)", "password[ \t]+", r"[^\s]{6,}", accepts=is_password),
+    Rule("token", WORD, r"ngrok[ \t]+(?:config[ \t]+)?(?:add-)?authtoken[ \t]+", f"{_OPAQUE}{{20,}}", accepts=is_opaque),
+    Rule("secret", WORD, r"""(?:secrets?[ \t]+set|config:set|env:set|--from-literal)[ \t=]+["']?[A-Za-z0-9_.-]+=\\*["']?""",
+         f"{_VALUE}{{8,}}", accepts=is_random),
+    # Logins of Oracle and of Go's driver for MySQL
+    Rule("password", WORD, r"(?:sqlplus[ \t]+|jdbc:oracle:[a-z0-9]+:)[A-Za-z0-9_$#]+/", r"[^\s@\"'/]{4,}", after="@",
+         accepts=is_typed_password),
+    Rule("password", ANYWHERE, ":", r"[^\s:@/\"'\x28\[\]{}$<>]{4,}", after=r"@(?:tcp|tcp6|unix)\x28", accepts=is_typed_password),
+    # Addresses that are keys by themselves
+    Rule("url_path", ANYWHERE, "/(?:reset-password|password-reset|reset_password|reset|verify|verify-email|confirm|magic-link|invite|key|token|apikey|api_key|secret|secrets)/",
+         "[A-Za-z0-9_.-]{16,}", accepts=is_opaque),
+    Rule("url_userinfo", ANYWHERE, "://", "[A-Za-z0-9]{16,}", after="@", accepts=is_strictly_drawn),
+    # A phrase of words that is a wallet's key (BIP 39)
+    Rule("mnemonic", WORD, r"""(?:mnemonic|MNEMONIC|Mnemonic|seed_phrase|SEED_PHRASE|seed phrase|recovery phrase)["'\\]*[ \t]*[:=][ \t]*["'\\]*""",
+         "[a-z]+[ ,]+" * 11 + "[a-z ,]+"),
+    # The private half of a key in JSON (RFC 7518, 6)
+    Rule("private_key", ANYWHERE, r"""\\*"(?:d|k)\\*"[ \t]*:[ \t]*\\*\"""", "[A-Za-z0-9_-]{40,}", accepts=is_strictly_drawn,
+         spares=_far_from(b"kty", b'"e"', b'"crv"', b'"y"', b'"AQAB', b'"x"', b'e\\"')),
+    Rule("private_key", ANYWHERE, r"""\\*"(?:p|q|dp|dq|qi)\\*"[ \t]*:[ \t]*\\*\"""", "[A-Za-z0-9_-]{80,}", accepts=is_strictly_drawn),
 )  # fmt: skip
 
 # Rows with the same boundary stand together: the scanner then follows it once for all of them.

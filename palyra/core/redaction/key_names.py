@@ -6,11 +6,14 @@ the value must look random as well (`core.secret_values`).
 """
 
 import re
+from functools import cache
+
+from palyra.core.redaction.scanner import Expression, compile_bytes
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SECRET_WORDS = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
-    "credentials", "cookie", "authorization", "passcode",
+    "credentials", "cookie", "authorization", "passcode", "passwort", "wachtwoord", "senha", "heslo",
 )  # fmt: skip
 KEY_OF = frozenset(
     [
@@ -95,14 +98,16 @@ def names_secret(key: str) -> str | None:
 
 _CLASSES = {
     "passwd": "password", "passphrase": "password", "pwd": "password", "apikey": "api_key",
-    "credential": "secret", "credentials": "secret", "passcode": "password",
+    "credential": "secret", "credentials": "secret", "passcode": "password", "passwort": "password", "wachtwoord": "password",
+    "senha": "password", "heslo": "password",
 }  # fmt: skip
 
 # Last words that make a key worth a look at its value.
 _PERHAPS = {
     "key": "api_key", "pat": "token", "auth": "token", "bearer": "token", "jwt": "token",
     "creds": "secret", "cred": "secret", "salt": "secret", "pass": "password", "pw": "password",
-    "authtoken": "token", "dsn": "secret",
+    "authtoken": "token", "dsn": "secret", "storepass": "password", "psk": "password", "keypass": "password",
+    "passin": "password", "passout": "password",
 }  # fmt: skip
 # Words before `key` that make it a place, a name or something public.
 _NO_KEY = frozenset(
@@ -135,21 +140,73 @@ def may_name_secret(key: str) -> str | None:
 # Read backwards, because a search would try each place before the key.  A type in a template
 # (`AWS::ApiGateway::ApiKey`) is no key: the colons are taken with it.
 _KEY_BACKWARDS = re.compile(rb"[^A-Za-z0-9_-]*([A-Za-z0-9_-][A-Za-z0-9_. -]*(?:::)?)")
-_VALUE_AT_END = re.compile(
-    rb"[\s,;\\\"']+value[\\\"']*\s*[:=][\s\\\"']*\Z|[ \t]+is:?[ \t]+[\\\"']*\Z", re.IGNORECASE
+# What may stand between a key and its value beside a sign.  Its words are no part of the key, so one
+# table serves to find values and to read the keys before them.  A line may end in an escape of JSON.
+BRIDGES = (
+    # `name: K` above `value: V`, also with attributes in between
+    r"""[ \t\r\n,;\\rn]+\\*["']?[Vv]alue\\*["']?[ \t]*[:=]""",
+    r"""["'][ \t]+[a-z-]+=\\*["'][^"'<>\\]*\\*["'][ \t]+value=""",
+    r"""["'][ \t]+content=""",
+    ",[ \\t]*ParameterValue=",
+    # prose
+    *(
+        rf"[ \t]+{word}:?[ \t]+"
+        for word in ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")
+    ),
+    r"[ \t]+was[ \t]+set[ \t]+to[ \t]+",
+    r"[ \t]+for[ \t]+[A-Za-z0-9@._-]+[ \t]+is[ \t]+",
+    # the type of a declaration
+    r"""[ \t]*:[ \t]*[A-Za-z&'][A-Za-z'_|<>]*[ \t]*[A-Za-z]*[ \t]*=[ \t]*\\*["'`]""",
+    r"""[ \t]+[Aa]s[ \t]+[A-Za-z]+[ \t]*=[ \t]*\\*["']""",
+    # the prefix of a literal, a default, an arrow, the signs of other scripts
+    r"""[ \t]*[:=,>][ \t]*[@bBfFrRuUnNL][@$]?\\*["']""",
+    r"""[|?][|?][ \t]+\\*["'`]""",
+    r"""or[ \t]+\\*["'`]""",
+    "<-",
+    "-+>",
+    "[?]=",
+    r"\xef\xbc\x9a",
+    r"\xe6\x98\xaf",
+    # a block scalar, a tag, an anchor and an example of YAML
+    r"[ \t]*:[ \t]*[|>][0-9+-]*[ \t]*[\r\n\\rn]+[ \t]+",
+    r"[ \t]*:[ \t]*&[A-Za-z0-9_.-]+[ \t]+",
+    r"""[ \t]*:[ \t]*![A-Za-z0-9_.-]+[ \t]+\\*["']""",
+    r"[ \t]*:[ \t\r\n\\rn]+example:",
+    # an element that holds the value, and a part of a form
+    *(
+        rf"""[ \t]+{word}=\\*["'][^"'<>\\]*\\*["']>"""
+        for word in ("[Tt]ype", "xmlns[a-z:]*", "encoding", "encrypted")
+    ),
+    r"></?[A-Za-z]+>",
+    r"><!\[CDATA\[",
+    r"</[A-Za-z]+>[ \t\r\n\\rnt]*<[A-Za-z]+>",
+    r"[\r\n][\r\n]+",
+    r"\\+r\\+n\\+r\\+n",
 )
+# A bridge begins where a word ends, at any of them: behind an element `</user><password>` could be a
+# bridge as a whole.  The linear engine matches it, because quantifiers stand side by side.
+_WORD_END = re.compile(rb"[A-Za-z0-9_-](?![A-Za-z0-9_-])")
+_WORDS_OF_BRIDGE = 6  # at most, with the key before them
+
+
+@cache
+def _bridge() -> Expression:
+    bridges = "|".join((*BRIDGES, r"[ \t]+[0-9][ \t]+"))
+    return compile_bytes(rf"""["'`\\]*\[?[\]\x29}}]?[ \t]*(?:{bridges})[ \t>=]*["'`\\]*\z""")
 
 
 def is_no_key(before: bytes) -> bool:
     """Whether the key that a text ends with, and what separates it from a value, names no secret."""
-    key = _key(before)
-    return key is not None and names_secret(key) is None
+    keys = _keys(before)
+    return bool(keys) and all(names_secret(key) is None for key in keys)
 
 
 def is_no_random_key(before: bytes) -> bool:
     """Whether that key cannot name a secret, however random the value looks."""
-    key = _key(before)
-    return key is not None and names_secret(key) is None and may_name_secret(key) is None
+    keys = _keys(before)
+    return bool(keys) and all(
+        names_secret(key) is None and may_name_secret(key) is None for key in keys
+    )
 
 
 # The default in a block of HCL that the key names.
@@ -158,14 +215,25 @@ _BLOCK_AT_END = re.compile(rb"[\"']\s*\{[^{}]*default\s*=[\s\\\"']*\Z")
 _VARIABLE_AT_END = re.compile(rb"(?:\[|redacted:)[\w.-]+\][^\w\]]*\Z")
 
 
-def _key(before: bytes) -> str | None:
+def _keys(before: bytes) -> list[str]:
+    """What may be the key, with each of the bridges that may separate it from the value."""
     if _VARIABLE_AT_END.search(before):
-        return ""
+        return [""]
     before = _BLOCK_AT_END.sub(b"=", before)
     end = (
         before[-MAX_KEY_CHARS:].replace(b"%253D", b"=").replace(b"%3D", b"=").replace(b"%3d", b"=")
     )
-    match = _KEY_BACKWARDS.match(_VALUE_AT_END.sub(b"=", end)[::-1])
-    if match is None:
-        return None
-    return "" if match[1].endswith(b"::") else match[1][::-1].decode("ascii")
+    ends = [end]
+    if _bridge().search(end) is not None:
+        words = [word.end() for word in _WORD_END.finditer(end)][-_WORDS_OF_BRIDGE:]
+        ends += [end[:at] for at in words if _bridge().match(end, at) is not None]
+    found = (_KEY_BACKWARDS.match(text[::-1]) for text in ends)
+    return [_key(match[1][::-1]) for match in found if match is not None]
+
+
+def _key(found: bytes) -> str:
+    return "" if found.startswith(b"::") else _FLAG.split(found)[-1].decode("ascii")
+
+
+# The words of a command before a flag are no part of the flag.
+_FLAG = re.compile(rb"[ ]-")

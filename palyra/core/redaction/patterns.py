@@ -17,6 +17,7 @@ from palyra.core.redaction.secret_values import (
     has_digit,
     is_drawn,
     is_no_example,
+    is_no_name,
     is_opaque,
     is_strictly_drawn,
 )
@@ -24,8 +25,9 @@ from palyra.core.redaction.token_formats import FORMATS, MIN_BITS_A_CHARACTER, F
 
 _URL64 = "[A-Za-z0-9_-]"
 _PEM = "[A-Za-z0-9+/=]"
-_PEM_BEGIN = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
-_PEM_HINT = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+# SSH2's own form (RFC 4716) has four hyphens and a blank.
+_PEM_BEGIN = "----[- ]BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----?"
+_PEM_HINT = "----[- ]BEGIN [A-Z0-9 ]*PRIVATE KEY"
 _USER = "[!$&*+,.;=A-Za-z0-9_~%-]"
 _PASSWORD = "[!#$%&*+,.;=?^_~A-Za-z0-9:@()-]"  # noqa: S105 - the characters of one
 
@@ -62,7 +64,7 @@ _TOKENS = (
     Rule("url_userinfo", ANYWHERE, "://", f"{_USER}*:{_PASSWORD}{{3,}}", "@", accepts=is_no_example),
     # Where errors are reported to, with the public half of a key: refused before the next row asks.
     Rule("url_userinfo", ANYWHERE, "://", "[0-9a-f]{32}", "@[A-Za-z0-9.:-]+/[0-9]+", accepts=_never),
-    Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=has_digit),
+    Rule("url_userinfo", ANYWHERE, "://", f"{_URL64}{{20,}}", "@", accepts=is_no_name),
 )  # fmt: skip
 
 
@@ -100,6 +102,7 @@ _CHECKS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
 }
 
 
+_CERTAIN = 4
 # What sets a token apart from base64: a literal outside its alphabet.  A random signature or a packed
 # vector of 88 characters or more holds any two or three given letters behind a slash now and then.
 _CLASSES = re.compile(r"\[[^\]]*\]|\{[^}]*\}|\(\?:")
@@ -110,7 +113,9 @@ def vendor_rule(row: Format) -> Rule:
     """The rule of one row of the table."""
     start, accepts = _CHECKS[row.check]
     if start == WORD and not _SEPARATOR.search(_CLASSES.sub("", row.regex)):
-        start = RUN  # letters and digits alone: inside base64 a slash or plus is no boundary
+        # Letters and digits alone: inside base64 a slash or plus is no boundary, except before more
+        # letters than chance puts there, so that a token is found in the path of an address.
+        start = WORD if any(len(word) >= _CERTAIN for word in row.keywords) else RUN
     if (
         row.is_rare
     ):  # at a boundary where there is one, or a rule with a boundary would begin earlier
@@ -175,7 +180,7 @@ _FOREIGN = Rule(
 _MARKED = compile_bytes("|".join(row.regex for row in FORMATS if row.check == "marked"))
 _MARKS = (
     r"[78]Q~", r"\+AS[tb]", "ACDb", r"\+ABa", "AIoT", r"\+AEh", r"\+ARm", "Az[SFC][eua]", "APIM", "AZDO",
-    "JQQJ99", r"\+ACR", "FFFFNRAL", r"\.atlasv1\.", "[0-9a-f]-us[0-9]", "msh[0-9a-f]+p1", "_mmk",
+    "JQQJ99", r"\+ACR", "NRAL", r"\.atlasv1\.", "[0-9a-f]-us[0-9]", "msh[0-9a-f]+p1", "_mmk",
     "[0-9a-f]{16,}-[0-9a-f]{8,}-[0-9a-f]{8,}",
 )  # fmt: skip
 

@@ -86,7 +86,7 @@ def _encoded_shape(shape: str) -> str:
 def _encoded_unit(unit: str) -> str:
     """The unit, with the escapes of every character it matches."""
     if unit.endswith(_SCHEME):
-        return f"{unit.removesuffix(_SCHEME)}[ \\t+%209]+)"
+        return f"{unit.removesuffix(_SCHEME)}[ \\t+%][ \\t+%209]*)"
     escapes = [] if unit == _ANY else list(_escapes(unit))
     if not escapes:
         return unit

@@ -76,7 +76,7 @@ class Redactor:
         Known secrets first: what they leave behind is all the other rules may see.
         """
         known = () if self._known_scanner is None else (self._known_scanner,)
-        return (*known, _PLAIN, encoded_scanner(), _BASE64)
+        return (*known, encoded_scanner(), _PLAIN, _BASE64)
 
     def prepare(self) -> Iterator[bool]:
         """Compile what is otherwise compiled when a text needs it; a little before each True."""
@@ -236,9 +236,10 @@ def encoded_scanner() -> Scanner:
 
 def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
     """Those that may find something in the text."""
-    yield _PLAIN
+    # Encoded forms first: a plain rule would take such a token only up to its first escape.
     if _may_be_encoded(data):
         yield encoded_scanner()
+    yield _PLAIN
     yield _BASE64
 
 

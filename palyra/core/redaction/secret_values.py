@@ -25,7 +25,27 @@ _CODE = re.compile(
 
 def is_password(found: bytes) -> bool:
     """Whether it may be a password: letters and digits, no placeholder, nothing that code writes."""
-    return (_is_mixed(found) or is_scattered(found)) and not _is_placeholder(found)
+    is_drawn_word = _is_mixed(found) or is_scattered(found) or _is_shuffled(found)
+    return is_drawn_word and not _is_placeholder(found)
+
+
+def _is_shuffled(found: bytes) -> bool:
+    """Whether a short word of letters has both cases all over, unlike any name in a program."""
+    changes = len(_CASE_CHANGE.findall(found))
+    is_name = _CAMEL.fullmatch(found) or _ABBREVIATED.fullmatch(found)
+    return not is_name and len(found) >= _LEAST_SHUFFLED and changes >= _CHANGES_OF_A_WORD
+
+
+def is_hash(found: bytes) -> bool:
+    """Whether salt and digest of a password follow the mark of their scheme (crypt(5))."""
+    digest = found.rpartition(b"$")[2]
+    return len(digest) >= _LEAST_DIGEST and bits_a_character(digest) >= _STRICT_BITS
+
+
+_LEAST_DIGEST = 22  # of MD5, the shortest
+_LEAST_SHUFFLED = 10
+_CHANGES_OF_A_WORD = 4
+_ABBREVIATED = re.compile(rb"[A-Za-z]?[a-z]*(?:[A-Z]+[a-z]{2,})*[A-Z]*s?")
 
 
 def is_lettered(found: bytes) -> bool:
@@ -41,7 +61,7 @@ def is_random(found: bytes) -> bool:
     """Whether it looks drawn at random: like a password, and hardly a character twice."""
     if _is_placeholder(found) or bits_a_character(found) < _MIN_BITS_A_CHARACTER:
         return False
-    return _is_mixed(found) or is_scattered(found)
+    return _is_mixed(found) or is_scattered(found) or _is_shuffled(found)
 
 
 def is_scattered(found: bytes) -> bool:
@@ -102,8 +122,22 @@ _UNIFORM = re.compile(
 def is_typed_password(found: bytes) -> bool:
     """Whether an argument of a command is a password and no placeholder, number, path or variable."""
     word = found.strip(b"\"'`.,;)").lower()
-    is_plain = word in _EXAMPLES or word in _CODE_WORDS or word.isdigit() or not word.strip(b"*.x-")
+    is_number = not word.strip(b"0123456789:./")  # ports and addresses as well
+    is_plain = word in _EXAMPLES or word in _CODE_WORDS or is_number or not word.strip(b"*.x-")
     return not (is_plain or _PLACEHOLDERS.search(found) or found[:1] in b"-/$%&@<=[(|>+~")
+
+
+def is_no_name(found: bytes) -> bool:
+    """Whether it is more than lower-case words with a number behind them, as accounts are called."""
+    return has_digit(found) and _NAME.fullmatch(found) is None
+
+
+def is_key_of_network(found: bytes) -> bool:
+    """Whether it is a password and no name of a protocol, such as `wpa2-personal`."""
+    return is_password(found) and is_no_name(found)
+
+
+_NAME = re.compile(rb"(?:[a-z]+[0-9]{0,3}[._-])+[a-z]*[0-9]{0,3}")
 
 
 def is_login(found: bytes) -> bool:
@@ -157,12 +191,24 @@ def _is_mixed(found: bytes) -> bool:
     return has_digit and len(found.translate(None, _LETTERS)) < len(found)
 
 
+def _has_drawn(found: bytes) -> bool:
+    """Whether a part between dots is a random draw, which no name in a program is."""
+    return any(
+        len(part) >= _LEAST_DRAWN
+        and (is_strictly_drawn(part) or len(_DIGIT_CHANGE.findall(part)) >= _DIGIT_CHANGES)
+        for part in re.split(rb"[./]", found)
+    )
+
+
+_LEAST_DRAWN = 16
+_DIGIT_CHANGE = re.compile(rb"(?=[a-z][0-9]|[0-9][a-z])")
+_DIGIT_CHANGES = 4
 _PUBLIC = (b"pk_live_", b"pk_test_")  # publishable keys, which pages carry
 
 
 def _is_placeholder(found: bytes) -> bool:
     word = found.translate(None, _DIGITS).strip(b"_-.").lower()
-    is_code = word in _CODE_WORDS or _CODE.fullmatch(found) is not None
+    is_code = word in _CODE_WORDS or (_CODE.fullmatch(found) is not None and not _has_drawn(found))
     return is_code or found.startswith(_PUBLIC) or _PLACEHOLDERS.search(found) is not None
 
 

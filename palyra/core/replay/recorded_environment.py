@@ -12,8 +12,8 @@ from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.replay.recorded_inputs import E, RecordedTape
 from palyra.core.run.answer import AnswerDefect, answer_text
-from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall, RunEnvironment, RunLimits
 from palyra.core.run.inputs import Gather
 from palyra.core.run.state import RULES_CHANGED, Run
@@ -77,6 +77,12 @@ class RecordedEnvironment:
     def compact(self, run: Run) -> Compaction | None:
         """Return the recorded compaction."""
         return self._added(run, ev.ContextCompacted)
+
+    def summary_is_due(self, run: Run, _input_tokens: int) -> bool:
+        """Return True if the tape goes on with the outcome of a compaction."""
+        events, place = self.record.events, run.next_seq
+        following = events[place] if place < len(events) else None
+        return isinstance(following, ev.CompactionApplied | ev.CompactionSkipped)
 
     def provider(self, _model: str) -> str:
         """Return the recorded provider of the next turn."""

@@ -28,6 +28,7 @@ from palyra.core.run.inputs import (
     Resume,
     RulesChanged,
     Steer,
+    Summarised,
     TurnFailedInput,
     TurnFinished,
 )
@@ -249,6 +250,12 @@ def _read_steer(_record: RecordedTape, _run: Run, event: ev.SteerReceived) -> St
     return Steer(text=event.text, by=event.by, attachments=event.attachments)
 
 
+def _read_summarised(
+    _record: RecordedTape, _run: Run, event: ev.CompactionApplied | ev.CompactionSkipped
+) -> Summarised:
+    return Summarised(event=event)
+
+
 def _read_resume(_record: RecordedTape, run: Run, event: ev.RunRecovered) -> Resume:
     return Resume(abandoned=event.abandoned, is_put_off=event.attempt == run.recoveries)
 
@@ -281,5 +288,7 @@ _INPUTS: dict[type[ev.Event], Callable[[RecordedTape, Run, Any], Input]] = {
     ev.ToolRejected: _read_inspection,
     ev.ToolCompleted: _read_outcome,
     ev.SteerReceived: _read_steer,
+    ev.CompactionApplied: _read_summarised,
+    ev.CompactionSkipped: _read_summarised,
     ev.RunRecovered: _read_resume,
 }

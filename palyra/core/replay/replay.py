@@ -13,7 +13,7 @@ Answers of the environment (verdicts on calls, the assembled context, limits) ha
   divergence.  Attestations are signed again.
 
 A changed input shows in the first consequence that does not follow from it.  That no row was
-changed at all is proved by the hash chain (`core.journal.hash_chain`), not by a replay.
+changed at all is proved by the hash chain (`core.journal.tape_row`), not by a replay.
 """
 
 import hashlib

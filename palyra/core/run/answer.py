@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
+from palyra.core.model.messages import AssistantMessage, ToolMessage, UserMessage
 from palyra.core.run.state import Run
 from palyra.core.text.canonical_json import is_nested_deeper
-from palyra.core.text.schema_mismatch import find_mismatch
+from palyra.core.text.json_schema import find_mismatch
 
 # --- defects and the guidance for the model ------------------------------------------------------
 
@@ -163,12 +163,8 @@ def is_tool_markup(text: str, tools: Collection[str]) -> bool:
         return named[1] in tools
     for token in _TOKENS_BEFORE:
         bare = bare.removeprefix(token)
-    return _is_json_call(bare, tools)
-
-
-def _is_json_call(text: str, tools: Collection[str]) -> bool:
     try:
-        return _is_call(msgspec.json.decode(text), tools)
+        return _is_call(msgspec.json.decode(bare), tools)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 
@@ -186,10 +182,7 @@ def _is_call(value: Any, tools: Collection[str]) -> bool:  # noqa: ANN401 - a JS
         return value.keys() <= {"function", *_OTHER_KEYS} and _is_call(value["function"], tools)
     names, arguments = value.keys() & _NAME_KEYS, value.keys() & _ARGUMENT_KEYS
     is_whole = len(names) == len(arguments) == 1 and value.keys() <= names | arguments | _OTHER_KEYS
-    return is_whole and _is_known(value[next(iter(names))], tools)
-
-
-def _is_known(name: object, tools: Collection[str]) -> bool:
+    name = value[next(iter(names))] if is_whole else None
     return isinstance(name, str) and name in tools
 
 
@@ -227,10 +220,6 @@ def _shown(run: Run) -> Iterable[str]:
             case ToolMessage():
                 yield message.output
             case AssistantMessage():
-                yield from map(_arguments, message.calls)
+                yield from (msgspec.json.encode(call.arguments).decode() for call in message.calls)
             case _:
                 pass
-
-
-def _arguments(call: ProposedCall) -> str:
-    return msgspec.json.encode(call.arguments).decode()

@@ -1,32 +1,53 @@
-"""Decisions about one tool call: evaluate it, record its verdict, its outcome, its attestation.
+"""Decisions about one tool call: its verdict, approval, outcome and attestation.
 
-The phases of a call are in `core.run.call`, approval requests in `core.run.approvals`.
+The phases of a call are in `core.run.call`.  A call stays `proposed` while its targets are inspected
+and is `asking` while an approval request is pending.  One request covers all equal calls of a turn;
+the answer holds for each of them once.  `request_approval` and `abort_question` serve every subject
+of an approval (`core.policy.gate.ApprovalSubject`), the rest is about tool calls.
+
+The outcome of a call is its output, redacted and cut to an excerpt.  Only the excerpt is scanned for
+injected instructions: the model reads the rest of a long output page by page, by calls with outputs
+of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from palyra.core.incident.kinds import outcome_unknown
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.run.approvals import abort_question, ask, find_lapse
+from palyra.core.policy.grants import grant_id_of
+from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
-from palyra.core.run.inputs import CallEnded, ReportIncident
-from palyra.core.run.state import ABORTED, Question, Run
+from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallEnded, Inspect, ReportIncident
+from palyra.core.run.state import ABORTED, DENIED_BY_PERSON, Question, Run
 from palyra.core.run.transition import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
+from palyra.core.text.excerpt import excerpt
+from palyra.core.text.visible import describe_call
 from palyra.core.tool.arguments import Refused
+from palyra.core.tool.artifacts import NAME_CHARS
 from palyra.core.tool.attestation import Attestation, seal_attestation
-from palyra.core.tool.spec import CLIENT, HANDED_OVER, OutcomeStatus
+from palyra.core.tool.spec import CLIENT, HANDED_OVER, OutcomeStatus, ToolOutput
+from palyra.core.trust.injection_scan import find_injections
+from palyra.core.trust.labels import Trust
 from palyra.errors import InvariantBroken
 
+DEADLINE = "deadline"  # `by` of the denial after the deadline
+# Reasons on the tape, which a replay compares.
+LAPSED = "what a person had allowed ended before it could start: propose the call again"
+STALE = "the rules have changed since it was allowed: propose the call again"
+EMPTY_SHA256 = sha256_hex(b"")
 ONE_TOO_MANY = Refused(
     reason="the caller takes one call a turn, and there is one before it",
     repair_hint="if it is still needed, propose it alone, once the other one has its result",
 )
+
+# --- proposal and verdict ------------------------------------------------------------------------
 
 
 def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
@@ -142,6 +163,17 @@ def deny_ended(step: Step) -> None:
             record_decision(step, call, void)
 
 
+def find_lapse(step: Step, call: Call) -> str | None:
+    """Return why an allowed call may no longer start; None if it may."""
+    if step.env.is_stale(call):
+        return STALE
+    if call.grant_id is not None and step.env.has_lapsed(call):
+        return LAPSED
+    if call.approval_id is not None and step.now_ms >= call.approval_expires_ms > 0:
+        return "its approval ended before it could start: propose the call again"
+    return None
+
+
 def hand_over(step: Step) -> None:
     """Attest the calls that the client executes; for the daemon they have ended."""
     for call in step.run.calls:
@@ -171,6 +203,174 @@ def close_call(step: Step, call: Call, reason: str) -> None:
 
 def _aborted(call: Call, reason: str) -> Deny:
     return Deny(reason_code=ABORTED, reason=reason, policies=(), version=call.policy_version)
+
+
+# --- approvals -----------------------------------------------------------------------------------
+
+
+def ask(step: Step, call: Call, gated: GatedCall, asks: NeedsApproval) -> Allow | Deny | None:
+    """Request an approval, or an inspection before it.
+
+    Returns the verdict if the approval of an equal call already covers this one.
+    """
+    asked = step.run.find_asked(call.call_id)
+    if asked is not None and (asked.digest, asked.policy_version) == (gated.digest, asks.version):
+        is_allowed = asked.answer == "allow"
+        code, reason = answer_reason(is_allowed=is_allowed, by=asked.answered_by, reason="")
+        kind = Allow if is_allowed else Deny
+        return kind(reason_code=code, reason=reason, policies=(), version=asked.policy_version)
+    if gated.inspects:
+        step.effects.append(Inspect(call_id=call.call_id))
+        return None
+    data, is_redacted = step.env.redact(msgspec.json.encode(gated.arguments))
+    if is_redacted:  # truncating the summary first could cut a secret and hide it from redaction
+        summary = describe_call(call.tool, msgspec.json.decode(data))
+        asks = msgspec.structs.replace(asks, summary=summary)
+    request_approval(
+        step,
+        asks,
+        approval_id=step.env.new_id("apr"),
+        call_id=call.call_id,
+        tool=call.tool,
+        arguments=gated.arguments,
+        digest=gated.execution_digest,
+        covers=(call.call_id, *gated.duplicates) if gated.duplicates else (),
+        inspection=gated.inspection,
+    )
+    return None
+
+
+def request_approval(  # noqa: PLR0913 - the fields of one event, all by name
+    step: Step,
+    asks: NeedsApproval,
+    *,
+    approval_id: str,
+    tool: str,
+    arguments: Any,  # noqa: ANN401 - a JSON value
+    digest: str,
+    call_id: str = "",
+    covers: tuple[str, ...] = (),
+    inspection: Any = None,  # noqa: ANN401 - a JSON value
+) -> None:
+    """Record an approval request, whatever its subject, and ask once it is committed."""
+    step.add(
+        ev.ApprovalRequested(
+            approval_id=approval_id,
+            call_id=call_id,
+            tool=tool,
+            risk=asks.risk,
+            summary=asks.summary,
+            arguments=arguments,
+            digest=digest,
+            scopes=asks.scopes,
+            expires_ms=step.now_ms + step.env.limits.approval_ms,
+            policy_reason=asks.reason,
+            policy_version=asks.version,
+            grant_key=asks.grant_key,
+            covers=covers,
+            inspection=inspection,
+            once_because=asks.once_because,
+        )
+    )
+    step.effects.append(AskPerson(approval_id=approval_id))
+
+
+def abort_question(step: Step, question: Question, *, by: str, reason: str) -> None:
+    """Withdraw a pending approval request."""
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=question.approval_id,
+            call_id=question.call_id,
+            decision="abort",
+            scope="once",
+            by=by,
+            reason=reason,
+        )
+    )
+
+
+def take_answer(step: Step, call: Call, incoming: ApprovalAnswered) -> Allow | Deny:
+    """Record the answer about a call and return the verdict that follows."""
+    is_once = incoming.scope == "once"
+    ends = incoming.ttl_ms is not None and incoming.scope == "timeboxed"
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=incoming.approval_id,
+            call_id=call.call_id,
+            decision=incoming.decision,
+            scope=incoming.scope,
+            by=incoming.by,
+            reason=incoming.reason,
+            grant_id=None if is_once else grant_id_of(incoming.approval_id),
+            grant_expires_ms=step.now_ms + (incoming.ttl_ms or 0) if ends else None,
+        )
+    )
+    is_allowed = incoming.decision == "allow"
+    code, reason = answer_reason(is_allowed=is_allowed, by=incoming.by, reason=incoming.reason)
+    kind = Allow if is_allowed else Deny
+    return kind(reason_code=code, reason=reason, policies=(), version=call.policy_version)
+
+
+def answer_reason(*, is_allowed: bool, by: str, reason: str) -> tuple[str, str]:
+    """Return reason code and reason of the verdict that follows from an answer."""
+    if is_allowed:
+        return "approved", f"approved by {by}"
+    code = "approval_expired" if by == DEADLINE else DENIED_BY_PERSON
+    return code, reason or f"denied by {by}"
+
+
+# --- outcome and attestation ---------------------------------------------------------------------
+
+
+def ended_with(
+    call_id: str,
+    output: ToolOutput,
+    redactor: Redactor,
+    excerpt_bytes: int,
+    keep: Callable[[str], str | None] | None = None,
+) -> CallEnded:
+    """Return the outcome of a call with an output.
+
+    `keep` stores the whole redacted output if the excerpt is shorter, and returns the name of the
+    artifact, or None if it could not be stored.
+    """
+    redacted, _ = redactor.redact_text(output.text)
+    shown, is_cut = excerpt(redacted, excerpt_bytes)
+    artifact = keep(redacted) if keep is not None and is_cut else None
+    return CallEnded(
+        call_id=call_id,
+        status="failed" if output.is_failure else "succeeded",
+        output=shown
+        if artifact is None
+        else f"{shown}\n[all of it: artifact_read with artifact {artifact[:NAME_CHARS]}]",
+        raw_sha256=sha256_hex(output.text.encode("utf-8", "surrogatepass")),
+        is_truncated=is_cut or output.is_truncated,
+        executor=output.executor,
+        enforcement=output.enforcement,
+        artifact=artifact,
+        trust=output.trust,
+        findings=_findings(shown, output.trust),
+    )
+
+
+def ended_without(
+    call_id: str, status: OutcomeStatus, error: str, redactor: Redactor, trust: Trust
+) -> CallEnded:
+    """Return the outcome of a call without an output; `trust` labels the text of `error`."""
+    shown, _ = redactor.redact_text(error)
+    return CallEnded(
+        call_id=call_id,
+        status=status,
+        output="",
+        error=shown,
+        raw_sha256=EMPTY_SHA256,
+        trust=trust,
+        findings=_findings(shown, trust),
+    )
+
+
+def _findings(text: str, trust: Trust) -> tuple[str, ...]:
+    return () if trust == "trusted_local" else tuple(map(str, find_injections(text)))
 
 
 def complete_call(step: Step, call: Call, ended: CallEnded) -> None:

@@ -8,29 +8,42 @@ and `core.run.call`; this module decides which of them follow from an input:
   being inspected or waits for an approval.
 - One step evaluates at most `MAX_GATED` calls and then yields, so that a turn with a hundred calls
   does not block the event loop.
-- Execution starts when every call of the turn has a verdict, in batches (`core.tool.batches`).
+- Execution starts when every call of the turn has a verdict, in batches.  A batch is the longest
+  run of calls from the front that cannot disturb one another: a `path_scoped` call has its path to
+  itself, reads of one path do not disturb each other, an `effect` runs alone.
 - The next turn starts when every call is attested, unless the loop guard ends the run.
 - A turn without calls ends the run if its text is an answer (`core.run.answer`).  A text that is
   not is rejected once.  A text that was cut off is continued up to three times, unless the caller
   set the limit itself.
-- A turn with two equal call ids, or one too large for the tape, is malformed and ends the run.
+- A failed turn is attempted again with the same model, another one or a smaller prompt, or it ends
+  the run.  A turn with two equal call ids, or one too large for the tape, is malformed.
+- A budget closes the turn before the model is called.  The run then ends, or requests an approval
+  with the subject `budget`; the answer holds for this budget until the end of the run.
 - Calls that the client executes end the run once all other calls of the turn have ended.  If the
   caller accepts one call at most, that is the first allowed one.
 - A terminal run ignores every input.  A late input, such as the outcome of an ended call, is
   ignored as well.
+
+What a call goes through is in `core.run.calls`, how a run ends in `core.run.ending`.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import assert_never, cast
+from typing import Literal, assert_never, cast
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from palyra.core.incident.kinds import recovery_exhausted
+from palyra.core.model.messages import RETRYABLE, ModelTurn
+from palyra.core.model.route_plan import RouteChange
+from palyra.core.model.routing import FAILS_OVER
+from palyra.core.policy.gate import UNATTENDED, NeedsApproval
 from palyra.core.run.answer import answer_text
-from palyra.core.run.approvals import abort_question, take_answer
 from palyra.core.run.call import Call
 from palyra.core.run.calls import (
+    abort_question,
     complete_call,
     complete_unknown,
     deny_ended,
@@ -40,9 +53,12 @@ from palyra.core.run.calls import (
     prepare_call,
     record_decision,
     reject,
+    request_approval,
+    take_answer,
 )
 from palyra.core.run.ending import (
     EndReason,
+    end_answered,
     end_at_callers_limit,
     end_failed,
     end_handed_over,
@@ -50,7 +66,6 @@ from palyra.core.run.ending import (
     end_requested,
 )
 from palyra.core.run.environment import RunEnvironment, TapeEnvironment
-from palyra.core.run.fold import begin
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -58,6 +73,7 @@ from palyra.core.run.inputs import (
     BudgetRefused,
     CallEnded,
     CallInspected,
+    CallModel,
     Cancel,
     Execute,
     Expire,
@@ -69,29 +85,34 @@ from palyra.core.run.inputs import (
     Resume,
     RulesChanged,
     Steer,
+    Summarise,
+    Summarised,
     TurnFailedInput,
     TurnFinished,
     Yield,
 )
-from palyra.core.run.state import RULES_CHANGED, Question, Run
+from palyra.core.run.state import COMPACTION, RULES_CHANGED, Question, Run, begin, is_between_turns
 from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
-from palyra.core.run.turns import (
-    add_turn,
-    budget_answered,
-    budget_refused,
-    fail_turn,
-    gathered,
-    judge_answer,
-    leave_unavailable_model,
-    next_turn,
-)
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import Compaction, CompactionTrigger
+from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.batches import next_batch
-from palyra.core.tool.spec import HANDED_OVER
+from palyra.core.tool.spec import HANDED_OVER, PARALLEL
+from palyra.errors import TooLarge
 
 MAX_GATED = 4  # calls evaluated in one step: about a millisecond
+MAX_PARALLEL = 4
 MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
+MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
+PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
+PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
+ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
+    "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
+    "window",
+    "content_policy": "change the message, or choose another model",
+    "quota": "see to the provider's account, or name another model in models.failover",
+    "auth": "see to the provider's key; `palyra secrets test` looks for it",
+}
 
 
 def accept(
@@ -128,8 +149,6 @@ def _handle(step: Step, incoming: Input) -> None:
         case Begin():
             step.add(ev.RunStarted(**msgspec.structs.asdict(incoming)))
             _proceed(step)
-        case Gathered():
-            gathered(step, incoming)
         case Resume():
             _resume(step, incoming)
         case TurnFinished() | TurnFailedInput():
@@ -140,8 +159,20 @@ def _handle(step: Step, incoming: Input) -> None:
             _handle_call_input(step, incoming)
         case Steer():
             step.add(incoming.event)
+        case Gathered() | Summarised():
+            _handle_prompt_input(step, incoming)
         case Cancel() | Expire():
             end_requested(step, incoming)
+        case _:
+            assert_never(incoming)
+
+
+def _handle_prompt_input(step: Step, incoming: Gathered | Summarised) -> None:
+    match incoming:
+        case Gathered():
+            gathered(step, incoming)
+        case Summarised():
+            _summarised(step, incoming)
         case _:
             assert_never(incoming)
 
@@ -206,6 +237,107 @@ def _check_progress(step: Step) -> None:
     next_turn(step)
 
 
+def choose_model(step: Step) -> None:
+    """Record the route plan of a starting run, if there is more than one candidate."""
+    plan = step.env.plan_route(step.run)
+    if plan is not None:
+        step.add(ev.RoutePlanned(**asdict(plan)))
+    leave_unavailable_model(step)
+
+
+def leave_unavailable_model(step: Step) -> None:
+    """Replace the model if it is not configured any more."""
+    changed = step.env.change_route(step.run, "gone", may_retry=False)
+    if changed is not None:
+        step.add(ev.RouteChanged(**asdict(changed)))
+
+
+def _summarised(step: Step, incoming: Summarised) -> None:
+    """Record the outcome of a compaction; then call the model, or end if that was the task."""
+    step.add(incoming.event)
+    if step.run.accepted.origin != COMPACTION:
+        next_turn(step, may_summarise=False)
+        return
+    event = incoming.event
+    if isinstance(event, ev.CompactionApplied):
+        summary = event.summary
+        text = f"{summary.before_tokens} tokens are now {summary.after_tokens}"
+        step.add(ev.MessageCompleted(text=text))
+        step.add(ev.RunDone(reason="answered"))
+    else:
+        step.add(ev.RunDone(reason="partial", cause="nothing_compacted", missing=event.reason))
+
+
+def next_turn(
+    step: Step, attempt: int = 1, delay_ms: int = 0, *, may_summarise: bool = True
+) -> None:
+    """Call the model, or gather what its prompt lacks, or end at a limit.
+
+    Attempts after the first repeat the same turn with what was gathered for it.  A conversation
+    that has grown too long is summarised first.
+    """
+    run, limits = step.run, step.env.limits
+    turn = run.turn + 1 if attempt == 1 else run.turn
+    if turn > limits.max_turns:
+        sentence = f"no answer after {limits.max_turns} turns; runs.max_turns is the limit"
+        end_partial(step, EndReason("turn_cap", sentence), answer_text(run) if run.is_cut else "")
+        return
+    if attempt == 1 and may_summarise:
+        missing = step.env.find_sources(run)
+        if missing is not None:
+            step.effects.append(missing)
+            return
+        if turn == 1:
+            choose_model(step)
+    assembled, request = step.env.assemble(step.run, turn, attempt)
+    is_task = run.accepted.origin == COMPACTION
+    if (
+        attempt == 1
+        and may_summarise
+        and (is_task or step.env.summary_is_due(step.run, assembled.input_tokens))
+    ):
+        trigger: CompactionTrigger = "manual" if is_task else "auto"
+        step.effects.append(Summarise(trigger=trigger, input_tokens=assembled.input_tokens))
+        return
+    step.add(assembled)
+    if assembled.budget is not None and assembled.budget.is_exhausted:
+        end_failed(step, BUDGET_EXHAUSTED, describe_exhausted(assembled.budget), TOO_MUCH)
+        return
+    step.add(
+        ev.TurnStarted(
+            turn=turn,
+            attempt=attempt,
+            provider=step.env.provider(request.model),
+            model=request.model,
+            continues=run.continues(attempt),
+        )
+    )
+    step.effects.append(CallModel(request=request, delay_ms=delay_ms))
+
+
+BUDGET_EXHAUSTED = "context_budget_exhausted"  # failure class
+TOO_MUCH = "send less at once (a shorter message, fewer references), or choose a model with a larger window"
+
+
+def describe_exhausted(budget: ev.ContextBudget) -> str:
+    """Describe why even the protected parts of the prompt do not fit."""
+    return (
+        f"instructions, message and references need {budget.needed} tokens; {budget.available} are "
+        f"available: a window of {budget.window}, less {budget.reserved} for the answer, "
+        f"{budget.tools} for tools and {budget.margin} as margin"
+    )
+
+
+def gathered(step: Step, incoming: Gathered) -> None:
+    """Record the gathered texts and start the turn; ignore them if the run has gone on."""
+    run = step.run
+    if not is_between_turns(run) or run.question is not None:
+        return
+    for left, event in zip(reversed(range(len(incoming.events))), incoming.events, strict=True):
+        step.add(replace(event, following=left))
+    next_turn(step)
+
+
 def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
     """Close the open turn; ignore the result of a turn that is not open any more."""
     run = step.run
@@ -214,7 +346,13 @@ def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
     if isinstance(incoming, TurnFailedInput):
         fail_turn(step, incoming)
         return
-    unfit = find_duplicate_ids(step, incoming.result.calls) or add_turn(step, incoming)
+    unfit = find_duplicate_ids(step, incoming.result.calls)
+    if unfit is None:
+        completed = turn_completed(incoming.turn, incoming.result)
+        try:
+            step.add(completed, room_bytes=PROPOSAL_BYTES if completed.calls else 0)
+        except TooLarge as too_large:
+            unfit = too_large.message
     if unfit is None:
         _turn_finished(step)
         return
@@ -227,6 +365,20 @@ def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
         charge=incoming.result.charge,
     )
     fail_turn(step, broke)
+
+
+def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
+    """Return the event of a completed turn."""
+    return ev.TurnCompleted(
+        turn=turn,
+        text=result.text,
+        calls=result.calls,
+        finish_reason=result.finish_reason,
+        usage=result.usage,
+        cost_usd_micros=result.cost_usd_micros,
+        trace_ref=result.trace_ref,
+        is_unpriced=result.is_unpriced,
+    )
 
 
 def _turn_finished(step: Step) -> None:
@@ -244,7 +396,170 @@ def _turn_finished(step: Step) -> None:
         end_partial(step, EndReason("cut_off", sentence), answer_text(run))
 
 
+def judge_answer(step: Step) -> None:
+    """Accept the text as the answer, reject it once, or end with a partial answer."""
+    defect = step.env.check_answer(step.run)
+    if defect is None:
+        end_answered(step)
+    elif step.run.rejections < MAX_REJECTIONS:
+        step.add(ev.AnswerRejected(reason=defect.code, guidance=defect.guidance))
+        next_turn(step)
+    else:
+        end_partial(step, EndReason(defect.code, defect.sentence))
+
+
+def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
+    """Record the failure and attempt the turn again if possible; otherwise end the run."""
+    retry = None if incoming.had_output else _find_retry(step, incoming)
+    pause_ms = max(step.env.jitter_ms(incoming.attempt), incoming.retry_after_ms or 0)
+    delay_ms = pause_ms if retry == "again" else 0
+    step.add(
+        ev.TurnFailed(
+            turn=incoming.turn,
+            attempt=incoming.attempt,
+            failure_class=incoming.failure_class,
+            retry=retry is not None,
+            detail=incoming.detail,
+            delay_ms=delay_ms,
+            charge=incoming.charge,
+            was_asked=incoming.was_asked,
+        )
+    )
+    if retry is None:
+        action = ACTIONS.get(incoming.failure_class, "check the provider, then start the run again")
+        end_failed(step, incoming.failure_class, incoming.detail, action)
+        return
+    if isinstance(retry, RouteChange):
+        step.add(ev.RouteChanged(**asdict(retry)))
+    elif isinstance(retry, Compaction):
+        step.add(ev.ContextCompacted(**asdict(retry)))
+    next_turn(step, incoming.attempt + 1, delay_ms)
+
+
+def _find_retry(
+    step: Step, incoming: TurnFailedInput
+) -> Literal["again"] | RouteChange | Compaction | None:
+    """Choose the same model, another one or a smaller prompt; None if no option is left."""
+    run, env, failure_class = step.run, step.env, incoming.failure_class
+    if failure_class == "context_overflow":
+        return env.compact(run)
+    tried = incoming.attempt - run.spent_attempts
+    may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
+    changed = None
+    if failure_class in FAILS_OVER:
+        is_soon = (incoming.retry_after_ms or 0) <= PATIENCE_MS
+        changed = env.change_route(run, failure_class, may_retry=may_retry and is_soon)
+    return changed or ("again" if may_retry else None)
+
+
+# --- budgets -------------------------------------------------------------------------------------
+
+EXCEEDED, UNPRICED = "budget_exceeded", "budget_unpriced"  # failure classes
+
+
+def budget_refused(step: Step, incoming: BudgetRefused) -> None:
+    """Close the turn without a model call, then request an approval or end the run."""
+    exceeded, run = incoming.exceeded, step.run
+    if not run.turn_is_open or (run.turn, run.attempt) != (exceeded.turn, exceeded.attempt):
+        return
+    step.add(exceeded)
+    accepted = run.accepted
+    is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
+    asks = exceeded.action == "ask" and not exceeded.is_unpriced
+    if asks and is_attended and incoming.approval_id:
+        _ask(step, exceeded, incoming.approval_id)
+    else:
+        end_exceeded(step, exceeded)
+
+
+def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
+    arguments = {
+        "budget_id": exceeded.budget_id,
+        "scope": exceeded.scope,
+        "subject": exceeded.subject,
+        "metric": exceeded.metric,
+        "window": exceeded.window,
+        "spent": exceeded.spent,
+        "limit": exceeded.limit,
+        "model": exceeded.model,
+    }
+    asks = NeedsApproval(
+        subject="budget",
+        reason_code=EXCEEDED,
+        reason="the budget asks at its limit",
+        policies=(),
+        version="",
+        risk="medium",
+        summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
+        rendered="",
+        once_because="it is about this run alone; a higher limit in usage.budgets is for all",
+    )
+    request_approval(
+        step,
+        asks,
+        approval_id=approval_id,
+        tool=asks.subject,
+        arguments=arguments,
+        digest=digest_of({"run_id": step.run.run_id, "turn": exceeded.turn, **arguments}),
+    )
+
+
+def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
+    """Record the answer about a budget; call the model or end the run."""
+    exceeded = step.run.exceeded
+    step.add(
+        ev.ApprovalResolved(
+            approval_id=incoming.approval_id,
+            call_id="",
+            decision=incoming.decision,
+            scope="once",
+            by=incoming.by,
+            reason=incoming.reason,
+        )
+    )
+    if incoming.decision == "allow":
+        next_turn(step, step.run.attempt + 1)
+    elif exceeded is not None:
+        end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
+
+
+def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
+    """End the run because the budget is spent or cannot be applied."""
+    name = f"the budget {exceeded.budget_id!r}"
+    if exceeded.is_unpriced:
+        end_failed(
+            step,
+            UNPRICED,
+            f"{name} is money, and the model {exceeded.model!r} has no price",
+            "add the model to usage.prices, or choose a model that is in it",
+        )
+        return
+    action = (
+        "start another run with a larger budget"
+        if exceeded.scope == "run" and exceeded.window == "run"
+        else "raise the budget (usage.budgets, or `palyra budget set`), or wait until it rolls"
+    )
+    end_failed(step, EXCEEDED, f"{name} is spent: {describe(exceeded)}{answer}", action)
+
+
+def describe(exceeded: ev.BudgetExceeded) -> str:
+    """Describe what is spent of the budget and when its window rolls."""
+    whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
+    unit = "tokens" if exceeded.metric == "tokens" else "micro-dollars"
+    within = {
+        "run": "the run",
+        "sliding": f"the last {(exceeded.window_ms or 0) // 1000} s",
+    }.get(exceeded.window, f"the {exceeded.window}")
+    text = f"{exceeded.spent} of {exceeded.limit} {unit} of {whose} in {within}"
+    if exceeded.rolls_ms is None:
+        return text
+    rolls = datetime.fromtimestamp(exceeded.rolls_ms / 1000, UTC)
+    return f"{text}; it rolls at {rolls:%Y-%m-%dT%H:%M:%SZ}"
+
+
 # --- calls ---------------------------------------------------------------------------------------
+
+Slot = tuple[str, str | None]  # tool class, path key (None: touches no path)
 
 
 def _prepare_calls(step: Step) -> None:
@@ -282,6 +597,37 @@ def _start_batch(step: Step) -> None:
             )
         )
         step.effects.append(_execute(call))
+
+
+def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
+    """Return the number of calls from the front that may start together; at least 1 if any waits."""
+    if not waiting:
+        return 0
+    size = 1
+    while size < min(limit, len(waiting)):
+        if any(_disturbs(waiting[size], other) for other in waiting[:size]):
+            break
+        size += 1
+    return size
+
+
+def _disturbs(one: Slot, other: Slot) -> bool:
+    classes = {one[0], other[0]}
+    if not classes <= PARALLEL:
+        return True
+    return "path_scoped" in classes and _overlap(one[1], other[1])
+
+
+def _overlap(one: str | None, other: str | None) -> bool:
+    """True if two keys are the same path, or one lies below the other; "" is the root."""
+    if one is None or other is None:
+        return False
+    return (
+        not one
+        or not other
+        or f"{one}/".startswith(f"{other}/")
+        or f"{other}/".startswith(f"{one}/")
+    )
 
 
 def _execute(call: Call) -> Execute:

@@ -15,8 +15,7 @@ import msgspec
 from palyra.core.journal.records import Charge
 from palyra.core.model.messages import AssistantMessage, Message, ProposedCall, ToolMessage
 from palyra.core.run.answer import answer_text
-from palyra.core.run.approvals import abort_question
-from palyra.core.run.calls import close_call
+from palyra.core.run.calls import abort_question, close_call
 from palyra.core.run.inputs import Cancel, Expire
 from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.run.transition import Step

@@ -104,6 +104,10 @@ class RunEnvironment(TapeEnvironment, Protocol):
         """Build the model request of that turn and attempt, with the event that describes it."""
         ...
 
+    def summary_is_due(self, run: Run, input_tokens: int, /) -> bool:
+        """Return True if the conversation should be summarised before that prompt is sent."""
+        ...
+
     def find_sources(self, run: Run, /) -> Gather | None:
         """Return what has to be gathered before the next turn; None if nothing is missing."""
         ...

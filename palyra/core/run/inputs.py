@@ -11,7 +11,14 @@ import msgspec
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import ApprovalScope, Charge
 from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
-from palyra.core.tape.events import BudgetExceeded, ContextGathered, SteerReceived
+from palyra.core.tape.events import (
+    BudgetExceeded,
+    CompactionApplied,
+    CompactionSkipped,
+    CompactionTrigger,
+    ContextGathered,
+    SteerReceived,
+)
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 
@@ -96,6 +103,12 @@ class RulesChanged(_Data, frozen=True, kw_only=True):
     """The rules changed: questions asked under the old ones are evaluated again."""
 
 
+class Summarised(_Data, frozen=True, kw_only=True):
+    """The outcome of Summarise: an event to record."""
+
+    event: CompactionApplied | CompactionSkipped
+
+
 class GoOn(_Data, frozen=True, kw_only=True):
     """Continue after a Yield: evaluate the calls that are still named."""
 
@@ -155,6 +168,7 @@ Input = (
     | ApprovalAnswered
     | CallInspected
     | RulesChanged
+    | Summarised
     | GoOn
     | CallEnded
     | Steer
@@ -170,6 +184,13 @@ class CallModel(_Data, frozen=True, kw_only=True):
 
     request: ModelRequest
     delay_ms: int
+
+
+class Summarise(_Data, frozen=True, kw_only=True):
+    """Summarise the older part of the conversation; the run then gets Summarised."""
+
+    trigger: CompactionTrigger
+    input_tokens: int  # of the prompt without the new summary
 
 
 class Gather(_Data, frozen=True, kw_only=True):
@@ -209,4 +230,4 @@ class Yield(_Data, frozen=True, kw_only=True):
     """Yield to the event loop; the run then gets GoOn."""
 
 
-Effect = Gather | CallModel | AskPerson | Inspect | Execute | ReportIncident | Yield
+Effect = Gather | CallModel | Summarise | AskPerson | Inspect | Execute | ReportIncident | Yield

@@ -17,15 +17,27 @@
 A steering message and a restart may come at any time before the end.  A restart closes an open
 model call; the run asks again with the next attempt.
 
-`RUN_TRANSITIONS` is the drawing as data: for each kind of event the states it is legal in, and the
-state after it.  What a table cannot say (turn, attempt, ids) is in the rules of `core.run.fold`.
+`apply(run, event, at_ms)` is the only way a run changes, live, in recovery and in replay.  Whether
+an event is legal is decided in two stages:
+
+1. `RUN_TRANSITIONS`, the drawing as data, by the state of the run and, for an event about a call,
+   `CALL_TRANSITIONS` (`core.run.call`) by the phase of the call.
+2. The rule of the event by what a table cannot say: matching turn, attempt or approval id, and
+   whether the run is between two turns.
+
+A rule returns the fields of the run that change; `apply` replaces them all at once together with
+the state.  So an illegal event raises InvariantBroken before anything has changed.  This is the
+hottest path of the daemon: one rule and one new struct for an event.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, cast
 
 import msgspec
 
-from palyra.core.journal.records import TERMINAL, RunState, Usage
+from palyra.core.journal.records import TERMINAL, Charge, RunRecord, RunState, Usage
+from palyra.core.model.images import recorded_pictures
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -33,13 +45,17 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.policy.gate import ApprovalSubject
-from palyra.core.run.call import Call
-from palyra.core.run.loop_guard import LoopGuard
+from palyra.core.model.summary import Summary
+from palyra.core.policy.gate import ApprovalSubject, find_subject
+from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call
+from palyra.core.run.loop_guard import LoopGuard, clear_findings, observe, reset_counts
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 from palyra.core.text.references import has_references
+from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
+from palyra.errors import InvariantBroken
 
+COMPACTION = "compaction"  # origin of a run that only summarises its session
 DENIED_BY_PERSON = "denied_by_person"
 ABORTED = "aborted"  # reason code of the verdict on a call that waited when its run ended
 RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules changed
@@ -58,6 +74,8 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.RoutePlanned: (_STARTED, None),
     ev.RouteChanged: (_STARTED, None),
     ev.ContextCompacted: (_STARTED, None),
+    ev.CompactionApplied: (_STARTED, None),
+    ev.CompactionSkipped: (_STARTED, None),
     ev.ContextAssembled: (_STARTED, None),
     ev.TurnStarted: (_STARTED, None),
     ev.TurnCompleted: (_STARTED, None),
@@ -108,6 +126,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     left: tuple[str, ...] = ()  # models replaced in this turn
     spent_attempts: int = 0  # of the current turn, with earlier models or prompts
     compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
+    summary: Summary | None = None  # stands for everything it covers
+    weighed_tokens: int = 0  # of the prompt at the last compaction, applied or skipped
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
@@ -214,6 +234,30 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
         )
 
+    def to_record(self) -> RunRecord:
+        """Return the run as `run.get` shows it."""
+        return RunRecord(
+            run_id=self.run_id,
+            session_id=self.accepted.session_id,
+            state=self.state,
+            principal=self.accepted.principal,
+            agent=self.accepted.agent,
+            model=self.model,
+            created_ms=self.created_ms,
+            started_ms=self.started_ms,
+            finished_ms=self.finished_ms,
+            head_seq=self.next_seq - 1,
+            usage=self.usage,
+            cost_usd_micros=self.cost_usd_micros,
+            unpriced_calls=self.unpriced_calls,
+            turns=self.turn,
+            tool_calls=self.tool_calls,
+            pending_approvals=self.pending_approvals,
+            reason=self.reason,
+            parent_run_id=self.accepted.parent_run_id,
+            attempts=self.recoveries,
+        )
+
 
 def own_messages(run: Run) -> Iterator[UserMessage]:
     """Yield the user messages of this run in the order in which the model gets them."""
@@ -257,3 +301,494 @@ def transcript_with_results(run: Run) -> tuple[Message, ...]:
 def has_findings(messages: Iterable[Message]) -> bool:
     """True if a tool result among the messages has findings of the injection scanner."""
     return any(isinstance(message, ToolMessage) and message.findings for message in messages)
+
+
+# --- the fold of a tape --------------------------------------------------------------------------
+
+Changes = dict[str, Any]  # fields of Run and their new values
+Rule = Callable[[Run, Any, int], Changes]  # the state before, the event, its time
+
+_RULES: dict[type[ev.Event], Rule] = {}
+_replace = msgspec.structs.replace
+
+
+def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
+    """Return the state after `run.accepted`, the first event of every tape."""
+    return Run(
+        run_id=run_id,
+        state="accepted",
+        accepted=event,
+        model=event.model,
+        created_ms=at_ms,
+        last_ms=at_ms,
+        next_seq=1,
+    )
+
+
+def apply(run: Run, event: ev.Event, at_ms: int) -> Run:
+    """Return the state after one more event.  Raises InvariantBroken if it is illegal."""
+    kind = type(event)
+    row = RUN_TRANSITIONS.get(kind)
+    if row is None or run.state not in row[0]:
+        raise _illegal(run, event)
+    changes = _RULES[kind](run, event, at_ms)
+    return _replace(
+        run, **changes, state=row[1] or run.state, next_seq=run.next_seq + 1, last_ms=at_ms
+    )
+
+
+def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
+    """Return the state after a whole tape of (kind, at_ms, data).  Raises InvariantBroken."""
+    if not rows or rows[0][0] != ev.RunAccepted.KIND:
+        raise InvariantBroken(f"the tape of {run_id} does not begin with run.accepted")
+    kind, at_ms, data = rows[0]
+    run = begin(run_id, cast("ev.RunAccepted", ev.decode_event(kind, data)), at_ms)
+    for kind, at_ms, data in rows[1:]:
+        run = apply(run, ev.decode_event(kind, data), at_ms)
+    return run
+
+
+def _illegal(run: Run, event: ev.Event) -> InvariantBroken:
+    return InvariantBroken(
+        f"{event.KIND} is not possible: {run.run_id} is {run.state}, turn {run.turn} "
+        f"{'open' if run.turn_is_open else 'closed'}, calls {[call.phase for call in run.calls]}"
+    )
+
+
+def _require(condition: bool, run: Run, event: ev.Event) -> None:  # noqa: FBT001 - an assertion
+    """Raise InvariantBroken unless the condition holds."""
+    if not condition:
+        raise _illegal(run, event)
+
+
+def _rule(kind: type[ev.Event]) -> Callable[[Rule], Rule]:
+    """Register a function as the rule for a kind of event."""
+
+    def register(function: Rule) -> Rule:
+        _RULES[kind] = function
+        return function
+
+    return register
+
+
+def _is_attested(calls: Sequence[Call]) -> bool:
+    return all(call.phase == "attested" for call in calls)
+
+
+def is_between_turns(run: Run) -> bool:
+    """True if the run has started, no model call is open and every call of the turn has ended."""
+    return run.state == "in_progress" and not run.turn_is_open and _is_attested(run.calls)
+
+
+# --- before the run starts -----------------------------------------------------------------------
+
+
+@_rule(ev.ConversationInherited)
+def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: int) -> Changes:
+    transcript = (*run.transcript, *event.messages)
+    return {
+        "inherited": len(transcript),
+        "transcript": transcript,
+        "is_given": not event.run_id,
+        "is_tainted": run.is_tainted or has_findings(event.messages),
+    }
+
+
+@_rule(ev.MessageReceived)
+def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Changes:
+    """Add the results that came with the message, and the message unless only results came."""
+    pictures = recorded_pictures(event.attachments)
+    has_message = bool(event.text or pictures) or not event.results
+    said = (UserMessage(event.text, pictures),) if has_message else ()
+    return {
+        "messages": run.messages + 1,
+        "transcript": (*run.transcript, *event.results, *said),
+        "has_references": run.has_references or has_references(event.text),
+        "is_tainted": run.is_tainted or has_findings(event.results),
+    }
+
+
+@_rule(ev.RunStarted)
+def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
+    _require(bool(run.transcript), run, event)
+    return {
+        "history": event.history,
+        "token_bps": event.token_bps,
+        "is_tainted": run.is_tainted or event.is_tainted,
+        "started_ms": at_ms,
+    }
+
+
+# --- the model: route, context, turns ------------------------------------------------------------
+
+
+@_rule(ev.RoutePlanned)
+def _route_planned(run: Run, event: ev.RoutePlanned, _at_ms: int) -> Changes:
+    _require(run.attempt == 0, run, event)
+    return {"model": event.uses}
+
+
+@_rule(ev.RouteChanged)
+def _route_changed(run: Run, event: ev.RouteChanged, _at_ms: int) -> Changes:
+    is_new = event.from_model == run.model and event.model not in run.left
+    _require(not run.turn_is_open and is_new, run, event)
+    return {
+        "model": event.model, "left": (*run.left, run.model), "spent_attempts": run.attempt,
+    }  # fmt: skip
+
+
+@_rule(ev.ContextCompacted)
+def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Changes:
+    is_here = event.turn == run.turn and event.through <= len(run.transcript)
+    _require(not run.turn_is_open and is_here, run, event)
+    return {"compacted": event, "spent_attempts": run.attempt}
+
+
+@_rule(ev.CompactionApplied)
+def _compaction_applied(run: Run, event: ev.CompactionApplied, _at_ms: int) -> Changes:
+    summary = event.summary
+    _require(is_between_turns(run), run, event)
+    return {
+        "summary": summary,
+        "compacted": None,
+        "omitted": 0,  # counted from the first message that is left
+        "weighed_tokens": event.input_tokens - summary.before_tokens + summary.after_tokens,
+    }
+
+
+@_rule(ev.CompactionSkipped)
+def _compaction_skipped(run: Run, event: ev.CompactionSkipped, _at_ms: int) -> Changes:
+    _require(is_between_turns(run), run, event)
+    return {"weighed_tokens": event.input_tokens}
+
+
+@_rule(ev.ContextAssembled)
+def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
+    _require(not run.turn_is_open, run, event)
+    budget = event.budget
+    if budget is None:
+        return {"input_tokens": event.input_tokens, "factor_bps": FACTOR}
+    return {
+        "input_tokens": event.input_tokens,
+        "factor_bps": budget.factor_bps,
+        "omitted": budget.omitted,
+        "pruned": budget.pruned,
+    }
+
+
+@_rule(ev.ContextGathered)
+def _context_gathered(run: Run, event: ev.ContextGathered, _at_ms: int) -> Changes:
+    """Keep a source of the whole run, or attach references to their user message."""
+    _require(is_between_turns(run), run, event)
+    is_tainted = run.is_tainted or any(source.findings for source in event.sources)
+    if event.message is None:
+        return {"is_gathered": True, "is_tainted": is_tainted, "sources": (*run.sources, event)}
+    found = next(islice(own_messages(run), event.message, None), None)
+    _require(found is not None and bool(event.sources), run, event)
+    resolved = _replace(cast("UserMessage", found), references=event.sources)
+    changes: Changes = {
+        "transcript": tuple(resolved if each is found else each for each in run.transcript),
+        "steers": tuple(resolved if each is found else each for each in run.steers),
+    }
+    left = find_unresolved(_replace(run, **changes))
+    return {"is_tainted": is_tainted, "has_references": bool(left), **changes}
+
+
+@_rule(ev.TurnStarted)
+def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Changes:
+    """Open the next attempt at the same turn, or the next turn once every call is attested."""
+    asked: Changes = {
+        "asked_model": event.model,
+        "asked_provider": event.provider,
+        "exceeded": None,
+        "attempt": event.attempt,
+        "turn_is_open": True,
+    }
+    if event.turn == run.turn and event.attempt == run.attempt + 1:
+        return asked
+    is_next = event.turn == run.turn + 1 and event.attempt == 1
+    _require(is_next and event.continues == run.is_cut and is_between_turns(run), run, event)
+    return asked | {
+        "turn": event.turn,
+        "left": (),
+        "spent_attempts": 0,
+        "calls": (),
+        "steers": (),
+        "guidance": (),
+        "continuations": run.continuations + 1 if event.continues else 0,
+        "transcript": transcript_with_results(run),
+    }
+
+
+@_rule(ev.TurnCompleted)
+def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
+    """Close the turn; a text that continues a cut one is joined with it."""
+    _require(run.turn_is_open and event.turn == run.turn, run, event)
+    transcript: tuple[Message, ...]
+    if run.continuations:
+        *before, last = run.transcript
+        start = cast("AssistantMessage", last)  # or the turn would not have continued it
+        text = start.text + event.text
+        transcript = (*before, AssistantMessage(text, event.calls, start.turns + 1))
+    else:
+        transcript = (*run.transcript, AssistantMessage(event.text, event.calls))
+    cost = None if event.is_unpriced else event.cost_usd_micros
+    return (
+        _charge(run, Charge(usage=event.usage, cost_usd_micros=cost))
+        | _learn(run, event)
+        | {
+            "turn_is_open": False,
+            "finish_reason": event.finish_reason,
+            "recoveries": 0,
+            "transcript": transcript,
+            "calls": tuple(
+                Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+                for call in event.calls
+            ),
+        }
+    )
+
+
+def _learn(run: Run, event: ev.TurnCompleted) -> Changes:
+    """Compare the provider's count of input tokens with the estimate."""
+    if run.input_tokens < LEARN_FROM_TOKENS:
+        return {}
+    factor_bps = learn_factor(run.factor_bps, run.input_tokens, event.usage.input_tokens)
+    if factor_bps == run.token_bps.get(run.asked_model, FACTOR):
+        return {}
+    return {"token_bps": run.token_bps | {run.asked_model: factor_bps}}
+
+
+@_rule(ev.TurnFailed)
+def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Changes:
+    _require(run.turn_is_open and event.turn == run.turn, run, event)
+    return _charge(run, event.charge) | {"turn_is_open": False}
+
+
+def _charge(run: Run, charge: Charge | None) -> Changes:
+    """Add the usage and the cost of one model call."""
+    if charge is None:
+        return {}
+    return {
+        "usage": run.usage.plus(charge.usage),
+        "cost_usd_micros": run.cost_usd_micros + (charge.cost_usd_micros or 0),
+        "unpriced_calls": run.unpriced_calls + (charge.cost_usd_micros is None),
+    }
+
+
+@_rule(ev.BudgetExceeded)
+def _budget_exceeded(run: Run, event: ev.BudgetExceeded, _at_ms: int) -> Changes:
+    _require(run.turn_is_open and event.turn == run.turn, run, event)
+    return {"turn_is_open": False, "exceeded": event}
+
+
+# --- tool calls ----------------------------------------------------------------------------------
+
+
+def _advance(
+    run: Run,
+    event: Any,  # noqa: ANN401 - every event about a call
+    verdict: str = "",
+    **fields: Any,  # noqa: ANN401 - fields of Call, checked by replace
+) -> tuple[Call, ...]:
+    """Return the run's calls with one of them moved on as `CALL_TRANSITIONS` says."""
+    legal, phase = CALL_TRANSITIONS[type(event), verdict]
+    calls, call_id = list(run.calls), event.call_id
+    for index, call in enumerate(calls):
+        if call.call_id == call_id and call.phase in legal:
+            calls[index] = _replace(call, phase=phase, **fields)
+            return tuple(calls)
+    raise _illegal(run, event)
+
+
+@_rule(ev.ToolProposed)
+def _tool_proposed(run: Run, event: ev.ToolProposed, _at_ms: int) -> Changes:
+    calls = _advance(
+        run,
+        event,
+        arguments=event.arguments,
+        digest=event.digest,
+        tool_class=event.tool_class,
+        may_rerun=event.may_rerun,
+        path_key=event.path_key,
+        executor=event.executor,
+        enforcement=event.enforcement,
+    )
+    return {"calls": calls, "tool_calls": run.tool_calls + 1}
+
+
+@_rule(ev.ToolRejected)
+def _tool_rejected(run: Run, event: ev.ToolRejected, _at_ms: int) -> Changes:
+    text = f"{event.reason}\n{event.repair_hint}".rstrip()
+    return {"calls": _advance(run, event, status="rejected", output=text)}
+
+
+_NO_APPROVAL: Changes = {
+    "approval_id": None, "approval_digest": "", "approval_expires_ms": 0, "covers": (),
+}  # fmt: skip
+
+
+@_rule(ev.ApprovalRequested)
+def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Changes:
+    subject = find_subject(event)
+    if subject == "budget":
+        _require(run.exceeded is not None and run.asked_ms is None, run, event)
+        return {"question": Question(event.approval_id, subject), "asked_ms": at_ms}
+    calls = _advance(
+        run,
+        event,
+        approval_id=event.approval_id,
+        approval_digest=event.digest,
+        approval_expires_ms=event.expires_ms,
+        covers=event.covers,
+        policy_version=event.policy_version,
+    )
+    return {"calls": calls, "asked_ms": at_ms}
+
+
+@_rule(ev.ApprovalResolved)
+def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Changes:
+    """Close an approval request; the time until the answer is not the run's own."""
+    question = run.find_question(event.approval_id)
+    if question is None or question.call_id != event.call_id or run.asked_ms is None:
+        raise _illegal(run, event)
+    waited_ms = max(0, at_ms - run.asked_ms)
+    waited: Changes = {"asked_ms": None, "people_ms": run.people_ms + waited_ms}
+    if question.subject == "budget":
+        exceeded = cast("ev.BudgetExceeded", run.exceeded)  # or it could not have been asked
+        lifted = {exceeded.budget_id} if event.decision == "allow" else set()
+        return waited | {"question": None, "lifted": run.lifted | lifted}
+    if event.decision == "abort":
+        fields = _NO_APPROVAL if event.by == RULES_CHANGED else {}
+    else:
+        fields = {"answer": event.decision, "answered_by": event.by}
+    return waited | {"calls": _advance(run, event, event.decision, **fields)}
+
+
+@_rule(ev.ToolDecided)
+def _tool_decided(run: Run, event: ev.ToolDecided, _at_ms: int) -> Changes:
+    """Record the verdict, and the approval of an equal call that also covers this one."""
+    fields: Changes = {"policy_version": event.policy_version}
+    if event.approval_id is not None:
+        asked = run.find_asked(event.call_id)
+        _require(asked is not None and asked.approval_id == event.approval_id, run, event)
+        fields |= {name: getattr(asked, name) for name in _NO_APPROVAL}
+    if event.verdict == "allow":
+        return {"calls": _advance(run, event, "allow", grant_id=event.grant_id, **fields)}
+    calls = _advance(run, event, "deny", status="denied", output=event.reason, **fields)
+    if event.reason_code != DENIED_BY_PERSON:
+        return {"calls": calls}
+    call = cast("Call", run.find_call(event.call_id))
+    return {"calls": calls, "denied": run.denied | {(call.tool, call.digest)}}
+
+
+@_rule(ev.ToolStarted)
+def _tool_started(run: Run, event: ev.ToolStarted, at_ms: int) -> Changes:
+    calls = _advance(
+        run,
+        event,
+        started_ms=at_ms,
+        executor=event.executor,
+        enforcement=event.enforcement,
+        batch=event.batch,
+    )
+    return {"calls": calls}
+
+
+@_rule(ev.ToolCompleted)
+def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Changes:
+    shown = event.output if event.error is None else f"{event.output}{event.error}"
+    calls = _advance(
+        run,
+        event,
+        status=event.status,
+        output=shown,
+        trust=event.trust,
+        findings=event.findings,
+        artifact=event.artifact,
+    )
+    return {
+        "calls": calls,
+        "recoveries": run.recoveries if event.status == "unknown" else 0,
+        "is_tainted": run.is_tainted or bool(event.findings),
+    }
+
+
+@_rule(ev.ToolAttested)
+def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Changes:
+    """Record the attestation; after the last one of a turn the loop guard sees the turn."""
+    status = str(event.attestation.get("status", ""))
+    digest = str(event.attestation.get("output_sha256", ""))
+    calls = _advance(run, event, status=status, output_sha256=digest)
+    changes: Changes = {"calls": calls, "attestation_head": event.digest}
+    if _is_attested(calls):
+        changes["progress"] = observe(run.progress, calls)
+    return changes
+
+
+# --- between turns, and the end ------------------------------------------------------------------
+
+
+@_rule(ev.SteerReceived)
+def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Changes:
+    message = UserMessage(event.text, recorded_pictures(event.attachments))
+    return {
+        "steers": (*run.steers, message),
+        "has_references": run.has_references or has_references(event.text),
+        "progress": reset_counts(run.progress),
+    }
+
+
+@_rule(ev.AnswerRejected)
+def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Changes:
+    _require(is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
+    return {"guidance": (*run.guidance, event.guidance), "rejections": run.rejections + 1}
+
+
+@_rule(ev.GuardWarned)
+def _guard_warned(run: Run, event: ev.GuardWarned, _at_ms: int) -> Changes:
+    _require(is_between_turns(run) and bool(run.calls), run, event)
+    return {"guidance": (*run.guidance, event.guidance), "progress": clear_findings(run.progress)}
+
+
+@_rule(ev.GuardBlocked)
+def _guard_blocked(run: Run, event: ev.GuardBlocked, _at_ms: int) -> Changes:
+    _require(is_between_turns(run) and bool(run.calls), run, event)
+    return {}
+
+
+@_rule(ev.MessageCompleted)
+def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Changes:
+    _require(is_between_turns(run), run, event)
+    return {}
+
+
+@_rule(ev.RunRecovered)
+def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Changes:
+    """Abandon an open turn; downtime counts unless the run had not started or was waiting."""
+    _require(event.attempt - run.recoveries in {0, 1}, run, event)
+    stood_still = run.started_ms is None or run.asked_ms is not None
+    return _charge(run, event.abandoned) | {
+        "recoveries": event.attempt,
+        "turn_is_open": False,
+        "down_ms": run.down_ms + (0 if stood_still else max(0, at_ms - run.last_ms)),
+    }
+
+
+@_rule(ev.RunDone)
+def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Changes:
+    _require(is_between_turns(run), run, event)
+    return {"finished_ms": at_ms, "reason": event.reason}
+
+
+@_rule(ev.RunFailed)
+def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Changes:
+    _require(all(call.phase in CLOSED for call in run.calls), run, event)
+    reason = f"{event.failure_class}: {event.reason}"
+    return _charge(run, event.abandoned) | {"finished_ms": at_ms, "reason": reason}
+
+
+@_rule(ev.RunCancelled)
+def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Changes:
+    _require(all(call.phase in CLOSED for call in run.calls), run, event)
+    return _charge(run, event.abandoned) | {"finished_ms": at_ms, "reason": event.reason}

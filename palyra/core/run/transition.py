@@ -11,9 +11,8 @@ import msgspec
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.redaction.redactor import REMEMBERED_BYTES
 from palyra.core.run.environment import RunEnvironment, TapeEnvironment
-from palyra.core.run.fold import apply
 from palyra.core.run.inputs import Effect
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, apply
 from palyra.core.tape import events as ev
 from palyra.errors import TooLarge
 

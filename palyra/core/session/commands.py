@@ -1,6 +1,6 @@
 """Commands of clients and the daemon's replies, whatever the transport."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -84,6 +84,18 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     active: str | None = None  # the foreground run
 
 
+class SessionCompacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A compaction that was started, or the preview of one."""
+
+    session_id: str
+    run_id: str | None = None  # of the compaction; None: a preview, or nothing to do
+    before_tokens: int = 0
+    after_tokens: int = 0
+    messages: int = 0  # that the summary would stand for
+    text: str = ""  # of the summary
+    reason: str = ""  # why there is nothing to summarise
+
+
 class Steered(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a steering message on the tape."""
 
@@ -127,6 +139,22 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in TERMINAL
 
     @staticmethod
-    def of(record: RunRecord, phase: RunPhase) -> "RunView":
-        """Return the view of a stored run in that phase."""
+    def of(
+        record: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False
+    ) -> "RunView":
+        """Return the view of a stored run, with the phase, which is never stored."""
+        phase = _phase(record, is_recovering=is_recovering, is_stranded=is_stranded)
         return RunView(phase=phase, **msgspec.structs.asdict(record))
+
+
+def _phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False) -> RunPhase:
+    """Derive the public phase; it is never stored."""
+    if run.is_terminal:
+        return cast("RunPhase", run.state)
+    if is_stranded:
+        return "stranded"
+    if is_recovering:
+        return "recovering"
+    if run.state == "accepted":
+        return "queued"
+    return "awaiting_approval" if run.pending_approvals else "in_progress"

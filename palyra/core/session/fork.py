@@ -12,8 +12,7 @@ import msgspec
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.model.messages import AssistantMessage, Message
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import Run, transcript_with_results
+from palyra.core.run.state import Run, apply, begin, transcript_with_results
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ConversationInherited
 from palyra.errors import InvalidParams, InvariantBroken
@@ -90,7 +89,12 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
                 artifacts = (*artifacts, artifact)
             case ev.ConversationInherited(run_id=str(origin)) if origin:
                 inherited = origin, event.at_seq
-        run = _apply(run, row, event)
+        if run is not None:
+            run = apply(run, event, row.at_ms)
+        elif isinstance(event, ev.RunAccepted):
+            run = begin(row.run_id, event, row.at_ms)
+        else:
+            raise InvariantBroken(f"the tape of {row.run_id} does not begin with run.accepted")
         if run.transcript and all(call.phase == "attested" for call in run.calls):
             point = ForkPoint(seq=row.seq, run=run, artifacts=artifacts, inherited=inherited)
     head_seq = -1 if run is None else run.next_seq - 1
@@ -103,14 +107,6 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
             f"at_seq = {at_seq}: the conversation is empty at that event", field="at_seq"
         )
     return point
-
-
-def _apply(run: Run | None, row: TapeRow, event: ev.Event) -> Run:
-    if run is not None:
-        return apply(run, event, row.at_ms)
-    if not isinstance(event, ev.RunAccepted):
-        raise InvariantBroken(f"the tape of {row.run_id} does not begin with run.accepted")
-    return begin(row.run_id, event, row.at_ms)
 
 
 def make_branch(

@@ -139,18 +139,19 @@ def plan_adoption(session: SessionRecord, runs: Sequence[Run]) -> Adoption:
         (run for run in runs if run.accepted.origin not in BESIDE),
         key=lambda run: (run.state == "accepted", places.get(run.run_id, -1)),
     )
-    first = queue[0] if queue and _was_active(queue[0], places) else None
-    doomed = {**_interrupted(queue, first), **_reset(session, queue)}
+    was_active = queue and (queue[0].state != "accepted" or queue[0].run_id not in places)
+    first = queue[0] if was_active else None
+    reset = {
+        run.run_id: RESET
+        for run in queue
+        if run.accepted.epoch is not None and run.accepted.epoch < session.epoch
+    }
     return Adoption(
         beside=tuple(run.run_id for run in runs if run.accepted.origin in BESIDE),
         first=first.run_id if first is not None else None,
         waiting=tuple(run.run_id for run in queue if run is not first),
-        doomed=doomed,
+        doomed={**_interrupted(queue, first), **reset},
     )
-
-
-def _was_active(run: Run, places: Mapping[str, int]) -> bool:
-    return run.state != "accepted" or run.run_id not in places
 
 
 def _interrupted(queue: Sequence[Run], first: Run | None) -> dict[str, str]:
@@ -162,14 +163,6 @@ def _interrupted(queue: Sequence[Run], first: Run | None) -> dict[str, str]:
         return {}
     ended = [*interrupts[:-1], *([first] if first is not None else [])]
     return {run.run_id: INTERRUPTED for run in ended if run is not interrupts[-1]}
-
-
-def _reset(session: SessionRecord, queue: Sequence[Run]) -> dict[str, str]:
-    return {
-        run.run_id: RESET
-        for run in queue
-        if run.accepted.epoch is not None and run.accepted.epoch < session.epoch
-    }
 
 
 def is_interrupt(run: Run) -> bool:

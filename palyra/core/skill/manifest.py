@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from palyra.core.text.argument_schema import check_schema
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
+from palyra.core.text.json_schema import UnusableSchema
+from palyra.core.tool.arguments import compile_parameters
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.external_descriptions import fenced_words, without_words
-from palyra.errors import InvalidParams, InvariantBroken
+from palyra.errors import InvalidParams
 
 FORMAT = 1
 MODULE = "module.wasm"
@@ -175,12 +176,10 @@ def check_description(description: SkillDescription) -> None:
     if len(set(names)) < len(names):
         raise SkillRefused("two tools have one name")
     for tool in description.tools:
-        if tool.parameters.get("type") != "object":
-            raise SkillRefused(f"{tool.name}: parameters must describe an object")
         try:
-            check_schema(tool.parameters, tool.name)
-        except (InvariantBroken, RecursionError) as error:
-            raise SkillRefused(f"parameters: {error}") from None
+            compile_parameters(tool.parameters)
+        except (UnusableSchema, RecursionError) as error:
+            raise SkillRefused(f"{tool.name}: parameters: {error}") from None
     for capability in description.capabilities:
         if not _CAPABILITY.fullmatch(capability):
             raise SkillRefused(

@@ -36,9 +36,12 @@ from palyra.core.model.messages import (
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice, RouteChange, RoutePlan
 from palyra.core.model.sources import ContextSource, SourceLayer
+from palyra.core.model.summary import Summary
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 from palyra.errors import InvariantBroken
+
+CompactionTrigger = Literal["auto", "manual"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -276,6 +279,27 @@ class ContextCompacted(Compaction, Event, frozen=True, kw_only=True, gc=False):
 
     KIND = "context.compacted"
     MAY_CONTAIN_USER_TEXT = False
+
+
+class CompactionApplied(Event, frozen=True, kw_only=True, gc=False):
+    """A summary replaces the older part of the session in later prompts; the tape keeps it all."""
+
+    KIND = "compaction.applied"
+    compaction_id: str
+    algorithm: str
+    trigger: CompactionTrigger
+    summary: Summary
+    input_tokens: int  # of the prompt before
+    model: str = ""  # that was asked for a draft; "": none
+
+
+class CompactionSkipped(Event, frozen=True, kw_only=True, gc=False):
+    """A compaction was due and changed nothing."""
+
+    KIND = "compaction.skipped"
+    trigger: CompactionTrigger
+    reason: str
+    input_tokens: int
 
 
 class ContextGathered(Event, frozen=True, kw_only=True, gc=False):

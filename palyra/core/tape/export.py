@@ -3,7 +3,7 @@
 Pure: the caller supplies the signature check.  Each line carries every field that its chain hash
 covers, and the hash itself.  The seal is a signature over the last hash, so an edited, missing,
 inserted, reordered or cut-off line is found by computing the chain again
-(`core.journal.hash_chain`).  The file is compared as bytes: a line with the same values in another
+(`core.journal.tape_row`).  The file is compared as bytes: a line with the same values in another
 encoding than the daemon's is invalid.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.core.tape.events import ToolAttested
 from palyra.core.tool.attestation import find_broken_link, verify_attestation
 from palyra.errors import InvariantBroken

@@ -4,23 +4,29 @@ The verdict is that of the library jsonschema-rs.  A check cannot be interrupted
 bounded beforehand.  A reference that takes part in a recursion is evaluated once per value, so a
 check visits at most `paths * values` pairs, where `paths` counts the subschemas with every
 reference expanded (a recursive one once).  Patterns use an engine that is linear in the text.  The
-library's own explanation of a failure copies the value into every alternative, so `schema_mismatch`
-explains failures instead: it descends to the innermost subschema that refuses, and lets the library
-explain that one.
+library's own explanation of a failure copies the value into every alternative, so `explain` descends
+instead: from the schema and the whole value to the innermost subschema that refuses its part.  It
+asks each subschema only whether the part fits, and lets the library explain the broken rule at the
+end.
+
+This is the only validator: structured answers (`find_mismatch`) and the arguments of tools
+(`core.tool.arguments`) are checked by it.
 
 Every schema is read as 2020-12, whatever `$schema` says.  `format` is asserted where the
 specification defines the format, and is an annotation otherwise.  References must stay inside the
 document.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from palyra.core.redaction.key_names import names_secret
 from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.visible import visible
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ _ONE_PATTERN_BYTES = 1_048_576
 _CHARS_A_STEP = 8  # characters read by patterns and formats in the time of one pair
 _URI = "urn:schema"
 _URI_CHARS = "#%/?:@!$&'()*+,;=-._~"  # RFC 3986, except brackets, which no fragment contains
+_SHOWN_CHARS, _PLACE_CHARS, _REASON_CHARS = 80, 200, 200
 
 OF_NAMES = ("properties", "patternProperties", "dependentSchemas")
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -44,6 +51,21 @@ SINGLES = (
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
 DEFINITIONS = ("$defs", "definitions")
+# The keywords of 2020-12 that can refuse a value.
+RULES = frozenset(
+    {
+        *OF_NAMES, *LISTS, *SINGLES, *DEFINITIONS, "$ref", "$anchor", "type", "enum", "const",
+        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
+        "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains",
+        "minProperties", "maxProperties", "required", "dependentRequired", "format",
+    }
+)  # fmt: skip
+ANNOTATIONS = frozenset(
+    {
+        "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated",
+        "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema",
+    }
+)  # fmt: skip
 # Keywords that change the meaning of others, or of older drafts, which would not be enforced.
 _REFUSED = frozenset(
     {"$dynamicRef", "$recursiveRef", "$vocabulary", "dependencies", "additionalItems"}
@@ -67,9 +89,18 @@ def check_schema(schema: object) -> None:
     _compiled(_encoded(schema))
 
 
-def compiled(schema: Json) -> "CompiledSchema":
-    """Return the compiled form of a schema that has passed `check_schema`."""
-    return _compiled(_encoded(schema))
+def find_mismatch(schema: Json, value: object, name: str = "the answer") -> str | None:
+    """Describe where and why the value, called `name`, does not fit; None if it fits.
+
+    The description includes the value found there.  The schema must have passed `check_schema`.
+    """
+    ready = _compiled(_encoded(schema))
+    if ready.is_too_much(value):
+        return f"{name}: too many values, or nested too deeply, to be checked against the schema"
+    if ready.fits("", value):
+        return None
+    found = explain(ready, value)
+    return f"{_place(name, found.path)}: {found.reason} (got {_shown(found.value, found.path)})"
 
 
 def _encoded(schema: object) -> bytes:
@@ -82,6 +113,21 @@ def _encoded(schema: object) -> bytes:
 @lru_cache(maxsize=16)
 def _compiled(encoded: bytes) -> "CompiledSchema":
     return CompiledSchema(msgspec.json.decode(encoded))
+
+
+def rewrite(schema: Any, change: Callable[[Json], Json]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema with each of its subschemas changed, outer ones first."""
+    if not isinstance(schema, Mapping):
+        return schema
+    changed = dict(change(schema))
+    for word, rule in changed.items():
+        if word in OF_NAMES or word in DEFINITIONS:
+            changed[word] = {name: rewrite(inner, change) for name, inner in rule.items()}
+        elif word in LISTS:
+            changed[word] = [rewrite(inner, change) for inner in rule]
+        elif word in SINGLES:
+            changed[word] = rewrite(rule, change)
+    return changed
 
 
 # --- reading a schema ----------------------------------------------------------------------------
@@ -106,10 +152,14 @@ def pointer_of(place: tuple[str, ...]) -> str:
     return "".join(f"/{quote(part, safe='~')}" for part in escaped)
 
 
-def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - any JSON
+def all_subschemas(
+    schema: Any,  # noqa: ANN401 - any JSON
+    pointer: str = "",
+    depth: int = 0,
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every schema object with its pointer, including definitions.  Raises UnusableSchema."""
     if depth > MAX_DEPTH:
-        raise UnusableSchema(f"#{pointer}: schemas are nested deeper than {MAX_DEPTH}")
+        raise UnusableSchema(f"schemas are nested deeper than {MAX_DEPTH}, at #{pointer}")
     if not isinstance(schema, dict):
         return
     yield pointer, schema
@@ -119,7 +169,7 @@ def _all_of(schema: Any, pointer: str = "", depth: int = 0) -> Iterator[tuple[st
         for name, inner in schema.get(word, {}).items()
     )
     for place, inner in (*_subschemas(schema), *defined):
-        yield from _all_of(inner, pointer + pointer_of(place), depth + 1)
+        yield from all_subschemas(inner, pointer + pointer_of(place), depth + 1)
 
 
 def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - any JSON
@@ -138,9 +188,16 @@ def _without_patterns(part: Any, dropped: set[str]) -> Any:  # noqa: ANN401 - an
 class CompiledSchema:
     """A usable schema with its validators."""
 
-    def __init__(self, schema: Any) -> None:  # noqa: ANN401 - any JSON
-        """Prepare the schema for checks.  Raises UnusableSchema."""
-        import jsonschema_rs  # noqa: PLC0415 - 15 MB of machine code that most starts never need
+    def __init__(
+        self,
+        schema: Any,  # noqa: ANN401 - any JSON
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda schema: schema,
+    ) -> None:
+        """Prepare the schema for checks.  `prepare` changes it once it is known to be well-formed.
+
+        Raises UnusableSchema.
+        """
+        import jsonschema_rs  # noqa: PLC0415 - 15 MB of machine code, not for the command line
 
         self._library = jsonschema_rs
         if not isinstance(schema, dict):
@@ -151,16 +208,19 @@ class CompiledSchema:
             place = "".join(f".{part}" for part in error.instance_path)
             said = truncate_safely(error.message, 200)
             raise UnusableSchema(f"the schema{place}: no JSON Schema: {said}") from None
-        self.schema: Json = {k: v for k, v in schema.items() if k not in {"$schema", "$id"}}
+        self.schema = {k: v for k, v in schema.items() if k not in {"$schema", "$id"}}
         self._prepare_words()
+        self.schema = prepare(self.schema)
         self._drop_patterns_that_are_not_linear()
-        self._anchors = {
-            each["$anchor"]: pointer for pointer, each in _all_of(self.schema) if "$anchor" in each
-        }
-        self._known = {id(each) for _, each in _all_of(self.schema)}
+        every = list(all_subschemas(self.schema))
+        self._anchors = {each["$anchor"]: pointer for pointer, each in every if "$anchor" in each}
+        self._known = {id(each) for _, each in every}
         self._counted: dict[int, int] = {}
         self._paths = self._count(self.schema, "")
-        self._reads = self._text_rules()
+        self._reads = sum(  # rules that read a text to its end
+            ("pattern" in each) + ("format" in each) + len(each.get("patternProperties", ()))
+            for _, each in every
+        )
         self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
         try:
             self._registry = jsonschema_rs.Registry(
@@ -172,7 +232,7 @@ class CompiledSchema:
             raise UnusableSchema(f"the schema: {said}") from None
 
     def _prepare_words(self) -> None:
-        for pointer, each in _all_of(self.schema):
+        for pointer, each in all_subschemas(self.schema):
             if refused := each.keys() & _REFUSED:
                 raise UnusableSchema(f"#{pointer}: {min(refused)} is not supported")
             if "$id" in each:
@@ -190,7 +250,7 @@ class CompiledSchema:
         Raises UnusableSchema where the removal could refuse a valid value, and for a pattern that
         is invalid or too large.
         """
-        schemas = list(_all_of(self.schema))
+        schemas = list(all_subschemas(self.schema))
         texts = {
             text
             for _, each in schemas
@@ -207,11 +267,12 @@ class CompiledSchema:
         inverts = any(_INVERTING & each.keys() for _, each in schemas)
         names = {name for _, each in schemas for name in each.get("patternProperties", ())}
         for text in sorted(bad):
+            shown = truncate_safely(repr(text), _PLACE_CHARS)
             if not self._takes(fancy, text):
-                raise UnusableSchema(f"the pattern {text!r} is none, or too large")
+                raise UnusableSchema(f"the pattern {shown} is invalid, or too large")
             if inverts or text in names:
                 raise UnusableSchema(
-                    f"the pattern {text!r} cannot be checked in linear time (look-around, "
+                    f"the pattern {shown} cannot be checked in linear time (look-around, "
                     f"back-references) in a schema with {', '.join(sorted(_INVERTING))} or as a "
                     "name in patternProperties"
                 )
@@ -267,12 +328,9 @@ class CompiledSchema:
             raise UnusableSchema(f"#{pointer}: {reference!r} leads to no schema in the document")
         return fragment, found
 
-    def _text_rules(self) -> int:
-        """Count the rules anywhere in the schema that read a text to its end."""
-        return sum(
-            ("pattern" in each) + ("format" in each) + len(each.get("patternProperties", ()))
-            for _, each in _all_of(self.schema)
-        )
+    def work(self, nodes: int, chars: int) -> int:
+        """Bound the (subschema, value) pairs of a check; names in objects count as values."""
+        return self._paths * nodes + self._reads * chars // _CHARS_A_STEP
 
     def is_too_much(self, value: object) -> bool:
         """True if checking the value could cost more than MAX_WORK."""
@@ -282,8 +340,7 @@ class CompiledSchema:
             depth += 1
             nodes += len(level)
             chars += sum(len(item) for item in level if isinstance(item, str))
-            work = self._paths * nodes + self._reads * chars // _CHARS_A_STEP
-            if depth > MAX_VALUE_DEPTH or work > MAX_WORK:
+            if depth > MAX_VALUE_DEPTH or self.work(nodes, chars) > MAX_WORK:
                 return True
             level = [part for item in level for part in _parts(item)]
         return False
@@ -318,3 +375,180 @@ def _parts(item: object) -> list[Any]:
     if isinstance(item, dict):
         return [*item.keys(), *item.values()]
     return item if isinstance(item, list) else []
+
+
+# --- explanation ---------------------------------------------------------------------------------
+
+
+Path = tuple[str | int, ...]
+
+
+class Mismatch(NamedTuple):
+    """The innermost part of a value that its subschema refuses."""
+
+    path: Path
+    value: Any
+    schema: Any
+    outer: Any  # the schema that applies `schema`
+    reason: str  # without the value
+
+
+def explain(schema: CompiledSchema, value: object) -> Mismatch:
+    """Find where and why a value does not fit.  The value must not fit."""
+    return _Explainer(schema).explain(value)
+
+
+_APPLIED = frozenset(
+    {*OF_NAMES, *LISTS, *SINGLES, *DEFINITIONS, "$ref", "$anchor", "minContains", "maxContains"}
+)
+
+
+class _Explainer:
+    """Search for the broken rule of one schema in one value."""
+
+    def __init__(self, schema: CompiledSchema) -> None:
+        self._schema = schema
+
+    def explain(self, value: Any) -> "Mismatch":  # noqa: ANN401 - any JSON
+        pointer: str = ""
+        schema: Any = self._schema.schema
+        outer: Any = {}
+        path: Path = ()
+        seen = set()
+        while (pointer, path) not in seen:  # a schema may refer to itself
+            seen.add((pointer, path))
+            refused = next(
+                (each for each in self._applied(pointer, schema, value) if self._refuses(each)),
+                None,
+            )
+            if refused is None:
+                break
+            outer = schema
+            pointer, schema, value = refused.pointer, refused.schema, refused.value
+            path = (*path, *refused.step)
+        return Mismatch(path, value, schema, outer, self._reason(pointer, schema, value))
+
+    def _refuses(self, part: "_Part") -> bool:
+        return not self._schema.fits(part.pointer, part.value)
+
+    def _applied(self, pointer: str, schema: Any, value: Any) -> "Iterator[_Part]":  # noqa: ANN401 - any JSON
+        """Yield the subschemas that the value or its parts must fit for the schema to accept it."""
+        if not isinstance(schema, dict):
+            return
+        yield from self._of_members(pointer, schema, value if isinstance(value, dict) else {})
+        yield from _of_items(pointer, schema, value if isinstance(value, list) else [])
+        in_place: list[tuple[str, ...]] = [
+            ("allOf", str(index)) for index in range(len(schema.get("allOf", ())))
+        ]
+        if "if" in schema:
+            in_place.append(("then",) if self._schema.fits(f"{pointer}/if", value) else ("else",))
+        for place in in_place:
+            if place[0] in schema:
+                yield _Part.inside(pointer, schema, place, value)
+        if "$ref" in schema:
+            yield _Part(*self._schema.target(schema["$ref"]), value)
+        for word in ("anyOf", "oneOf"):
+            yield from self._meant(pointer, schema, word, value)
+
+    def _of_members(self, pointer: str, schema: Json, value: Json) -> "Iterator[_Part]":
+        patterns = schema.get("patternProperties", {})
+        for name, item in value.items():
+            places: list[tuple[str, ...]] = []
+            if name in schema.get("properties", {}):
+                places.append(("properties", name))
+            places += [("patternProperties", p) for p in patterns if self._schema.matches(p, name)]
+            if not places and "additionalProperties" in schema:
+                places = [("additionalProperties",)]
+            for place in places:
+                yield _Part.inside(pointer, schema, place, item, name)
+            if "propertyNames" in schema:
+                yield _Part.inside(pointer, schema, ("propertyNames",), name)
+            if name in schema.get("dependentSchemas", {}):
+                yield _Part.inside(pointer, schema, ("dependentSchemas", name), value)
+
+    def _meant(self, pointer: str, schema: Json, word: str, value: object) -> "Iterator[_Part]":
+        """Yield the alternative that the value resembles, if it fits none and resembles one."""
+        parts = [
+            _Part.inside(pointer, schema, (word, str(index)), value)
+            for index in range(len(schema.get(word, ())))
+        ]
+        if all(map(self._refuses, parts)):
+            meant = [part for part in parts if self._is_meant(part)]
+            yield from meant[:1] if len(meant) == 1 else ()
+
+    def _is_meant(self, part: "_Part") -> bool:
+        """True if the value has the alternative's type, and its members the required constants."""
+        schema = part.schema
+        if isinstance(schema, dict) and "$ref" in schema:
+            _, schema = self._schema.target(schema["$ref"])
+        if not isinstance(schema, dict):
+            return False
+        constants = {
+            name: {word: rule for word, rule in inner.items() if word in {"const", "enum"}}
+            for name, inner in schema.get("properties", {}).items()
+            if isinstance(inner, dict)
+        }
+        shallow = {word: schema[word] for word in ("type", "const", "enum") if word in schema}
+        return self._schema.validator({**shallow, "properties": constants}).is_valid(part.value)
+
+    def _reason(self, pointer: str, schema: Any, value: Any) -> str:  # noqa: ANN401 - any JSON
+        """Return the reason why the value does not fit although its parts fit their subschemas."""
+        if not isinstance(schema, dict):
+            return "it is not allowed here"
+        own = {word: rule for word, rule in schema.items() if word not in _APPLIED}
+        if error := next(iter(self._schema.validator(own).iter_errors(value)), None):
+            return truncate_safely(visible(error.message), _REASON_CHARS)
+        for word in ("anyOf", "oneOf"):
+            options = range(len(schema.get(word, ())))
+            fitting = sum(
+                self._schema.fits(f"{pointer}/{word}/{index}", value) for index in options
+            )
+            if options and (not fitting or (word == "oneOf" and fitting > 1)):
+                return f"it fits {fitting or 'none'} of the {len(options)} forms of {word}"
+        if "not" in schema and self._schema.fits(f"{pointer}/not", value):
+            return "it fits what `not` excludes"
+        if "contains" in schema and isinstance(value, list):
+            least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
+            fitting = sum(self._schema.fits(f"{pointer}/contains", item) for item in value)
+            if not least <= fitting <= most:
+                return f"{fitting} of its items fit `contains`, {least} to {most} must"
+        return "it holds what no rule allows (unevaluatedProperties or unevaluatedItems)"
+
+
+class _Part(NamedTuple):
+    """A subschema with the value that must fit it."""
+
+    pointer: str
+    schema: Any
+    value: Any
+    step: Path = ()  # path from the value of the parent schema
+
+    @classmethod
+    def inside(
+        cls, pointer: str, schema: Json, place: tuple[str, ...], value: object, *step: str | int
+    ) -> Self:
+        """Return the part for the subschema at `place` of another one."""
+        found: Any = schema
+        for part in place:
+            found = found[int(part)] if isinstance(found, list) else found[part]
+        return cls(pointer + pointer_of(place), found, value, step)
+
+
+def _of_items(pointer: str, schema: Json, value: list[Any]) -> Iterator[_Part]:
+    first = len(schema.get("prefixItems", ()))
+    for index, item in enumerate(value):
+        place = ("prefixItems", str(index)) if index < first else ("items",)
+        if place[0] in schema:
+            yield _Part.inside(pointer, schema, place, item, index)
+
+
+def _place(name: str, path: Path) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return visible(truncate_safely(name + "".join(steps), _PLACE_CHARS))
+
+
+def _shown(value: object, path: Path) -> str:
+    """Render the value, truncated; a possible secret is shown only by its type."""
+    if any(names_secret(step) for step in path if isinstance(step, str)):
+        return "a value that is not shown"
+    return visible(truncate_safely(msgspec.json.encode(value).decode(), _SHOWN_CHARS))

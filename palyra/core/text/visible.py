@@ -7,6 +7,8 @@ Escaped, as the `\uXXXX` of JSON:
   space but U+0020, line and paragraph separators;
 - imitations of ASCII: full-width and mathematical letters, ligatures, small capitals, look-alikes
   of punctuation and of vertical lines; the full stop of Chinese and strokes between other letters;
+- digits, punctuation and spacing marks of a script none of whose letters stands near them, beside
+  ASCII letters or digits: two Lao zeros as the o's of a host, a sof pasuq as a colon;
 - combining marks that strike through or enclose, that follow no letter, or from the fourth on;
 - in text with no other accented letter, consonants with a mark below (`co\u1e43`) and marks that no
   letter is usually written with; a dotless i in a word and text without another Turkish letter;
@@ -47,7 +49,7 @@ _OVERLAYS = re.compile(r"[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e6\u2
 _IMITATES = frozenset(
     "\u2010\u2011\u2043\u2212\u02d7\u2796"  # hyphens
     "\u2044\u2215\u29f8\u2571\u27cb\u2216\u29f5\u29f9"  # slashes
-    "\ua789\u2236\u02d0\u02f8\u037e\ua78a\u2e40\u30a0"  # colons, semicolon, equals signs
+    "\ufe30\u205a\u204f\ua789\u2236\u02d0\u02f8\u037e\ua78a\u2e40\u30a0"  # colons, semicolon, equals signs
     "\u2223\u01c0\u2758\u01c3\u02b9\u02ba\u02bb\u02bc\u02bd\u02c8\u02ca\u02cb\u02c2\u02c3\u02c4"
     "\u2016\u2225\u01c1\u23b8\u23b9\u23a2\u23a5\u23aa\u23d0\u2502\u2503\u2506\u2507\u250a\u250b\u254e\u254f"
     "\u2551\u2575\u2577\u2579\u257b\u257d\u257f\u258f\u2595\uffe8\uffe4\u2980\u2759\u275a"  # lines
@@ -105,7 +107,144 @@ _ALIKE = {
     "LISU": frozenset(map(chr, range(0xA4D0, 0xA4F8))),
     "DESERET": frozenset("𐐄𐐕𐐛𐐠𐐬𐐽𐑈𐑊"),
     "HEBREW": frozenset("וןסחטו"),
+    "CANADIAN": frozenset("ᐁᐯᐳᐸᑌᑐᑕᑭᑯᑲᒍᒪᒿᕁᕼᕽᖇᖯᖴᗅᗞᗪᗰᗷ"),
+    "TIFINAGH": frozenset("ⴰⵏⵑⵔⵝⵋ"),
+    "RUNIC": frozenset("ᚷᚱᛁᛒᛕᛖᛗ"),
+    "MIAO": frozenset(
+        "\U00016f08\U00016f0a\U00016f16\U00016f28\U00016f35\U00016f3a\U00016f3b\U00016f3f\U00016f40\U00016f42\U00016f43"
+    ),
 }
+# Punctuation, digits and spacing marks of these scripts belong to their own letters: away from them a
+# sof pasuq is a colon, two Lao zeros are the o's of a host.  The first word of a character's name.
+_OTHER_SCRIPTS = frozenset(
+    [
+        "ADLAM",
+        "AEGEAN",
+        "AHOM",
+        "ARABIC",
+        "ARMENIAN",
+        "AVESTAN",
+        "BALINESE",
+        "BAMUM",
+        "BASSA",
+        "BATAK",
+        "BENGALI",
+        "BHAIKSUKI",
+        "BRAHMI",
+        "BUGINESE",
+        "CANADIAN",
+        "CHAKMA",
+        "CHAM",
+        "CHEROKEE",
+        "COPTIC",
+        "CUNEIFORM",
+        "CYPRIOT",
+        "DEVANAGARI",
+        "ETHIOPIC",
+        "EXTENDED",
+        "GEORGIAN",
+        "GRANTHA",
+        "GUJARATI",
+        "GUNJALA",
+        "GURMUKHI",
+        "HANIFI",
+        "HEBREW",
+        "IMPERIAL",
+        "JAVANESE",
+        "KAITHI",
+        "KANNADA",
+        "KATAKANA",
+        "KAYAH",
+        "KHAROSHTHI",
+        "KHMER",
+        "KHOJKI",
+        "KHUDAWADI",
+        "LAO",
+        "LEPCHA",
+        "LIMBU",
+        "LISU",
+        "LYDIAN",
+        "MAHAJANI",
+        "MALAYALAM",
+        "MANDAIC",
+        "MANICHAEAN",
+        "MASARAM",
+        "MEDEFAIDRIN",
+        "MEETEI",
+        "MODI",
+        "MONGOLIAN",
+        "MRO",
+        "MYANMAR",
+        "NABATAEAN",
+        "NEW",
+        "NEWA",
+        "NKO",
+        "NYIAKENG",
+        "OGHAM",
+        "OL",
+        "OLD",
+        "ORIYA",
+        "OSMANYA",
+        "PAHAWH",
+        "PALMYRENE",
+        "PHAISTOS",
+        "PHOENICIAN",
+        "PSALTER",
+        "REJANG",
+        "RUNIC",
+        "SAMARITAN",
+        "SAURASHTRA",
+        "SHARADA",
+        "SIDDHAM",
+        "SINHALA",
+        "SOGDIAN",
+        "SORA",
+        "SUNDANESE",
+        "SYLOTI",
+        "SYRIAC",
+        "TAI",
+        "TAKRI",
+        "TAMIL",
+        "TELUGU",
+        "THAANA",
+        "THAI",
+        "TIBETAN",
+        "TIFINAGH",
+        "TIRHUTA",
+        "UGARITIC",
+        "VAI",
+        "VEDIC",
+        "WANCHO",
+        "WARANG",
+        "YEZIDI",
+        "ZANABAZAR",
+    ]
+)
+_INDIC = frozenset(
+    [
+        "DEVANAGARI",
+        "BENGALI",
+        "GURMUKHI",
+        "GUJARATI",
+        "ORIYA",
+        "TAMIL",
+        "TELUGU",
+        "KANNADA",
+        "MALAYALAM",
+        "SINHALA",
+    ]
+)
+# Scripts that write with the signs of another one.
+_SHARED = {
+    "DEVANAGARI": _INDIC,
+    "ARABIC": frozenset({"ARABIC", "SYRIAC", "THAANA", "NKO", "HANIFI", "YEZIDI", "ADLAM"}),
+    "EXTENDED": frozenset({"ARABIC"}),
+    "KATAKANA": frozenset({"KATAKANA", "HIRAGANA", "CJK", "HANGUL"}),
+    "OLD": frozenset({"OLD"}),
+}
+_BELONGING = frozenset(
+    {"Nd", "No", "Nl", "Po", "Pd", "Ps", "Pe", "Pi", "Pf", "Sc", "So", "Mc", "Lm"}
+)
 
 
 def visible(text: str) -> str:
@@ -241,7 +380,8 @@ def _escaped_segment(text: str) -> str:
 
 def _escaped_long(text: str) -> str:
     chars = set(text)  # far smaller than the text, and created in C
-    scripts = {_script(char) for char in chars if char.isalpha()} - _UNLIKE
+    letters = {_script(char) for char in chars if char.isalpha()}
+    scripts = letters - _UNLIKE
     used = {script for char in chars if (script := _used_script(char))}
     words = text
     if (
@@ -256,6 +396,8 @@ def _escaped_long(text: str) -> str:
     table = {
         ord(char): _escape(char) for char in chars if _is_hidden(char) and not _is_contextual(char)
     }
+    if any(char.isascii() and char.isalnum() for char in chars):
+        table |= {ord(char): _escape(char) for char in chars if _is_stray(char, letters)}
     if has_plain_latin:
         table |= {ord(char): _escape(char) for char in latin if _has_mark_below(char)}
     marks = {char for char in chars if ord(char) not in table and _is_mark(char)}
@@ -311,6 +453,21 @@ def _is_contextual(char: str) -> bool:
     if char in "\ufe0e\ufe0f\u20e3\u200c\u200d" or char in _STROKES:
         return True
     return "\uff01" <= char <= "\uff5e" and not char.isalnum()
+
+
+def _is_stray(char: str, scripts: set[str]) -> bool:
+    """True for a sign of a script none of whose letters stands in the same part of the text."""
+    home = _home(char)
+    return bool(home) and home.isdisjoint(scripts)
+
+
+@lru_cache(maxsize=4096)
+def _home(char: str) -> frozenset[str]:
+    """Return the scripts that write with a sign; empty for a letter and for what all scripts share."""
+    script = "" if char.isascii() else _script(char)
+    if script not in _OTHER_SCRIPTS or unicodedata.category(char) not in _BELONGING:
+        return frozenset()
+    return _SHARED.get(script, frozenset({script}))
 
 
 @lru_cache(maxsize=4096)

@@ -1,27 +1,52 @@
 """Validation of a proposed call's name and arguments against the catalogue, before any other check.
 
-The schema is JSON Schema cut down to what can be checked exactly and in linear time (`KEYWORDS`);
-unknown fields are refused.  A scalar in the wrong dress (`"25"` for 25) is put right and the
-change recorded, except in arguments where the text itself is the point (paths, commands, URLs,
-bodies, secrets).  Of values only numbers appear in a refusal, of all others their kind: they may be secret.
+The validator is `core.text.json_schema`.  Two rules are added to JSON Schema for the parameters of a
+tool, which are checked when the tool is registered:
+
+- Every keyword must be known, so that a misspelled rule is not silently ignored.
+- An object that lists its properties and says nothing of others takes no others, so that a misspelled
+  argument is not silently ignored either.  This applies where it can only narrow the schema: to the
+  arguments as a whole and to objects and items written out below them.  Where a subschema is applied
+  together with another (`$ref`, `anyOf`, …), the specification alone decides, because each part
+  sees only its own properties.
+
+Arguments that the validator refuses, and those with a float, are traversed once: a scalar of the
+wrong type with one possible reading (`"25"` for 25) is converted and the change recorded, except in
+arguments where the text itself matters (paths, commands, URLs, bodies, secrets).  If the validator
+still refuses them, its innermost reason becomes the refusal.  Of values only numbers appear in a
+refusal, of all others their kind: they may be secret.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from functools import lru_cache, reduce
+from operator import getitem
+from typing import Any, cast
 
 import msgspec
 
-from palyra.core.text.argument_schema import TYPES, expected_text
 from palyra.core.text.canonical_json import MAX_SAFE_INTEGER, NotCanonical, canonical_json
 from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.json_schema import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    RULES,
+    CompiledSchema,
+    Json,
+    Path,
+    UnusableSchema,
+    all_subschemas,
+    explain,
+)
 from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.spec import Catalogue, ToolSpec
 
 MAX_DEPTH = 16
 MAX_NODES = 2_000  # bounds each later traversal to about a millisecond
+MAX_WORK = 40_000  # (subschema, value) pairs of one validation: about a millisecond at worst
+_MAX_REFERENCES = 8  # in a row
 _SHOWN_BELOW = 10**15  # a longer number may be a secret
 _NAME_CHARS = 64  # of an unknown field, in a refusal
 
@@ -37,6 +62,27 @@ _ALSO = (
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")  # every match is below 2**53
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 
+_ENUM_CHARS = 400  # of an enumeration in a refusal
+# Type -> its name, the keywords of its lower and upper bound, and the counted unit.
+_WORDS = {
+    "object": ("an object", "", "", ""),
+    "array": ("an array", "minItems", "maxItems", "item"),
+    "string": ("a string", "minLength", "maxLength", "character"),
+    "integer": ("an integer", "minimum", "maximum", ""),
+    "number": ("a number", "minimum", "maximum", ""),
+    "boolean": ("a boolean", "", "", ""),
+    "null": ("null", "", "", ""),
+}
+# Rules of an object's members and an array's items, which are explained where they are broken.
+_INNER = frozenset({"properties", "required", "additionalProperties", "items"})
+# Keywords through which another subschema can describe the same object or its members.
+_SHARED = frozenset(
+    {
+        "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas",
+        "patternProperties", "contains", "unevaluatedProperties", "unevaluatedItems",
+    }
+)  # fmt: skip
+
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """Valid arguments."""
@@ -51,6 +97,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str
     repair_hint: str
+    digest: str = ""  # SHA-256 of the arguments as proposed, once they are known
 
 
 def refusal(reason: str, expected: str) -> Refused:
@@ -63,154 +110,200 @@ def unknown_tool(name: str, catalogue: Catalogue) -> Refused:
     shown = visible(truncate_safely(name, 64))
     near = get_close_matches(name[:64], catalogue.tools, n=1)
     also = "".join(f", and {each}" for prefix, each in _ALSO if name.startswith(prefix))
+    known = f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
     return refusal(
         f"{shown!r} is not in the catalogue; the agent's tool list "
         f"and what the request says of tools decide that{also}",
-        expected=f"{near[0]!r}" if near else _tools_text(catalogue),
+        expected=f"{near[0]!r}" if near else known,
     )
-
-
-def _tools_text(catalogue: Catalogue) -> str:
-    return f"one of {', '.join(sorted(catalogue.tools))}" if catalogue.tools else "no call at all"
 
 
 def check_arguments(spec: ToolSpec, arguments: object) -> Accepted | Refused:
     """Return the arguments for the tool, or their first defect."""
+    if not isinstance(arguments, dict):
+        return refusal(f"arguments: got {_kind(arguments)}", "a JSON object")
+    schema = compile_parameters(spec.parameters)
+    coercions: tuple[str, ...] = ()
     try:
-        proposed = _check_shape(arguments, spec.input_cap_bytes)
-        checker = _Checker(spec)
-        checked = checker.check_fields(spec.parameters, proposed, ())
+        checked, has_float = _check_shape(arguments, spec.input_cap_bytes, schema)
+        if has_float or not schema.fits("", checked):
+            checked, coercions = _coerced(schema, checked, spec.never_coerced)
         canonical = _canonical(checked, spec.input_cap_bytes)
-    except _Mismatch as found:
+    except UnicodeEncodeError:  # of the validator: half of a surrogate pair
+        found = _not_canonical()
         return refusal(found.reason, found.expected)
-    return Accepted(arguments=checked, canonical=canonical, coercions=tuple(checker.coercions))
+    except _Refusal as found:
+        return refusal(found.reason, found.expected)
+    return Accepted(arguments=checked, canonical=canonical, coercions=coercions)
 
 
-class _Mismatch(Exception):
-    def __init__(self, path: tuple[str | int, ...], expected: str, got: str) -> None:
+class _Refusal(Exception):
+    def __init__(self, path: Path, expected: str, got: str) -> None:
         self.expected = expected
         self.reason = f"{_position(path)}: got {got}"  # `arguments: …` for the whole
         super().__init__(self.reason)
 
 
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def compile_parameters(parameters: Json) -> CompiledSchema:
+    """Return the compiled form of the parameters of a tool.
+
+    Raises UnusableSchema if arguments cannot be checked against every rule at a bounded cost.
+    """
+    return _compiled(msgspec.json.encode(parameters))
+
+
+@lru_cache(maxsize=512)  # about 20 KB and 0.3 ms each; a server may have 128 tools
+def _compiled(encoded: bytes) -> CompiledSchema:
+    return CompiledSchema(msgspec.json.decode(encoded), _prepared)
+
+
+def _prepared(schema: dict[str, Any]) -> dict[str, Any]:
+    """Check the keywords and close the objects of a well-formed schema.  Raises UnusableSchema."""
+    if schema.get("type") != "object":
+        raise UnusableSchema("parameters must describe an object: type must be 'object'")
+    definitions = tuple(f"#/{word}/" for word in DEFINITIONS)
+    can_close = True
+    for pointer, each in all_subschemas(schema):
+        if unknown := each.keys() - RULES - ANNOTATIONS:
+            raise UnusableSchema(f"#{pointer}: {min(unknown)} is no keyword of JSON Schema 2020-12")
+        can_close = can_close and each.get("$ref", definitions[0]).startswith(definitions)
+    closed: dict[str, Any] = _closed(schema, "arguments") if can_close else schema
+    return closed
+
+
+def _closed(schema: Any, where: str) -> Any:  # noqa: ANN401 - any JSON
+    """Refuse unlisted properties.  Raises UnusableSchema where a required one is not listed."""
+    if not isinstance(schema, dict) or _SHARED & schema.keys():
+        return schema
+    closed = dict(schema)
+    known = schema.get("properties", {})
+    if (known or schema.get("type") == "object") and "additionalProperties" not in schema:
+        closed["additionalProperties"] = False
+        if missing := set(schema.get("required", ())) - known.keys():
+            raise UnusableSchema(
+                f"{where}: required but not described: {', '.join(sorted(missing))}"
+            )
+    if known:
+        closed["properties"] = {
+            name: _closed(inner, f"{where}.{name}") for name, inner in known.items()
+        }
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"], f"{where}[]")
+    return closed
+
+
 # --- shape and size ------------------------------------------------------------------------------
 
 
-def _check_shape(arguments: object, cap_bytes: int) -> dict[str, Any]:
-    """Parse the arguments with bounds on depth, number of values and text."""
-    if not isinstance(arguments, dict):
-        raise _Mismatch((), "a JSON object", _kind(arguments))
+def _check_shape(
+    arguments: dict[str, Any], cap_bytes: int, schema: CompiledSchema
+) -> tuple[dict[str, Any], bool]:
+    """Bound depth, number of values, text and cost; the second part is True if there is a float."""
     level: list[Any] = [arguments]
     nodes = chars = depth = 0
+    has_float = False
     while level:
         depth += 1
         nodes += len(level)
         if depth > MAX_DEPTH:
-            raise _Mismatch((), f"at most {MAX_DEPTH} levels", "deeper nesting")
+            raise _Refusal((), f"at most {MAX_DEPTH} levels", "deeper nesting")
         if nodes > MAX_NODES:
-            raise _Mismatch((), f"at most {MAX_NODES} values", "more")
-        chars += sum(_text_chars(item) for item in level)
+            raise _Refusal((), f"at most {MAX_NODES} values", "more")
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                chars += len(item)
+            elif isinstance(item, dict):
+                chars += sum(map(len, item))
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+            else:
+                has_float = has_float or isinstance(item, float)
         if chars > cap_bytes:
-            raise _Mismatch((), f"at most {cap_bytes} bytes", "more")
-        level = [part for item in level for part in _parts(item)]
-    return arguments
+            raise _Refusal((), f"at most {cap_bytes} bytes", "more")
+        level = below
+    if schema.work(2 * nodes, chars) > MAX_WORK:  # each value may have a name
+        raise _Refusal((), "fewer values or less text", "more than its schema can be checked with")
+    return arguments, has_float
 
 
-def _parts(item: object) -> list[Any]:
-    if isinstance(item, dict):
-        return list(item.values())
-    return item if isinstance(item, list) else []
-
-
-def _text_chars(item: object) -> int:
-    if isinstance(item, str):
-        return len(item)
-    return sum(len(key) for key in item) if isinstance(item, dict) else 0
+def _not_canonical() -> _Refusal:
+    return _Refusal((), "numbers within ±(2^53-1) and valid Unicode", "others")
 
 
 def _canonical(arguments: dict[str, Any], cap_bytes: int) -> bytes:
     try:
         canonical = canonical_json(arguments)
     except NotCanonical:
-        raise _Mismatch((), "numbers within ±(2^53-1) and valid Unicode", "others") from None
+        raise _not_canonical() from None
     if len(canonical) > cap_bytes:
-        raise _Mismatch((), f"at most {cap_bytes} bytes", pluralize(len(canonical), "byte"))
+        raise _Refusal((), f"at most {cap_bytes} bytes", pluralize(len(canonical), "byte"))
     return canonical
 
 
-# --- values against schemas ----------------------------------------------------------------------
+# --- coercion ------------------------------------------------------------------------------------
 
 
-class _Checker:
-    """Traversal of value and schema; records coercions."""
+def _coerced(
+    schema: CompiledSchema, arguments: dict[str, Any], never_coerced: tuple[str, ...]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return arguments that fit, and the coercions that were necessary.  Raises _Refusal."""
+    coercion = _Coercion(schema, never_coerced)
+    coerced: dict[str, Any] = coercion.coerce(schema.schema, arguments, ())
+    if not schema.fits("", coerced):
+        raise _explained(schema, coerced)
+    return coerced, tuple(coercion.made)
 
-    def __init__(self, spec: ToolSpec) -> None:
-        self.never_coerced = spec.never_coerced
-        self.coercions: list[str] = []
 
-    def check(
-        self, schema: Mapping[str, Any], value: object, path: tuple[str | int, ...]
-    ) -> object:
-        """Return the value, coerced where that is safe.  Raises _Mismatch."""
-        if not TYPES[schema["type"]](value):
-            value = self._coerce(schema, value, path)
-        if not _is_within(schema, value):
-            raise _Mismatch(path, expected_text(schema), _kind(value))
+class _Coercion:
+    """Traversal of value and schema along properties and items."""
+
+    def __init__(self, schema: CompiledSchema, never_coerced: tuple[str, ...]) -> None:
+        self._schema = schema
+        self._never_coerced = never_coerced
+        self.made: list[str] = []
+
+    def coerce(self, schema: Any, value: Any, path: Path) -> Any:  # noqa: ANN401 - any JSON
+        """Return the value with its scalars coerced where that is safe.  Raises _Refusal."""
+        schema = self._resolve(schema, value)
         if isinstance(value, dict):
-            return self.check_fields(schema, value, path)
-        if isinstance(value, list) and "items" in schema:
-            inner = schema["items"]
-            return [self.check(inner, item, (*path, index)) for index, item in enumerate(value)]
-        return value
-
-    def check_fields(
-        self, schema: Mapping[str, Any], value: dict[str, Any], path: tuple[str | int, ...]
-    ) -> dict[str, Any]:
-        """Return the object with all fields checked.  Raises _Mismatch."""
-        known: Mapping[str, Any] = schema.get("properties", {})
-        missing = [name for name in schema.get("required", ()) if name not in value]
-        is_open = schema.get("additionalProperties", False)
-        unknown = [] if is_open else [name for name in value if name not in known]
-        if missing:
-            got = f"nothing, but the field {_shown(unknown[0])}" if unknown else "nothing"
-            raise _Mismatch((*path, missing[0]), expected_text(known[missing[0]]), got)
-        if unknown:
-            got = f"the field {_shown(unknown[0])}"
-            raise _Mismatch(path, _fields_text(known, unknown[0]), got)
-        return {
-            name: self.check(known[name], item, (*path, name)) if name in known else item
-            for name, item in value.items()
-        }
-
-    def _coerce(
-        self, schema: Mapping[str, Any], value: object, path: tuple[str | int, ...]
-    ) -> object:
-        wanted = schema["type"]
-        coerced = _COERCIONS[wanted](value) if wanted in _COERCIONS else None
-        if coerced is None or (path and path[0] in self.never_coerced):
-            raise _Mismatch(path, expected_text(schema), _kind(value))
-        shown = f"{json.dumps(value)} -> {json.dumps(coerced)}"
-        self.coercions.append(f"{_position(path)}: {shown}")
+            known = schema.get("properties", {})
+            others = schema.get("additionalProperties", True)
+            return {
+                name: self.coerce(known.get(name, others), item, (*path, name))
+                for name, item in value.items()
+            }
+        if isinstance(value, list):
+            inner = schema.get("items", True)
+            return [self.coerce(inner, item, (*path, index)) for index, item in enumerate(value)]
+        types = schema.get("type", ())
+        wanted = (types,) if isinstance(types, str) else types
+        if not wanted or any(_TYPES[kind](value) for kind in wanted):
+            return value
+        readings = (_COERCIONS[kind](value) for kind in wanted if kind in _COERCIONS)
+        coerced = next((reading for reading in readings if reading is not None), None)
+        if coerced is None or (path and path[0] in self._never_coerced):
+            raise _Refusal(path, expected_text(schema) or "another type", _kind(value))
+        self.made.append(f"{_position(path)}: {json.dumps(value)} -> {json.dumps(coerced)}")
         return coerced
 
-
-def _is_within(schema: Mapping[str, Any], value: object) -> bool:
-    """Check enumeration, bounds and lengths of a value of the right type."""
-    if "enum" in schema and value not in schema["enum"]:
-        return False
-    if isinstance(value, str):
-        return _is_between(len(value), schema, "minLength", "maxLength")
-    if isinstance(value, list):
-        return _is_between(len(value), schema, "minItems", "maxItems")
-    if isinstance(value, int | float):
-        return _is_between(value, schema, "minimum", "maximum")
-    return True
-
-
-def _is_between(size: float, schema: Mapping[str, Any], low: str, high: str) -> bool:
-    return (low not in schema or size >= schema[low]) and (
-        high not in schema or size <= schema[high]
-    )
+    def _resolve(self, schema: Any, value: object) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON
+        """Follow references, and the only alternative to null; {} if nothing is known."""
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(schema, Mapping):
+                return {}
+            if "$ref" in schema:
+                _, schema = self._schema.target(schema["$ref"])
+            elif "anyOf" in schema:
+                options = [each for each in schema["anyOf"] if each != {"type": "null"}]
+                schema = options[0] if len(options) == 1 and value is not None else True
+            else:
+                return schema
+        return {}
 
 
 # --- safe coercions: one possible reading without loss; None if there is none -----------------
@@ -238,7 +331,16 @@ def _to_string(value: object) -> str | None:
     return str(value) if type(value) is int else None
 
 
-_COERCIONS = {
+_TYPES: dict[str, Callable[[object], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in {int, float},
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+_COERCIONS: dict[str, Callable[[object], Any]] = {
     "integer": _to_integer,
     "number": _to_number,
     "boolean": _to_boolean,
@@ -248,7 +350,46 @@ _COERCIONS = {
 # --- error texts ---------------------------------------------------------------------------------------
 
 
-def _position(path: tuple[str | int, ...]) -> str:
+def _explained(schema: CompiledSchema, value: dict[str, Any]) -> _Refusal:
+    """Return the innermost reason why the value does not fit."""
+    found = explain(schema, value)
+    path, around, extra = found.path, found.schema, ""
+    if found.schema is False and found.outer.get("additionalProperties") is False:
+        path, around, extra = path[:-1], found.outer, f"the field {_shown(str(path[-1]))}"
+    rules = around if isinstance(around, Mapping) else {}
+    known, inside = rules.get("properties", {}), reduce(getitem, path, cast("Any", value))
+    names = rules.get("required", ()) if isinstance(inside, dict) else ()
+    if missing := next((name for name in names if name not in inside), None):
+        wanted = expected_text(known.get(missing)) or "a value"
+        return _Refusal((*path, missing), wanted, f"nothing, but {extra}" if extra else "nothing")
+    if extra:
+        return _Refusal(path, _fields_text(known, str(found.path[-1])), extra)
+    wanted = expected_text(around) or f"another value: {found.reason}"
+    return _Refusal(path, wanted, _kind(found.value))
+
+
+def expected_text(schema: Any) -> str:  # noqa: ANN401 - any JSON
+    """Describe the values that the schema accepts; "" if there is no short description."""
+    rules = schema if isinstance(schema, Mapping) else {}
+    if "enum" in rules:
+        return truncate_safely("one of " + ", ".join(map(repr, rules["enum"])), _ENUM_CHARS)
+    kind = rules.get("type")
+    words, low, high, noun = _WORDS.get(kind if isinstance(kind, str) else "", ("", "", "", ""))
+    if not words or rules.keys() & RULES - _INNER - {"type", low, high}:
+        return ""
+    least, most = rules.get(low), rules.get(high)
+    if least is None and most is None:
+        return words
+    if most is None:
+        return f"{words} of at least {_measure(least, noun)}"
+    return f"{words} of {'at most' if least is None else f'{least} to'} {_measure(most, noun)}"
+
+
+def _measure(bound: Any, noun: str) -> str:  # noqa: ANN401 - a number
+    return pluralize(bound, noun) if noun else str(bound)
+
+
+def _position(path: Path) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".") or "arguments"
 

@@ -82,6 +82,7 @@ _VERSION_CONTROL = (
     _row("version control", ".lazygit.yml .config/lazygit", "lazygit: commands, pagers", "https://github.com/jesseduffield/lazygit/blob/master/docs/Config.md"),
     _row("version control", ".tigrc .config/tig .config/gitui", "tig, gitui: commands of keys", "https://jonas.github.io/tig/doc/tigrc.5.html"),
     _row("version control", ".gh-dash.yml .gh-dash.yaml .config/gh-dash", "gh-dash: commands of keys, pager", "https://www.gh-dash.dev/configuration/"),
+    _row("version control", "_MTN .monotone", "monotone: hooks in Lua", "https://www.monotone.ca/docs/Hooks.html"),
 )
 _COMMIT_HOOKS = (
     _row("commit hooks", ".pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml prek.toml", "pre-commit, at each commit", "https://pre-commit.com/"),
@@ -130,6 +131,14 @@ _SHELLS = (
     _row("shells and login", ".cargo/bin .cargo/env .rustup .nvm .pyenv .rbenv .rvm .nodenv .goenv .jenv .asdf .sdkman .volta .bun/bin .deno/bin .krew .ghcup .juliaup .dotnet/tools", "logins, which load scripts of version managers and put their programs into PATH", "https://rust-lang.github.io/rustup/installation/index.html"),
     _row("shells and login", ".profile.d", "Heroku, at the start of every shell of the app", "https://devcenter.heroku.com/articles/dynos"),
     _row("shells and login", ".selected_editor", "sensible-editor, which loads it as a shell script", "https://manpages.debian.org/stable/sensible-utils/sensible-editor.1.en.html"),
+    _row("shells and login", ".config/foot .config/rio .config/contour .config/termite .config/terminator .config/tilix .config/konsole .local/share/konsole .hyper.js .config/Hyper .warp .config/waveterm .config/tabby", "terminals: the program that they start", "https://man.archlinux.org/man/foot.ini.5"),
+    _row("shells and login", ".mailfilter .sieve .dovecot.sieve .imapfilter .config/imapfilter .config/aerc .notmuch-config .config/notmuch .config/himalaya .config/alot .config/meli", "mail, when one comes in or is opened: filters, hooks, commands", "https://notmuchmail.org/doc/latest/man5/notmuch-hooks.html"),
+    _row("shells and login", ".config/thefuck .thefuck .ripgreprc .config/ripgrep .config/bat .ackrc .config/broot", "tools of a command line: rules, pagers, filters of one person", "https://github.com/BurntSushi/ripgrep/blob/master/GUIDE.md"),
+    _row("shells and login", ".taskrc .task/hooks .timewarrior .config/timewarrior .todo.cfg .todo/config .config/calcurse/hooks", "Taskwarrior, todo.txt and their like, at each command: hooks", "https://taskwarrior.org/docs/hooks/"),
+    _row("shells and login", ".config/yt-dlp .yt-dlp .config/youtube-dl .config/gallery-dl .aria2 .config/aria2 .rtorrent.rc .config/rtorrent", "downloads: commands when one ends, of one person", "https://aria2.github.io/manual/en/html/aria2c.html"),
+    _row("shells and login", ".config/chezmoi .yadm .config/yadm .k5users", "chezmoi, yadm: hooks, scripts; logins of Kerberos", "https://www.chezmoi.io/reference/configuration-file/hooks/"),
+    _row("shells and login", ".w3m .elinks .lynxrc .config/tridactyl .tridactylrc .pentadactylrc .vimperatorrc .ircrc .epicrc .slrnrc .config/newsboat .newsboat", "browsers of a terminal, news and chat: commands, scripts", "https://newsboat.org/releases/latest/docs/newsboat.html"),
+    _row("shells and login", ".config/mpv .mpv .mplayer", "players, when a file is opened: scripts in Lua and JavaScript", "https://mpv.io/manual/stable/"),
 )
 _EDITORS = (
     _row("editors", ".vscode", "VS Code: tasks, interpreters, settings", "https://code.visualstudio.com/docs/debugtest/tasks", needs_placeholder=True),
@@ -149,6 +158,9 @@ _EDITORS = (
     _row("editors", ".project .classpath .factorypath .cproject .pydevproject .buildpath .settings .externalToolBuilders nbproject nbactions.xml nb-configuration.xml", "Eclipse, NetBeans: builders that run at each change", "https://help.eclipse.org/latest/topic/org.eclipse.platform.doc.isv/reference/misc/project_description_file.html"),
     _row("editors", ".lvim .spacevim .SpaceVim.d .config/lvim .astronvim .lsp.json .coc-settings.json coc-settings.json .efmrc .efm-langserver .config/efm-langserver .dap.json .languageclient.json .ensime .merlin .solargraph.yml .rubocop-lsp .config/marksman .marksman.toml .sourcekit-lsp", "language servers that editors start", "https://scalameta.org/metals/docs/"),
     _row("editors", ".jupytext.py", "Jupyter with jupytext, when a notebook of the folder is opened: Python code", "https://jupytext.readthedocs.io/en/latest/config.html"),
+    _row("editors", ".theia", "Theia, when the folder is opened: tasks, launches, settings", "https://theia-ide.org/docs/user_getting_started/"),
+    _row("editors", "_vimrc _gvimrc _exrc _viminfo .vsvimrc _vsvimrc .vrapperrc .xvimrc", "Vim and its imitations, at a start", "https://vimhelp.org/starting.txt.html"),
+    _row("editors", ".obsidian logseq/custom.js .logseq", "Obsidian, Logseq, when the folder is opened as a vault or a graph: plugins, scripts", "https://docs.obsidian.md/Plugins/Getting+started/Build+a+plugin"),
 )
 _AGENTS = (
     _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
@@ -169,6 +181,9 @@ _AGENTS = (
     _row("agents", ".goosehints .goose .config/goose .goosehints.local .openhands .openhands_instructions .amp .ampcode .config/amp .devin .jules JULES.md WARP.md .zencoder .tabnine .cody .sourcegraph .voidrules .pearai .pearairules .firebender firebender.json .rovodev .rovodev.yml .bolt replit.md .gptme gptme.toml .mentat .mentatconfig.json .plandex .serena .conductor .conductor.json .refact .codebuddy CODEBUDDY.md .qoder .antigravity .openclaw .clawd", "other agents: instructions, servers", "https://block.github.io/goose/docs/guides/context-engineering/using-goosehints"),
     _row("agents", ".vibe .ruler .pochi .pi .lingma", "Mistral Vibe, Ruler, Pochi, Pi, Lingma: instructions, servers, extensions", "https://docs.mistral.ai/mistral-vibe/introduction/configuration"),
     _row("agents", ".coderabbit.yaml .coderabbit.yml .pr_agent.toml greptile.json .greptile .sweep.yaml sweep.yaml .sourcery.yaml .bito.yaml .ellipsis.yaml ellipsis.yaml .korbit-config.yaml .cubic.yaml cubic.yaml .qodo .codiumai.toml .bugbot BUGBOT.md", "review services, at each push", "https://docs.coderabbit.ai/getting-started/yaml-configuration"),
+    _row("agents", ".codebuff codebuff.json .config/manicode .blackboxrules .blackboxcli .nanocoder .stakpak .auggie .superclaude .forge forge.yaml", "Codebuff, Blackbox, Forge and others: instructions, servers, hooks", "https://www.codebuff.com/docs"),
+    _row("agents", ".config/aichat .aichat .config/io.datasette.llm .config/shell_gpt .sgptrc .config/fabric", "aichat, llm, shell_gpt: instructions, functions, servers", "https://github.com/sigoden/aichat/wiki/Configuration-Guide"),
+    _row("agents", "claude_desktop_config.json mcp_config.json .ai/mcp .rulesync rulesync.jsonc rulesync.local.jsonc .bmad-core .specify/memory", "agents: servers that they start, instructions", "https://modelcontextprotocol.io/docs/develop/connect-local-servers"),
 )
 _CI = (
     _row("continuous integration", ".github/workflows .github/actions .github/dependabot.yml .github/dependabot.yaml .github/settings.yml .github/renovate.json .github/renovate.json5 .github/CODEOWNERS .github/codeql .github/copilot-setup-steps.yaml", "GitHub, at each push", "https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-syntax"),
@@ -194,6 +209,8 @@ _PACKAGES = (
     _row("package managers", ".mvn .mavenrc .sbtopts .sbtrc .sbtconfig .jvmopts .mill-opts .mill-jvm-opts .mill-version .mill-jvm-version .config/coursier .leinrc", "Maven, Ivy, sbt, Mill, Leiningen: JVM options, extensions", "https://maven.apache.org/configure.html"),
     _row("package managers", ".config/luarocks .config/nimble .conanrc .config/swiftpm .config/guix .config/go .pacman.conf .makepkg.conf .config/pacman .config/paru .config/yay", "package managers: sources, hooks, flags", "https://go.dev/ref/mod"),
     _row("package managers", ".dput.cf .dput.d .dupload.conf .devscripts .gbp.conf .pbuilderrc .sbuildrc .quiltrc .rpmmacros", "uploads and builds of Debian and RPM packages: commands, servers, of one person", "https://manpages.debian.org/stable/dput/dput.cf.5.en.html"),
+    _row("package managers", ".ivy2/ivysettings.xml .m2/extensions.xml .m2/toolchains.xml .sbt/repositories .sbt/1.0 .sbt/2 .lein/profiles.clj .clojure/deps.edn .config/clojure .boot/profile.boot", "Maven, Ivy, sbt, Leiningen, Clojure, Boot: plugins, repositories of one person", "https://maven.apache.org/configure.html"),
+    _row("package managers", ".cabal/config .config/cabal .stack/config.yaml .config/stack .opam .opamrc .cpan/CPAN .dub/settings.json .conan/remotes.json .conan2/remotes.json .conan2/profiles .conan2/extensions .spack .config/rebar3 .npm-init.js", "cabal, Stack, opam, CPAN, dub, Conan, Spack, rebar3: repositories, programs, plugins of one person", "https://cabal.readthedocs.io/en/stable/config.html"),
 )
 _BUILDS = (
     _row("builds", ".gradle/gradle.properties .gradle/init.gradle .gradle/init.gradle.kts .gradle/init.d .gradle/config.properties", "gradle, in each project: JVM options, init scripts", "https://docs.gradle.org/current/userguide/build_environment.html"),
@@ -201,6 +218,7 @@ _BUILDS = (
     _row("builds", ".ant .antrc .ant.properties .rakerc .rake .config/rake .ninjarc .config/meson .sconsrc .config/ccache .config/sccache .config/cmake .cmake .config/just .config/task .latexmkrc .config/latexmk", "builds: options, wrappers, scripts of one person", "https://bazel.build/run/bazelrc"),
     _row("builds", ".actrc .config/act", "act: images and options of one person", "https://nektosact.com/usage/index.html"),
     _row("builds", ".terraformrc terraform.rc .tofurc .terraform.d .pulumi .ansible.cfg .vagrant.d .packer.d .tflint.d .samrc", "Terraform, Ansible and others: plugins, defaults", "https://docs.ansible.com/ansible/latest/reference_appendices/config.html"),
+    _row("builds", "user-config.jam site-config.jam .packerconfig .chef", "B2, Packer, Chef: code and plugins of one person", "https://www.bfgroup.xyz/b2/manual/release/index.html"),
 )
 _RUNTIMES = (
     _row("interpreters and debuggers", ".gdbinit .gdbearlyinit .gdbinit.d .config/gdb .lldbinit .lldbinit-* .lldb .cgdb .config/cgdb .gef.rc .pwndbg .radare2rc .radare2rc.d .config/radare2 .rizinrc .config/rizin .dlv .config/dlv .windbg .jdbrc .perldb .ltrace.conf .ltracerc .valgrindrc .perfconfig .bpftracerc .uftrace.conf .drgnrc *-gdb.py *-gdb.gdb *-gdb.scm", "debuggers and tracers, when started in the folder", "https://sourceware.org/gdb/current/onlinedocs/gdb.html/Startup.html"),
@@ -210,6 +228,8 @@ _RUNTIMES = (
     _row("interpreters and debuggers", ".iex.exs .erlang .ghci .ocamlinit .utoprc .config/utop .Rprofile .Renviron .Rprofile.site .radian_profile .config/R .octaverc .matlab7rc.sh .juliarc.jl .sagerc .gprc .sbclrc .eclrc .clisprc .clisprc.lisp .ccl-init.lisp .abclrc .cmucl-init.lisp .clinit.cl .racketrc .csirc .chickenrc .swiplrc .config/swi-prolog .yaprc .prologrc .scala_repl .groovy .bshrc .tclshrc .wishrc .gnuplotrc .jqrc .config/gnuplot .duckdbrc", "interpreters, when started in the folder", "https://stat.ethz.ch/R-manual/R-devel/library/base/html/Startup.html"),
     _row("interpreters and debuggers", ".nrepl.edn .nrepl", "nREPL, when an editor starts it in the folder: middleware, address", "https://nrepl.org/nrepl/usage/server.html"),
     _row("interpreters and debuggers", ".psqlrc .sqliterc .mysqlrc .myclirc .pgclirc .config/pgcli .config/mycli .litecli .config/litecli .usqlrc .mongorc.js .mongoshrc.js .redisclirc .cqlshrc .hiverc .clickhouse-client .influxrc .sqlplusrc", "database clients, when started", "https://www.postgresql.org/docs/current/app-psql.html"),
+    _row("interpreters and debuggers", ".ghc/ghci.conf .guile .julia/config .re.pl .Mathematica/Autoload .Mathematica/Kernel .maxima .gaprc .gap/gaprc .magmarc .mapleinit .Macaulay2 .asy .matlab", "interpreters, when started: code of one person or of the folder", "https://www.gnu.org/software/guile/manual/html_node/Init-File.html"),
+    _row("interpreters and debuggers", "matplotlibrc .config/matplotlib", "each Python program in the folder that draws: the module of its backend", "https://matplotlib.org/stable/users/explain/customizing.html"),
 )
 _LANGUAGE_SERVERS = (
     _row("language servers", ".ropeproject", "rope, through a language server, when the folder is opened: its config.py is code", "https://rope.readthedocs.io/en/latest/configuration.html"),
@@ -217,10 +237,12 @@ _LANGUAGE_SERVERS = (
     _row("language servers", "rust-analyzer.toml .rust-analyzer.toml rust-project.json .zls.json zls.json omnisharp.json .omnisharp .als.json", "language servers, when the folder is opened: commands that replace the usual ones", "https://rust-analyzer.github.io/book/configuration.html"),
     _row("language servers", ".bsp .bloop", "Metals and JetBrains IDEs, when the folder is opened: the command of a build server", "https://build-server-protocol.github.io/docs/overview/server-discovery"),
     _row("language servers", "vetur.config.js", "Vetur, when the folder is opened: JavaScript code", "https://vuejs.github.io/vetur/reference/"),
+    _row("language servers", "hie.yaml .lsp/config.edn .config/clojure-lsp .phpactor.json .phpactor.yml .phpactor.yaml .luarc.json .luarc.jsonc", "Haskell, Clojure, PHP and Lua servers, when the folder is opened: commands, plugins", "https://haskell-language-server.readthedocs.io/en/latest/configuration.html"),
 )
 _CONTAINERS = (
     _row("containers", ".docker/cli-plugins .docker/daemon.json .config/podman .config/nerdctl .buildkitd.toml .config/distrobox .config/toolbox.conf", "docker and others, in each command: plugins, options of one person", "https://docs.docker.com/reference/cli/docker/"),
     _row("containers", ".config/helm .k9s .config/k9s", "tools of clusters: plugins, hooks", "https://helm.sh/docs/topics/plugins/"),
+    _row("containers", ".config/containers .lima .config/lima .colima", "podman, Lima, Colima, in each command: hooks, programs, registries", "https://github.com/containers/common/blob/main/docs/containers.conf.5.md"),
 )
 _DESKTOP = (
     _row("desktop", ".directory autorun.inf .autorun desktop.ini", "file managers, when the folder is opened", "https://specifications.freedesktop.org/desktop-entry-spec/latest/"),
@@ -228,6 +250,8 @@ _DESKTOP = (
     _row("desktop", ".local/share/applications .local/share/systemd .local/share/dbus-1 .local/share/nautilus .local/share/kservices5 .local/share/gnome-shell .local/share/plasma .local/share/kwin .local/share/bash-completion .local/share/zsh .local/share/fish .LaunchAgents", "services and entries of a desktop", "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"),
     _row("desktop", ".local/share/thumbnailers .local/share/mime", "file managers, when the folder is opened: commands for its pictures", "https://specifications.freedesktop.org/thumbnail-spec/latest/"),
     _row("desktop", ".asoundrc .pulse .config/pulse .config/pipewire .config/wireplumber", "every program that plays sound: loaded libraries, commands", "https://www.alsa-project.org/wiki/Asoundrc"),
+    _row("desktop", ".config/Thunar .local/share/nemo .local/share/caja .local/share/file-manager .config/xfce4 .config/lxsession .config/lxpanel .config/espanso", "file managers and sessions: actions, started programs", "https://docs.xfce.org/xfce/thunar/custom-actions"),
+    _row("desktop", ".hammerspoon .skhdrc .config/skhd .yabairc .config/yabai .aerospace.toml .config/aerospace .phoenix.js .slate .slate.js .finicky.js .config/karabiner .config/sketchybar .config/borders Library/LaunchAgents", "macOS: agents of a login, window managers, keys", "https://www.hammerspoon.org/docs/"),
 )
 _SECRETS = (
     _row("secrets", ".envrc", "direnv, when the folder is entered; holds keys", "https://direnv.net/man/direnv.1.html", needs_placeholder=True),
@@ -243,6 +267,7 @@ _SECRETS = (
     _row("secrets", ".pgpass .pg_service.conf .my.cnf .mylogin.cnf .odbc.ini .sqldeveloper .dbeaver4", "databases: passwords", "https://www.postgresql.org/docs/current/libpq-pgpass.html"),
     _row("secrets", ".password-store .gpg-id .local/share/keyrings .local/share/kwalletd .gnome2/keyrings .gnome-keyring .keepass .config/keepassxc .config/Bitwarden .config/1Password .config/Signal .electrum .bitcoin .ethereum .monero .config/solana .foundry/keystores .Xauthority .ICEauthority .k5login .k5identity .vnc .config/remmina .purple .irssi .weechat .config/hexchat", "stores of passwords and wallets", "https://www.passwordstore.org/"),
     _row("secrets", ".mozilla .thunderbird .librewolf .waterfox .floorp .config/google-chrome .config/google-chrome* .config/chromium .config/chromium* .config/BraveSoftware .config/BraveSoftware* .config/microsoft-edge .config/microsoft-edge* .config/vivaldi .config/vivaldi* .config/opera .config/opera* .config/epiphany .local/share/epiphany .config/qutebrowser", "browsers: sessions and passwords", "https://support.mozilla.org/kb/profiles-where-firefox-stores-user-data"),
+    _row("secrets", ".config/weechat .local/share/weechat .cvspass", "chat, mail and CVS: passwords", "https://weechat.org/files/doc/weechat/stable/weechat_user.en.html"),
 )
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""Tools as data: specification, catalogue, call, preflight, output."""
+"""Tools as data: specification and risk, catalogue, call, preflight, output."""
 
 import posixpath
 from collections.abc import Iterable, Mapping
@@ -31,6 +31,8 @@ OutcomeStatus = Literal[
 ]
 HANDED_OVER: OutcomeStatus = "handed_over"
 CLIENT = "client"  # the executor of tools that a client declared
+SHARED_HOST = "shared_host"  # capability: a program without namespaces of its own
+_WRITE = "fs.write"
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,40 @@ def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
     return Catalogue(tools=tools, hash=digest_of(listed))
 
 
+# --- risk ----------------------------------------------------------------------------------------
+
+_HARMLESS = frozenset({"fs.read"})  # reading the workspace changes nothing outside of it
+_RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
+_LEAST_RISK: dict[str, Risk] = {
+    "fs.write": "medium",
+    "network": "medium",
+    "process": "high",
+    "secret": "high",
+}
+
+
+def compute_risk(spec: ToolSpec, *, is_tainted: bool) -> Risk:
+    """Return the tool's risk, at least that of its capabilities; a tainted run raises it.
+
+    Taint is one step up for anything beyond reading, and critical with a way out to the network.
+    """
+    levels = [_LEAST_RISK.get(capability, "low") for capability in spec.capabilities]
+    level = max(_RISKS.index(risk) for risk in (spec.risk, *levels))
+    if is_tainted and "network" in spec.capabilities:
+        return "critical"
+    if is_tainted and is_sensitive(spec):
+        level = min(level + 1, len(_RISKS) - 1)
+    return _RISKS[level]
+
+
+def is_sensitive(spec: ToolSpec) -> bool:
+    """True if the tool does more than read the workspace."""
+    return spec.tool_class != "read_only_safe" or not _HARMLESS.issuperset(spec.capabilities)
+
+
+# --- a call --------------------------------------------------------------------------------------
+
+
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts derived from a call's arguments, for the rules; without I/O."""
 
@@ -86,18 +122,6 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_FACETS = CallFacts()
-SHARED_HOST = "shared_host"  # capability: a program without namespaces of its own
-_WRITE = "fs.write"
-
-
-class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """Inspection of a call's environment, before the approval and again before its execution."""
-
-    binary: str = ""  # the executable, resolved
-    cwd: str = ""
-    environment: Mapping[str, str] = {}
-    operands: Mapping[str, str] = {}  # files named as operands: path to SHA-256, hex
-    profile: str = ""  # of the sandbox
 
 
 def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts:
@@ -115,6 +139,16 @@ def folder_key(path: str) -> str:
     """Return the key of a write grant: the folder of the path; "" for none."""
     normal = normal_path(path)
     return "" if not normal else f"{posixpath.dirname(normal) or '.'}/"
+
+
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
+    """Inspection of a call's environment, before the approval and again before its execution."""
+
+    binary: str = ""  # the executable, resolved
+    cwd: str = ""
+    environment: Mapping[str, str] = {}
+    operands: Mapping[str, str] = {}  # files named as operands: path to SHA-256, hex
+    profile: str = ""  # of the sandbox
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.text.json_schema import RULES, rewrite
 from palyra.core.trust.fences import fence, make_nonce, neutralise
 from palyra.core.trust.injection_scan import find_injections
 
@@ -28,13 +29,21 @@ def fenced_words(tool: str, description: str) -> str:
 
 def without_words(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema without its sentences, because they cannot be fenced."""
-    kept = {key: value for key, value in schema.items() if key != "description"}
-    if "properties" in kept:
-        kept["properties"] = {
-            name: without_words(inner) for name, inner in kept["properties"].items()
-        }
-    if "items" in kept:
-        kept["items"] = without_words(kept["items"])
+    kept: dict[str, Any] = rewrite(
+        schema, lambda each: {word: rule for word, rule in each.items() if word != "description"}
+    )
+    return kept
+
+
+def only_rules(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema without annotations and unknown keywords, which do not constrain values.
+
+    `format` is an annotation too unless a validator chooses to assert it, and servers use it loosely.
+    """
+    rules = RULES - {"format"}
+    kept: dict[str, Any] = rewrite(
+        schema, lambda each: {word: rule for word, rule in each.items() if word in rules}
+    )
     return kept
 
 

@@ -112,7 +112,7 @@ def parse_scripts(data: bytes) -> ScriptBook:
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidParams(f"these are no scripts: {error}", field="scripts") from None
+        raise InvalidParams(f"not a file of scripts: {error}", field="scripts") from None
 
 
 def scripts_schema() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from palyra.net.api.method import AnyMethod
-from palyra.net.api.schema import MethodSchema, ProtocolSchema, Schema, describe_protocol
+from palyra.net.api.schema import ProtocolSchema, Schema, describe_protocol
 
 CHANNEL = "websocket"
 ADDRESS = "/v1/ws"
@@ -90,10 +90,13 @@ def _channel(messages: Json) -> Json:
 
 def _messages(protocol: ProtocolSchema) -> Iterator[tuple[str, Json]]:
     for name, method in protocol.methods.items():
-        yield _request_name(name), _message(name, _request(name, method))
+        request = _envelope(
+            id=_REQUEST_ID, method={"const": name}, params=_move_refs(method.params)
+        )
+        yield _request_name(name), _message(name, request)
         yield _result_name(name), _message(f"Reply to {name}", _reply("result", method.result))
     for name, params in protocol.notifications.items():
-        yield name, _message(name, _notification(name, params))
+        yield name, _message(name, _envelope(method={"const": name}, params=_move_refs(params)))
     error = {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"}
     yield ERROR_MESSAGE, _message("Error reply", _reply("error", error))
 
@@ -133,16 +136,8 @@ def _message(title: str, payload: Schema) -> Json:
     return {"title": title, "payload": payload}
 
 
-def _request(name: str, method: MethodSchema) -> Schema:
-    return _envelope(id=_REQUEST_ID, method={"const": name}, params=_move_refs(method.params))
-
-
 def _reply(member: str, schema: Schema) -> Schema:
     return _envelope(id=_REQUEST_ID, **{member: _move_refs(schema)})
-
-
-def _notification(name: str, params: Schema) -> Schema:
-    return _envelope(method={"const": name}, params=_move_refs(params))
 
 
 def _envelope(**members: Schema) -> Schema:

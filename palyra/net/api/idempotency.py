@@ -26,7 +26,6 @@ import trio
 
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import IdempotencyRecord
 from palyra.core.ports import Journal, NowMs
 from palyra.errors import IdempotencyConflict
 from palyra.net.protocol.params import Params
@@ -73,34 +72,26 @@ class IdempotencyStore:
             await other.done.wait()
         request = self._in_progress[name] = _InProgress(key.body_sha256)
         try:
-            found = await self._find(key)
-            if found is None:
-                return await self._perform(key, effect, is_kept_by_effect=is_kept_by_effect)
-            _compare(key, found.body_sha256)
-            return msgspec.json.decode(found.result, type=kind)
+            now_ms = self._now_ms()
+            found = await self._journal.find(
+                lambda store: store.find_receipt(key.principal, key.key, now_ms=now_ms)
+            )
+            if found is not None:
+                _compare(key, found.body_sha256)
+                return msgspec.json.decode(found.result, type=kind)
+            result = await effect()
+            if not is_kept_by_effect:
+                record = receipt_for(key, result, self._now_ms())
+                with trio.CancelScope(shield=True):  # see the top; bounded by the disk
+                    await self._journal.commit(Change(records=(record,)))
+            return result
         finally:
             del self._in_progress[name]
             request.done.set()
-
-    async def _find(self, key: IdempotencyKey) -> IdempotencyRecord | None:
-        now_ms = self._now_ms()
-        return await self._journal.find(
-            lambda store: store.find_receipt(key.principal, key.key, now_ms=now_ms)
-        )
-
-    async def _perform(
-        self, key: IdempotencyKey, effect: Effect[R], *, is_kept_by_effect: bool
-    ) -> R:
-        result = await effect()
-        if not is_kept_by_effect:
-            record = receipt_for(key, result, self._now_ms())
-            with trio.CancelScope(shield=True):  # see the top; bounded by the disk
-                await self._journal.commit(Change(records=(record,)))
-        return result
 
 
 def _compare(key: IdempotencyKey, body_sha256: str) -> None:
     if key.body_sha256 != body_sha256:
         raise IdempotencyConflict(
-            f"idempotency key {key.key[:64]!r} was used before with another request"
+            f"idempotency key {key.key[:64]!r} was already used for another request"
         )

@@ -1,26 +1,43 @@
 """Method of the protocol: name, types of params and result, required scope, serving function.
 
 The table of methods is data: dispatch, JSON Schemas and the AsyncAPI document are made from it.
+`Backend` holds the services that methods call.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
+from palyra.actors.approvals import Approvals
+from palyra.actors.gateway import Gateway
+from palyra.actors.hub import Hub
+from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
+from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
-from palyra.net.api.backend import Backend
-from palyra.net.api.idempotency import Effect
+from palyra.net.api.idempotency import Effect, IdempotencyStore
+from palyra.net.api.rate_limit import ConnectionLimits, Pacer
+from palyra.net.api.tokens import Authenticate
 from palyra.net.delivery.subscription import Subscriptions
+from palyra.net.protocol.jsonrpc import Redact
+from palyra.net.protocol.notifications import State
 from palyra.net.protocol.params import LINE, SLUG, Params
+from palyra.services.agents import Agents
+from palyra.services.artifacts import ArtifactService
+from palyra.services.channels import Channels
+from palyra.services.grants import Grants
+from palyra.services.incidents import Incidents
+from palyra.services.model_router import ModelRouter
+from palyra.services.usage import UsageService
 
 P = TypeVar("P", bound=Params)
 R = TypeVar("R", bound=msgspec.Struct)
-
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -46,6 +63,42 @@ class Mutation(Params, frozen=True, kw_only=True):
     """Parameters of a method that changes state."""
 
     idempotency_key: IdempotencyKeyText | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The daemon as connections see it."""
+
+    gateway: Gateway
+    sessions: Sessions
+    approvals: Approvals
+    grants: Grants
+    budgets: UsageService
+    models: ModelRouter
+    agents: Agents
+    channels: Channels
+    incidents: Incidents
+    files: ArtifactService
+    skills: SkillService
+    hub: Hub
+    journal: Journal
+    receipts: IdempotencyStore
+    authenticate: Authenticate
+    limits: ConnectionLimits
+    instance_id: str
+    version: str
+    public_key: bytes  # Ed25519, 32 bytes
+    sign: Sign
+    redact: Redact
+    run_blocking: RunBlocking
+    state: Callable[[], State]
+    count_stranded: Callable[[], int]  # open runs that cannot be resumed
+    problems: Callable[[], Sequence[str]]  # defects an operator has to repair, as sentences
+    absent: Callable[[], Sequence[str]]  # missing optional programs, as sentences
+    tree: Callable[[], ChildSnapshot]
+    now_ms: NowMs
+    new_id: NewId
+    pacer: Pacer = field(default_factory=Pacer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +140,6 @@ class Method(Generic[P, R]):
         return issubclass(self.params, Mutation)
 
 
-def check_no_secret(call: MethodCall, **texts: str) -> None:
-    """Raise InvalidParams if a text that is stored verbatim contains a secret."""
-    for field, text in texts.items():
-        if call.backend.redact(text.encode())[1]:
-            raise InvalidParams(f"{field} holds a secret: choose another", field=field)
-
-
 AnyMethod = Method[Any, Any]
 
 
@@ -104,3 +150,10 @@ def at_once(serve: Callable[[MethodCall, P], R]) -> Callable[[MethodCall, P], Aw
         return serve(call, params)
 
     return serve_at_once
+
+
+def check_no_secret(call: MethodCall, **texts: str) -> None:
+    """Raise InvalidParams if a text that is stored verbatim contains a secret."""
+    for name, text in texts.items():
+        if call.backend.redact(text.encode())[1]:
+            raise InvalidParams(f"{name} holds a secret: choose another", field=name)

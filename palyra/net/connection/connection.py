@@ -22,10 +22,9 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, Unauthenticated
-from palyra.net.api.backend import Backend
+from palyra.net.api.method import Backend
 from palyra.net.api.methods.connect import Connect, identify, welcome
 from palyra.net.connection.requests import RequestDispatcher
-from palyra.net.delivery.encoding import encode_notice
 from palyra.net.delivery.outbox import REPLY, Outbox
 from palyra.net.delivery.subscription import PAGE_BYTES, PAGE_ROWS, ClientContext, Subscriptions
 from palyra.net.protocol import close_codes, jsonrpc
@@ -147,24 +146,23 @@ class Connection:
     # --- reading ---
 
     async def _converse(self) -> None:
-        self._outbox.put(encode_notice("hello", self._hello()))
-        with trio.move_on_after(self._limits.connect_timeout_s) as scope:
-            caller = await self._open(await self._receive())
-        if scope.cancelled_caught:
-            text = f"no connect within {self._limits.connect_timeout_s:g} s"
-            await self._end(close_codes.UNAUTHENTICATED, text)
-        await self._serve_caller(caller)
-
-    def _hello(self) -> Hello:
-        return Hello(
+        backend = self._backend
+        hello = Hello(
             server="palyra",
-            version=self._backend.version,
-            instance_id=self._backend.instance_id,
+            version=backend.version,
+            instance_id=backend.instance_id,
             protocol=PROTOCOL,
             features=FEATURES,
             limits=self._limits.public,
-            state=self._backend.state(),
+            state=backend.state(),
         )
+        self._outbox.put(jsonrpc.encode_notification("hello", hello))
+        with trio.move_on_after(self._limits.connect_timeout_s) as scope:
+            caller = await self._open(await self._receive())
+        if scope.cancelled_caught:
+            text = f"no connect request within {self._limits.connect_timeout_s:g} s"
+            await self._end(close_codes.UNAUTHENTICATED, text)
+        await self._serve_caller(caller)
 
     async def _receive(self) -> bytes:
         try:
@@ -187,7 +185,9 @@ class Connection:
         request: jsonrpc.Request | None = None
         try:
             request = jsonrpc.decode(data, max_bytes=CONNECT_BYTES)
-            params = _read_connect(request)
+            if request.method != "connect":
+                raise Unauthenticated("the first request must be connect")
+            params = convert_params(Connect, request.params)
             caller = await identify(params, self._peer, self._backend)
         except PalyraError as error:
             unread = error.request_id if isinstance(error, jsonrpc.BadMessage) else None
@@ -201,7 +201,7 @@ class Connection:
         self._outbox.put(reply, REPLY)
         return caller
 
-    async def _serve_caller(self, caller: Caller) -> None:
+    async def _serve_caller(self, caller: Caller) -> NoReturn:
         log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
         self.caller = caller
         async with trio.open_nursery() as nursery:
@@ -215,21 +215,18 @@ class Connection:
                 bulk=trio.Lock(),
             )
             nursery.start_soon(self._expire)
-            await self._serve_requests(client)
-
-    async def _serve_requests(self, client: ClientContext) -> NoReturn:
-        subscriptions = Subscriptions(client, self._limits.max_subscriptions)
-        requests = RequestDispatcher(
-            client, self._outbox, self._backend, subscriptions, self.hang_up
-        )
-        self._wait_answered = requests.wait_idle
-        self._backend.hub.attach(self)
-        try:
-            while True:
-                requests.accept(await self._receive())
-        finally:  # before the nursery closes, because the hub spawns tasks in it
-            self._backend.hub.detach(self)
-            subscriptions.close_all()
+            subscriptions = Subscriptions(client, self._limits.max_subscriptions)
+            requests = RequestDispatcher(
+                client, self._outbox, self._backend, subscriptions, self.hang_up
+            )
+            self._wait_answered = requests.wait_idle
+            self._backend.hub.attach(self)
+            try:
+                while True:
+                    requests.accept(await self._receive())
+            finally:  # before the nursery closes, because the hub spawns tasks in it
+                self._backend.hub.detach(self)
+                subscriptions.close_all()
 
     async def _read_page(self, run_id: str, after_seq: int) -> TapePage:
         return await self._backend.journal.read(
@@ -248,12 +245,6 @@ class Connection:
                 wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
                 left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
             self.hang_up(close_codes.REVOKED, "token expired")
-
-
-def _read_connect(request: jsonrpc.Request) -> Connect:
-    if request.method != "connect":
-        raise Unauthenticated("the first request must be connect")
-    return convert_params(Connect, request.params)
 
 
 def _close_code(error: PalyraError) -> int:

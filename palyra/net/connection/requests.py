@@ -13,14 +13,12 @@ itself.  Large replies are redacted in a thread.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 import trio
 
 from palyra.actors.kernel.threads import run_sync
-from palyra.core.access import Caller
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.ports import RunBlocking
 from palyra.errors import (
@@ -31,9 +29,8 @@ from palyra.errors import (
     RateLimited,
     TooLarge,
 )
-from palyra.net.api.backend import Backend
 from palyra.net.api.idempotency import digest_body
-from palyra.net.api.method import AnyMethod, MethodCall, Mutation
+from palyra.net.api.method import AnyMethod, Backend, MethodCall, Mutation
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import TokenBucket
 from palyra.net.delivery.outbox import REPLY, Outbox
@@ -77,29 +74,25 @@ class RequestDispatcher:
         if not self._messages.take(trio.current_time()):
             self._hang_up(close_codes.FLOOD, "request flood")
             return
+        request_id: jsonrpc.RequestId | None = None
         try:
             request = jsonrpc.decode(data, max_bytes=self._backend.limits.max_message_bytes)
+            request_id = request.id
+            self._check(request, len(data))
         except jsonrpc.BadMessage as error:
             self._refuse(error.request_id, error)
-        except TooLarge as error:
-            self._refuse(None, error)
-            self._hang_up(close_codes.TOO_BIG, error.message)
+        except PalyraError as error:
+            self._refuse(request_id, error)
+            if isinstance(error, TooLarge):
+                self._hang_up(close_codes.TOO_BIG, error.message)
         else:
-            self._admit(request, len(data))
+            self._inflight.add(request.id)
+            self._client.spawn(lambda: self._serve(request))
 
     async def wait_idle(self) -> None:
         """Return when no request is in progress."""
         while self._inflight:
             await self._ended.park()
-
-    def _admit(self, request: jsonrpc.Request, size_bytes: int) -> None:
-        try:
-            self._check(request, size_bytes)
-        except PalyraError as error:
-            self._refuse(request.id, error)
-        else:
-            self._inflight.add(request.id)
-            self._client.spawn(lambda: self._serve(request))
 
     def _check(self, request: jsonrpc.Request, size_bytes: int) -> None:
         """Raise the reason for which the request is not started, if there is one."""
@@ -110,9 +103,9 @@ class RequestDispatcher:
                 retry_after_ms=self._requests.wait_ms,
             )
         if len(self._inflight) >= limits.max_inflight:
-            raise Overloaded(f"{limits.max_inflight} requests are under way, the limit")
+            raise Overloaded(f"{limits.max_inflight} requests are in progress, the limit")
         if request.id in self._inflight:
-            text = f"a request with id {jsonrpc.show(request.id)} is under way"
+            text = f"a request with id {jsonrpc.show(request.id)} is already in progress"
             raise jsonrpc.BadMessage(jsonrpc.INVALID_REQUEST, text, request.id)
 
     def _refuse(self, request_id: jsonrpc.RequestId | None, error: PalyraError) -> None:
@@ -136,67 +129,53 @@ class RequestDispatcher:
             self._ended.unpark_all()
 
     async def _answer(self, method: AnyMethod, request: jsonrpc.Request) -> None:
-        call = _Pending(self._client.caller, self._backend, self._subscriptions)
+        afterwards: list[Callable[[], None]] = []
         try:
-            reply = await call.perform(method, request)
+            reply = await self._perform(method, request, afterwards.append)
         except PalyraError as error:
             if isinstance(error, InvariantBroken):
                 log.exception("request failed", method=method.name)
             self._refuse(request.id, error)
             return
         self._outbox.put(reply, REPLY)
-        for step in call.afterwards:
+        for step in afterwards:
             step()
 
-
-@dataclass(slots=True)
-class _Pending:
-    """One request in progress."""
-
-    caller: Caller
-    backend: Backend
-    subscriptions: Subscriptions
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
-
-    async def perform(self, method: AnyMethod, request: jsonrpc.Request) -> bytes:
+    async def _perform(
+        self,
+        method: AnyMethod,
+        request: jsonrpc.Request,
+        then: Callable[[Callable[[], None]], None],
+    ) -> bytes:
         """Serve the request and return the encoded reply.  Raises PalyraError."""
+        caller, backend = self._client.caller, self._backend
         if method.scope is not None:
-            self.caller.require(method.scope)
+            caller.require(method.scope)
         params = convert_params(method.params, request.params)
-        result = await method.serve(self._call(method, params), params)
-        reply = jsonrpc.encode_result(request.id, await self._redacted(method, result))
-        limit_bytes = self.backend.limits.outbox_bytes // 2
+        key = self._idempotency_key(method, params)
+        result: object = await method.serve(
+            MethodCall(caller, backend, self._subscriptions, then, key), params
+        )
+        if not method.is_exact:
+            data = msgspec.json.encode(result)
+            result = msgspec.Raw(await redact_frame(data, backend.redact, backend.run_blocking))
+        reply = jsonrpc.encode_result(request.id, result)
+        limit_bytes = backend.limits.outbox_bytes // 2
         if len(reply) > limit_bytes:
             raise TooLarge(
                 f"the reply has {len(reply)} bytes, the limit is {limit_bytes}: ask for less"
             )
         return reply
 
-    async def _redacted(self, method: AnyMethod, result: object) -> object:
-        if method.is_exact:
-            return result
-        backend = self.backend
-        data = msgspec.json.encode(result)
-        return msgspec.Raw(await redact_frame(data, backend.redact, backend.run_blocking))
-
-    def _call(self, method: AnyMethod, params: Params) -> MethodCall:
-        return MethodCall(
-            caller=self.caller,
-            backend=self.backend,
-            subscriptions=self.subscriptions,
-            then=self.afterwards.append,
-            key=self._idempotency_key(method, params),
-        )
-
     def _idempotency_key(self, method: AnyMethod, params: Params) -> IdempotencyKey | None:
         if not isinstance(params, Mutation) or params.idempotency_key is None:
             return None
-        if self.backend.redact(params.idempotency_key.encode())[1]:
+        if self._backend.redact(params.idempotency_key.encode())[1]:
             raise InvalidParams(
-                "the key contains a secret: choose another", field="idempotency_key"
+                "the key contains a secret: use another key", field="idempotency_key"
             )
         return IdempotencyKey(
-            principal=self.caller.principal,
+            principal=self._client.caller.principal,
             key=params.idempotency_key,
             body_sha256=digest_body(method.name, params),
         )

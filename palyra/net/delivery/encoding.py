@@ -9,9 +9,8 @@ Readers inside the daemon, as the compat APIs, take rows and never come here.
 
 import msgspec
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.core.journal.tape_row import TapeRow
-from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.protocol.notifications import TapeItem
 
 _ENCODER = msgspec.json.Encoder()
@@ -60,8 +59,3 @@ def encode_progress(progress: ProgressDelta) -> tuple[bytes, bytes]:
             text = encode(progress.delta.encode(errors="replace").decode())
         progress.encoded = head, text[1:-1]
     return progress.encoded
-
-
-def encode_notice(method: str, params: object) -> bytes:
-    """Return a whole notification."""
-    return encode_notification(method, params)

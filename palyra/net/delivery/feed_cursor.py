@@ -22,12 +22,13 @@ rows that were published already are void: `rewind` withdraws those that still w
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
+from palyra.actors.hub import ProgressDelta, PublishedRow, RunFeed
 from palyra.core.journal.changes import TapePage
 from palyra.core.tape.events import TurnCompleted
 from palyra.errors import InvariantBroken
-from palyra.net.delivery.encoding import encode_notice, end_event
+from palyra.net.delivery.encoding import end_event
 from palyra.net.delivery.outbox import FrameSuffix
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.protocol.notifications import TapeCaughtUp, TapeCommitted, TapeReset
 
 MOST_HELD = 4_096  # deltas between the start of a run and the reply that names the subscription
@@ -201,7 +202,7 @@ class FeedCursor:
         self._reported = committed
         self._ending = end_event(self._follower.subscription_id, committed)
         notice = TapeCommitted(run_id=self.feed.run_id, committed=committed)
-        return encode_notice("tape.committed", notice)
+        return encode_notification("tape.committed", notice)
 
 
 class _Committed:

@@ -20,8 +20,9 @@ from typing import Protocol
 
 import trio
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
-from palyra.net.delivery.encoding import encode_event, encode_notice, encode_progress
+from palyra.actors.hub import ProgressDelta, PublishedRow
+from palyra.net.delivery.encoding import encode_event, encode_progress
+from palyra.net.protocol.jsonrpc import encode_notification
 
 ENTRY_BYTES = 100  # of an entry besides its body: the suffix of an event, and the queue
 ARRAY_BYTES = 65_536  # a JSON array of notifications is closed when it reaches this
@@ -115,7 +116,7 @@ class Outbox:
 
     def put_notice(self, method: str, params: object) -> None:
         """Queue a notification."""
-        self.put(encode_notice(method, params))
+        self.put(encode_notification(method, params))
 
     def put_committed(self, suffix: FrameSuffix) -> None:
         """Queue a frame that consists of its suffix."""

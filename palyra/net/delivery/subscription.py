@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import trio
 
-from palyra.actors.hub.feed import RunFeed
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, RunFeed
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import TapePage

@@ -17,7 +17,7 @@ from palyra.core.model.circuit_breaker import State as BreakerState
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import Journal
 from palyra.net.protocol.notifications import State
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.services.budgets import Budgets
 
 
@@ -39,26 +39,30 @@ def read_state(state: State) -> Iterator[Reading]:
     """The state of the daemon: 1 for the current one, 0 for the others."""
     for name in get_args(State):
         yield Reading(
-            "palyra_state", "The daemon's state.", float(name == state), (("state", name),)
+            "palyra_state", "State of the daemon.", float(name == state), (("state", name),)
         )
 
 
 def read_journal(journal: Journal) -> Iterator[Reading]:
     """Health and backlog of the journal."""
-    yield Reading("palyra_journal_backlog_rows", "Events not yet committed.", journal.backlog)
     yield Reading(
-        "palyra_journal_writable", "0 while commits fail, as on a full disk.", journal.is_writable
+        "palyra_journal_backlog_rows", "Events that are not committed yet.", journal.backlog
+    )
+    yield Reading(
+        "palyra_journal_writable",
+        "1 if commits succeed, 0 while they fail, for example on a full disk.",
+        journal.is_writable,
     )
 
 
 def read_stranded(count: int) -> Iterator[Reading]:
     """Open runs that cannot be resumed."""
-    yield Reading("palyra_runs_stranded", "Open runs that cannot go on.", count)
+    yield Reading("palyra_runs_stranded", "Open runs that cannot be resumed.", count)
 
 
 def read_problems(count: int) -> Iterator[Reading]:
     """Problems for the operator; `system.status` describes them."""
-    yield Reading("palyra_problems", "Things somebody has to mend.", count)
+    yield Reading("palyra_problems", "Problems that an operator has to repair.", count)
 
 
 def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
@@ -66,7 +70,7 @@ def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
     for severity in SEVERITIES:
         yield Reading(
             "palyra_incidents_open",
-            "Incidents that are not resolved.",
+            "Unresolved incidents.",
             severities.get(severity, 0),
             (("severity", severity),),
         )
@@ -74,8 +78,10 @@ def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
 
 def read_loop(lag: LoopLag) -> Iterator[Reading]:
     """Lag of the event loop."""
-    yield Reading("palyra_loop_lag_seconds", "How late the last timer fired.", lag.last_s)
-    yield Reading("palyra_loop_lag_max_seconds", "The latest of the last minute.", lag.worst_s)
+    yield Reading("palyra_loop_lag_seconds", "Delay of the last timer.", lag.last_s)
+    yield Reading(
+        "palyra_loop_lag_max_seconds", "Largest delay of a timer in the last minute.", lag.worst_s
+    )
 
 
 def read_budgets(budgets: Budgets) -> Iterator[Reading]:
@@ -88,12 +94,16 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
             labels = (("scope", scope), ("metric", metric))
             spent = sum(each.spent(now_ms) for each in found)
             reserved = sum(each.reserved for each in found)
-            yield Reading("palyra_budget_spent", "Spent in the windows of now.", spent, labels)
-            yield Reading("palyra_budget_reserved", "For calls under way.", reserved, labels)
+            yield Reading(
+                "palyra_budget_spent", "Amount spent in the current windows.", spent, labels
+            )
+            yield Reading(
+                "palyra_budget_reserved", "Amount reserved for calls in progress.", reserved, labels
+            )
         whose = (("scope", scope),)
         refused, told = budgets.refusals[scope], budgets.alerts[scope]
-        yield _total("palyra_budget_refusals", "Calls not made for a budget.", refused, whose)
-        yield _total("palyra_budget_alerts", "Limits passed, soft or hard.", told, whose)
+        yield _total("palyra_budget_refusals", "Calls refused because of a budget.", refused, whose)
+        yield _total("palyra_budget_alerts", "Soft or hard limits that were reached.", told, whose)
 
 
 def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
@@ -103,27 +113,42 @@ def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
         for name in get_args(BreakerState):
             yield Reading(
                 "palyra_model_breaker",
-                "The breaker of a provider: one of the states is 1.",
+                "State of a provider's circuit breaker: 1 for the current state.",
                 float(name == each.breaker),
                 (*labels, ("state", name)),
             )
-        yield Reading("palyra_model_calls", "Calls under way.", each.under_way, labels)
-        yield Reading("palyra_model_calls_waiting", "Calls that wait.", each.waiting, labels)
+        yield Reading("palyra_model_calls", "Calls in progress.", each.under_way, labels)
+        yield Reading(
+            "palyra_model_calls_waiting", "Calls waiting for a free slot.", each.waiting, labels
+        )
 
 
 def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
     """Connections, and the reasons why some were not served."""
     yield _total("palyra_connections_accepted", "Accepted connections.", tally.accepted)
     yield _total(
-        "palyra_accept_errors", "Failed accepts, as without descriptors.", tally.accept_errors
+        "palyra_accept_errors",
+        "Failed accept calls, for example for lack of file descriptors.",
+        tally.accept_errors,
     )
-    yield _total("palyra_connections_turned_away", "Over the cap.", tally.turned_away)
-    yield _total("palyra_connections_silent", "Ended before a whole request.", tally.silent)
-    yield _total("palyra_websockets_opened", "Upgrades answered.", tally.websockets)
-    yield _total("palyra_http_connections", "Connections of plain HTTP.", tally.http_connections)
+    yield _total(
+        "palyra_connections_turned_away", "Connections refused above the limit.", tally.turned_away
+    )
+    yield _total(
+        "palyra_connections_silent",
+        "Connections that ended before a complete request.",
+        tally.silent,
+    )
+    yield _total("palyra_websockets_opened", "WebSocket upgrades accepted.", tally.websockets)
+    yield _total("palyra_http_connections", "Plain HTTP connections.", tally.http_connections)
     for status, count in sorted(tally.refused.items()):
         labels = (("status", str(status)),)
-        yield _total("palyra_requests_refused", "Refused at the door.", count, labels)
+        yield _total(
+            "palyra_requests_refused",
+            "Connections refused before the protocol started.",
+            count,
+            labels,
+        )
 
 
 def read_tree(root: ChildSnapshot) -> Iterator[Reading]:
@@ -147,12 +172,21 @@ def _read_kind(
     alive = sum(child.state != "ended" for child in children)
     restarts = sum(child.restarts for child in children)
     depths = [child.mailbox_depth for child in children if child.mailbox_depth is not None]
-    yield Reading("palyra_actors", "Actors in the tree.", alive, labels)
+    yield Reading("palyra_actors", "Actors in the supervision tree.", alive, labels)
     # A gauge: the restarts of an actor leave the tree together with it.
-    yield Reading("palyra_actor_restarts", "Restarts of the actors now there.", restarts, labels)
+    yield Reading(
+        "palyra_actor_restarts", "Restarts of the actors that are in the tree.", restarts, labels
+    )
     if depths:
-        yield Reading("palyra_mailbox_depth", "Messages waiting, summed.", sum(depths), labels)
-        yield Reading("palyra_mailbox_depth_max", "The fullest mailbox.", max(depths), labels)
+        yield Reading(
+            "palyra_mailbox_depth", "Messages waiting in all mailboxes.", sum(depths), labels
+        )
+        yield Reading(
+            "palyra_mailbox_depth_max",
+            "Messages waiting in the fullest mailbox.",
+            max(depths),
+            labels,
+        )
 
 
 def _total(

@@ -47,13 +47,13 @@ FRONT_PAGE = """\
 Palyra {version}, an agent daemon.
 
 Clients talk to it over a WebSocket at ws://{host}/v1/ws (subprotocol palyra.v1);
-`palyra run TEXT` is the shortest way to try.  There is no web console.
+`palyra run TEXT` sends a message.  There is no web console.
 
   /healthz            the process is up
-  /readyz             it is ready to work
-  /metrics            numbers for Prometheus (token)
-  /v1/asyncapi.json   the protocol, machine readable (token)
-  /v1/models          what `model` may name, for SDKs of OpenAI and Anthropic (token)
+  /readyz             the daemon is ready to accept runs
+  /metrics            metrics for Prometheus (token)
+  /v1/asyncapi.json   the protocol in machine-readable form (token)
+  /v1/models          values for `model`, for SDKs of OpenAI and Anthropic (token)
 """
 STATUSES = {
     "unauthenticated": HTTPStatus.UNAUTHORIZED,
@@ -94,9 +94,9 @@ class WebPages:
             text = "not ready: the journal cannot be written\n"
             return _respond(text, HTTPStatus.SERVICE_UNAVAILABLE)
         problems, incidents = len(self._sources.problems()), self._sources.count_incidents()
-        more = f"{problems} problem(s); `palyra doctor` says which\n" if problems else ""
+        more = f"{problems} problem(s); `palyra doctor` lists them\n" if problems else ""
         if incidents:
-            more += f"{incidents} open incident(s); `palyra incidents list --open` shows them\n"
+            more += f"{incidents} open incident(s); `palyra incidents list --open` lists them\n"
         return _respond(f"ready\n{more}")
 
     async def metrics(self) -> Response:

@@ -55,7 +55,7 @@ def find_home(home: Path | str | None = None) -> Path:
     Raises InvalidParams for an empty `home`.
     """
     if home is not None and not str(home).strip():
-        raise InvalidParams("home is empty: name a directory, or leave it out", field="home")
+        raise InvalidParams("home is empty: name a directory, or omit it", field="home")
     return find_paths(None if home is None else Path(home)).data_dir
 
 
@@ -86,10 +86,10 @@ def get_discovery(home: Path) -> Discovery:
     """Return the running daemon of this home.  Raises Unavailable with the remedy."""
     found = find_discovery(home)
     if found is None:
-        raise Unreachable(f"no daemon has announced itself in {home}: start one with `palyra up`")
+        raise Unreachable(f"no daemon is running in {home}: start one with `palyra up`")
     if not found.is_alive:
         raise Unreachable(
-            f"the daemon announced in {home} (pid {found.pid}) is gone: start one with `palyra up`"
+            f"the daemon announced in {home} (pid {found.pid}) is no longer running: start one with `palyra up`"
         )
     return found
 
@@ -121,7 +121,7 @@ def find_endpoint(
     directory = find_home(home)
     ws_url = _websocket_url(url) if url else get_discovery(directory).ws_url
     if token is None and url and not _is_loopback(ws_url) and TOKEN_VARIABLE not in os.environ:
-        raise Unauthenticated(f"{url} is another machine: name its token in {TOKEN_VARIABLE}")
+        raise Unauthenticated(f"{url} is on another machine: set its token in {TOKEN_VARIABLE}")
     return Endpoint(ws_url=ws_url, token=token or read_token(directory))
 
 

@@ -14,6 +14,7 @@ An accepted socket passes these steps:
 
 import itertools
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -26,8 +27,7 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.errors import ActorGone, Overloaded
 from palyra.net.protocol.jsonrpc import Redact
-from palyra.net.server.counters import EdgeCounters
-from palyra.net.server.listener import Binding, listen
+from palyra.net.server.listener import Binding, EdgeCounters, listen
 from palyra.net.server.request_head import (
     WEBSOCKET_PATH,
     BadHead,
@@ -58,80 +58,6 @@ class HttpServer(Protocol):
         """Serve the connection to its end.  Cancellation: the socket is closed at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionAcceptor:
-    """Services that all connections of one listener share."""
-
-    names: Callable[[], Names]
-    serve: Serve
-    http: HttpServer
-    counters: EdgeCounters
-    limits: WebSocketLimits
-    head_timeout_s: float
-    redact: Redact
-
-    async def serve_socket(self, stream: trio.SocketStream, address: str) -> None:
-        """Serve one accepted socket to its end; it is closed in any case."""
-        try:
-            await self._serve_socket(stream, address)
-        finally:
-            stream.socket.close()
-
-    async def _serve_socket(self, stream: trio.SocketStream, address: str) -> None:
-        try:
-            head, parser = await read_head(stream, timeout_s=self.head_timeout_s)
-        except EOFError:
-            self.counters.silent += 1
-        except BadHead as bad:
-            await self._refuse(PrefixedStream(stream), bad.refusal)
-        else:
-            await self._dispatch(stream, address, head, parser)
-
-    async def _dispatch(
-        self, stream: trio.SocketStream, address: str, head: RequestHead, parser: HeadParser
-    ) -> None:
-        if head.is_websocket and head.path == WEBSOCKET_PATH:
-            await self._open_websocket(replay_rest(stream, parser), address, head)
-        elif refusal := check_request(head, self.names()) or _check_other_upgrade(head):
-            await self._refuse(PrefixedStream(stream), refusal)
-        else:
-            self.counters.http_connections += 1
-            await self.http.serve(replay_all(stream, parser))
-
-    async def _open_websocket(
-        self, stream: PrefixedStream, address: str, head: RequestHead
-    ) -> None:
-        admission = check_upgrade(head, self.names())
-        if isinstance(admission, HttpRefusal):
-            await self._refuse(stream, admission)
-            return
-        self.counters.websockets += 1
-
-        async def serve(transport: WebSocketTransport) -> None:
-            await self.serve(transport, Peer(address, admission.bearer))
-
-        name = f"ws:{address}"
-        await serve_websocket(stream, head, admission, self.limits, serve, name=name)
-
-    async def _refuse(self, stream: PrefixedStream, refusal: HttpRefusal) -> None:
-        """Answer and close, bounded in time."""
-        self.counters.refused[refusal.status.value] += 1
-        with trio.move_on_after(REFUSE_WITHIN_S):
-            try:
-                await stream.send_all(refusal.render(self.redact))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return  # the peer did not wait for the answer
-            await stream.linger(max_bytes=REFUSE_DROP_BYTES)
-
-
-def _check_other_upgrade(head: RequestHead) -> HttpRefusal | None:
-    """Refuse an upgrade at another path, or to another protocol."""
-    if not head.values(b"upgrade"):
-        return None
-    path = WEBSOCKET_PATH.decode()
-    return HttpRefusal(HTTPStatus.BAD_REQUEST, f"the only upgrade is to websocket, at {path}")
-
-
 # Each connection holds one descriptor and, idle, 31 KB; the usual limit is 1 024 descriptors.
 MAX_CONNECTIONS = 512
 CONNECTION_GRACE_S = 5.0  # more than `WebSocketLimits.close_timeout_s`
@@ -139,7 +65,7 @@ REJECT_WITHIN_S = 0.1  # the send buffer of a new socket has room for the answer
 
 FULL = HttpRefusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
-    "too many connections; the setting server.max_connections says how many",
+    "too many connections; server.max_connections sets the limit",
     (("Retry-After", "1"),),
 )
 
@@ -172,17 +98,10 @@ class EdgeServer:
         self.counters = counters
         self.connections = DynamicSupervisor("connections", max_children=settings.max_connections)
         self._settings = settings
+        self._serve = serve
+        self._http = http
         self._redact = redact
         self._numbers = itertools.count(1)
-        self._acceptor = ConnectionAcceptor(
-            names=self.names,
-            serve=serve,
-            http=http,
-            counters=counters,
-            limits=settings.websocket,
-            head_timeout_s=settings.head_timeout_s,
-            redact=redact,
-        )
 
     def names(self) -> Names:
         """Return the names that requests may use; the port is known once the listener is ready."""
@@ -211,9 +130,60 @@ class EdgeServer:
             stream.socket.close()
 
     def _connection_spec(self, stream: trio.SocketStream, address: str) -> ChildSpec:
-        start = partial(_serve_one, self._acceptor.serve_socket, stream, address)
+        start = partial(self._serve_socket, stream, address)
         name = f"connection:{next(self._numbers)}"
         return ChildSpec(name, start, restart="temporary", grace_s=CONNECTION_GRACE_S)
+
+    async def _serve_socket(
+        self, stream: trio.SocketStream, address: str, *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Serve one accepted socket to its end; it is closed in any case."""
+        task_status.started()
+        with closing(stream.socket):
+            try:
+                head, parser = await read_head(stream, timeout_s=self._settings.head_timeout_s)
+            except EOFError:
+                self.counters.silent += 1
+            except BadHead as bad:
+                await self._refuse(PrefixedStream(stream), bad.refusal)
+            else:
+                await self._dispatch(stream, address, head, parser)
+
+    async def _dispatch(
+        self, stream: trio.SocketStream, address: str, head: RequestHead, parser: HeadParser
+    ) -> None:
+        if head.is_websocket and head.path == WEBSOCKET_PATH:
+            await self._open_websocket(replay_rest(stream, parser), address, head)
+        elif refusal := check_request(head, self.names()) or _check_other_upgrade(head):
+            await self._refuse(PrefixedStream(stream), refusal)
+        else:
+            self.counters.http_connections += 1
+            await self._http.serve(replay_all(stream, parser))
+
+    async def _open_websocket(
+        self, stream: PrefixedStream, address: str, head: RequestHead
+    ) -> None:
+        admission = check_upgrade(head, self.names())
+        if isinstance(admission, HttpRefusal):
+            await self._refuse(stream, admission)
+            return
+        self.counters.websockets += 1
+
+        async def serve(transport: WebSocketTransport) -> None:
+            await self._serve(transport, Peer(address, admission.bearer))
+
+        limits, name = self._settings.websocket, f"ws:{address}"
+        await serve_websocket(stream, head, admission, limits, serve, name=name)
+
+    async def _refuse(self, stream: PrefixedStream, refusal: HttpRefusal) -> None:
+        """Answer and close, bounded in time."""
+        self.counters.refused[refusal.status.value] += 1
+        with trio.move_on_after(REFUSE_WITHIN_S):
+            try:
+                await stream.send_all(refusal.render(self._redact))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return  # the peer did not wait for the answer
+            await stream.linger(max_bytes=REFUSE_DROP_BYTES)
 
     async def _reject(self, stream: trio.SocketStream) -> None:
         self.counters.turned_away += 1
@@ -226,12 +196,9 @@ class EdgeServer:
         stream.socket.close()
 
 
-async def _serve_one(
-    serve_socket: Callable[[trio.SocketStream, str], Awaitable[None]],
-    stream: trio.SocketStream,
-    address: str,
-    *,
-    task_status: trio.TaskStatus[None],
-) -> None:
-    task_status.started()
-    await serve_socket(stream, address)
+def _check_other_upgrade(head: RequestHead) -> HttpRefusal | None:
+    """Refuse an upgrade at another path, or to another protocol."""
+    if not head.values(b"upgrade"):
+        return None
+    path = WEBSOCKET_PATH.decode()
+    return HttpRefusal(HTTPStatus.BAD_REQUEST, f"the only upgrade is to websocket, at {path}")

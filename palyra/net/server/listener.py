@@ -7,13 +7,14 @@ Restart: transient; a crash opens the same port again, `Binding.close` ends it f
 
 import errno
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import structlog
 import trio
 
 from palyra.errors import Unavailable
-from palyra.net.server.counters import EdgeCounters
 
 log = structlog.get_logger("palyra.listener")
 
@@ -29,6 +30,19 @@ SURVIVED_ERRNOS = frozenset(
 )  # fmt: skip
 
 OnAccept = Callable[[trio.SocketStream], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class EdgeCounters:
+    """Counts since the process started; written from one thread."""
+
+    accepted: int = 0
+    accept_errors: int = 0  # EMFILE and similar
+    turned_away: int = 0  # the connection cap was reached
+    websockets: int = 0
+    http_connections: int = 0
+    silent: int = 0  # disconnected before a whole request was read
+    refused: Counter[int] = field(default_factory=Counter)  # by HTTP status
 
 
 class Binding:

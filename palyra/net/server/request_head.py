@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from ipaddress import AddressValueError, IPv4Address
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 import h11
 import trio
@@ -24,10 +24,9 @@ import trio
 from palyra.core.redaction.redactor import Redactor
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.server.stream import RECEIVE_BYTES, PrefixedStream
-from palyra.net.server.strict import harden
+from palyra.net.server.strict import MAX_HEAD_BYTES, harden
 
 _SHOWN_BYTES = re.compile(r":? *(?:bytearray\()?\bb['\"].*", re.DOTALL)
-MAX_HEAD_BYTES = 16_384  # h11's default, and so the limit of the HTTP server
 VERSIONS = frozenset({b"1.0", b"1.1"})
 
 
@@ -92,8 +91,8 @@ class BadHead(Exception):
 class HeadParser:
     """Bytes in, one `RequestHead` out."""
 
-    def __init__(self, max_bytes: int = MAX_HEAD_BYTES) -> None:
-        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_bytes)
+    def __init__(self) -> None:
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         harden(self._parser)
         self.received = bytearray()
 
@@ -105,20 +104,14 @@ class HeadParser:
             event = self._parser.next_event()
         except h11.RemoteProtocolError as error:
             status = HTTPStatus(error.error_status_hint)
-            raise BadHead(
-                HttpRefusal(status, f"not an HTTP/1.1 request: {_reason(error)}")
-            ) from None
+            reason = _SHOWN_BYTES.sub("", str(error))  # h11 shows the received bytes
+            raise BadHead(HttpRefusal(status, f"not an HTTP/1.1 request: {reason}")) from None
         return _check_version(event) if isinstance(event, h11.Request) else None
 
     @property
     def trailing(self) -> bytes:
         """Bytes after the head: a body, or frames sent before the handshake was answered."""
         return bytes(self._parser.trailing_data[0])
-
-
-def _reason(error: h11.RemoteProtocolError) -> str:
-    """Return the error without the received bytes, which h11 shows as a Python literal."""
-    return _SHOWN_BYTES.sub("", str(error))
 
 
 def _check_version(request: h11.Request) -> RequestHead:
@@ -143,9 +136,9 @@ async def read_head(
     with trio.move_on_after(timeout_s):
         return await _read_head(stream, parser), parser
     if not parser.received:
-        raise EOFError("the peer connected and sent nothing")
+        raise EOFError("the peer sent nothing")
     raise BadHead(
-        HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no whole request within {timeout_s:g} s")
+        HttpRefusal(HTTPStatus.REQUEST_TIMEOUT, f"no complete request within {timeout_s:g} s")
     )
 
 
@@ -265,7 +258,7 @@ def _check_host(head: RequestHead, names: Names) -> HttpRefusal | None:
     shown = ", ".join(map(_shown, values)) or "none"
     return HttpRefusal(
         HTTPStatus.FORBIDDEN,
-        f"Host {shown} is not a name of this daemon; the setting server.allowed_hosts lists more",
+        f"Host {shown} is not a name of this daemon; add it to server.allowed_hosts to accept it",
     )
 
 
@@ -281,7 +274,7 @@ def _check_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
     shown = ", ".join(map(_shown, values))
     return HttpRefusal(
         HTTPStatus.FORBIDDEN,
-        f"Origin {shown} is not allowed; the setting server.allowed_origins lists those that are",
+        f"Origin {shown} is not allowed; add it to server.allowed_origins to accept it",
     )
 
 
@@ -303,7 +296,9 @@ def _check_secrets(head: RequestHead) -> HttpRefusal | None:
     query = head.target.partition(b"?")[2].decode("latin-1")
     if query.count("&") >= _MAX_QUERY_FIELDS:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "too many query fields")
-    if _holds_token(query):  # the answer does not quote it: answers are logged, too
+    if _holds_token(query) or _names_token(
+        head.path.decode("latin-1")
+    ):  # the answer does not quote it: answers are logged, too
         return HttpRefusal(
             HTTPStatus.BAD_REQUEST, "no token in the URL: send `Authorization: Bearer` instead"
         )
@@ -322,6 +317,20 @@ def _holds_token(query: str) -> bool:
         if query == before:
             return False
     return True  # still encoded: its value is hidden on purpose
+
+
+def _names_token(path: str) -> bool:
+    """True if a path contains a Palyra token or a secret of a known format in any encoding.
+
+    Names of models are in paths, so a long mixed word is no sign of a token there.
+    """
+    for _ in range(_MAX_DECODINGS):
+        if _redactor().redact_text(path)[1]:
+            return True
+        path, before = unquote(path, encoding="latin-1"), path
+        if path == before:
+            return False
+    return True
 
 
 def looks_like_token(text: str) -> bool:

@@ -49,7 +49,7 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
             await self._send_unsent()
         if scope.cancelled_caught:
             self.abort()  # else the reader would still wait for this peer
-            raise trio.BrokenResourceError(f"nothing taken for {self.write_timeout_s:g} s")
+            raise trio.BrokenResourceError(f"the peer read nothing for {self.write_timeout_s:g} s")
 
     async def _send_unsent(self) -> None:
         try:
@@ -57,7 +57,7 @@ class PrefixedStream(trio.abc.HalfCloseableStream):
                 await self._send_first()
         except OSError as error:
             self._unsent.clear()
-            raise trio.BrokenResourceError(f"socket broke: {error}") from error
+            raise trio.BrokenResourceError(f"socket error: {error}") from error
 
     async def _send_first(self) -> None:
         view = self._unsent[0]

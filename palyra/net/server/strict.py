@@ -14,6 +14,9 @@ import re
 import h11
 from h11._receivebuffer import ReceiveBuffer  # noqa: PLC2701 - see above
 
+# Of a head or a trailer.  h11 has the same limit, but applies it only while the end is missing, so a
+# larger head would pass when it arrives in one piece.
+MAX_HEAD_BYTES = 16_384
 _END = b"\r\n\r\n"
 # A line feed or carriage return by itself, a folded line, a control character.
 _AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -46,6 +49,8 @@ class StrictBuffer(ReceiveBuffer):
         end = len(self._data) if found < 0 else found + len(_END)
         if _AMBIGUOUS.search(self._data, max(0, self._searched - 3), end):
             raise _refused("a control character, a bare line end or a folded line in the head")
+        if end > MAX_HEAD_BYTES:
+            raise _refused(f"a head may have {MAX_HEAD_BYTES} bytes", status=431)
         if found < 0:
             self._searched = end
             return None
@@ -75,9 +80,9 @@ def _check_framing(lines: list[bytearray]) -> None:
     if lengths and codings:
         raise _refused("Content-Length and Transfer-Encoding in one request")
     if len(lengths) > 1 or (lengths and _LENGTH.fullmatch(lengths[0]) is None):
-        raise _refused("not one Content-Length of digits")
+        raise _refused("Content-Length must occur once and consist of digits")
     if codings and (len(codings) > 1 or codings[0].lower() != b"chunked"):
-        raise _refused("the only Transfer-Encoding is chunked, once")
+        raise _refused("the only supported Transfer-Encoding is a single chunked")
     if codings and lines[0].endswith(b"/1.0"):
         raise _refused("HTTP/1.0 has no Transfer-Encoding")
 
@@ -90,16 +95,16 @@ def _in_origin_form(lines: list[bytearray]) -> bytearray:
     method, _, rest = lines[0].partition(b" ")
     target, _, version = rest.rpartition(b" ")
     if target and method.isalpha() and not method.isupper():  # Hypercorn would make it upper case
-        raise _refused("methods are case-sensitive: write it in capitals", status=405)
+        raise _refused("methods are case-sensitive: use capital letters", status=405)
     if not target or target.startswith(b"/") or (target == b"*" and version != b"HTTP/1.0"):
         if b"#" in target:
-            raise _refused("a fragment in the target")
+            raise _refused("the target contains a fragment")
         return lines[0]
     scheme, _, after = bytes(target).partition(b"://")
     authority = re.split(rb"[/?#]", after, maxsplit=1)[0]
     hosts = [value.lower() for value in _values(lines, b"host")]
     if scheme.lower() not in {b"http", b"https"} or hosts != [authority.lower()] or b"#" in after:
-        raise _refused("the target is neither a path nor an address of the named host")
+        raise _refused("the target is neither a path nor an URL of the named host")
     rest_of_it = after[len(authority) :]
     path = rest_of_it if rest_of_it.startswith(b"/") else b"/" + rest_of_it
     return bytearray(b" ".join((method, path, version)))

@@ -22,7 +22,7 @@ reads and drops what the peer is still sending, so that a reset does not destroy
 
 import math
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -65,19 +65,17 @@ class WebSocketLimits:
 
 def render_frames(messages: Sequence[bytes]) -> bytes:
     """Render messages as unmasked, unfragmented text frames (RFC 6455 section 5.2)."""
-    return b"".join(_parts(messages))
-
-
-def _parts(messages: Sequence[bytes]) -> Iterator[bytes]:
+    parts: list[bytes] = []
     for message in messages:
         size = len(message)
         if size <= _SHORT:
-            yield bytes((_FIN_TEXT, size))
+            head = bytes((_FIN_TEXT, size))
         elif size <= _MEDIUM:
-            yield struct.pack("!BBH", _FIN_TEXT, 126, size)
+            head = struct.pack("!BBH", _FIN_TEXT, 126, size)
         else:
-            yield struct.pack("!BBQ", _FIN_TEXT, 127, size)
-        yield message
+            head = struct.pack("!BBQ", _FIN_TEXT, 127, size)
+        parts += head, message
+    return b"".join(parts)
 
 
 class _SizeLimit(Extension):
@@ -181,7 +179,9 @@ class WebSocketTransport:
             await self._write(render_frames(messages))
         if scope.cancelled_caught:
             await self.close(close_codes.SLOW_CONSUMER, "slow consumer")
-            raise PeerClosed(f"{self.name}: took nothing for {self._limits.send_timeout_s:g} s")
+            raise PeerClosed(
+                f"{self.name}: the peer read nothing for {self._limits.send_timeout_s:g} s"
+            )
 
     async def close(self, code: int, reason: str) -> None:
         """Close with that code, within `close_timeout_s`; a second call does nothing."""
@@ -341,7 +341,7 @@ async def _serve_and_close(
     finally:  # after a crash of `serve`, or cancelled; else it is closed already
         is_cancelled = trio.current_effective_deadline() == -math.inf
         code, reason = (
-            (close_codes.GOING_AWAY, "the daemon is going away")
+            (close_codes.GOING_AWAY, "the daemon is shutting down")
             if is_cancelled
             else (close_codes.BUG, "internal error")
         )

@@ -58,7 +58,7 @@ class FileCheckpoints:
         """Return its contents by digest.  Raises Unavailable if it was deleted or is damaged."""
         found = self._files.find(checkpoint_id)
         if found is None:
-            raise Unavailable(f"the checkpoint {checkpoint_id} is not kept any more")
+            raise Unavailable(f"the checkpoint {checkpoint_id} is no longer stored")
         head, body = found
         contents: dict[str, bytes] = {}
         at = 0
@@ -66,6 +66,6 @@ class FileCheckpoints:
             piece = body[at : at + state.size_bytes]
             at += state.size_bytes
             if hashlib.sha256(piece).hexdigest() != state.sha256:
-                raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on the disk")
+                raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on disk")
             contents[state.sha256] = piece
         return contents

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
+from palyra.store.files.free_space import cannot_write
 
 KEY_BYTES = 32
 MAX_FILES = 64  # the least recently written are evicted
@@ -41,7 +42,7 @@ class CompiledCache:
             try:
                 private_files.create_file(path, text)
             except OSError as error:
-                raise Unavailable(f"{path}: cannot be written: {error}") from error
+                raise cannot_write(path, error) from error
         try:
             return bytes.fromhex(text.decode("ascii"))
         except ValueError:

@@ -53,7 +53,7 @@ class DataDirectory:
 def _lock(path: Path) -> int:
     """Lock the file and return its descriptor, which child processes do not inherit."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
+        descriptor = private_files.open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise cannot_write(path, error) from error
     try:
@@ -76,7 +76,7 @@ def _describe_owner(directory: Path, pid: str) -> str:
     """Describe the owner and how to stop it; `pid` is the content of the lock file."""
     named = pid.isdecimal()  # it is written just after the lock is taken
     return (
-        f"a daemon{f' (pid {pid})' if named else ''} runs already with the data directory {directory}: "
+        f"a daemon{f' (pid {pid})' if named else ''} already runs with the data directory {directory}: "
         f"`palyra status` shows it, {f'`kill {pid}`' if named else 'SIGTERM'} stops it, and --home "
         "gives another one a directory of its own"
     )

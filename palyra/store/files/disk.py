@@ -29,9 +29,7 @@ class OsFile:
     __slots__ = ("_descriptor",)
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE
-        )
+        self._descriptor = private_files.open_regular(path, os.O_RDWR | os.O_CREAT)
         os.fchmod(self._descriptor, private_files.FILE_MODE)
         private_files.sync_directory(path.parent)
 

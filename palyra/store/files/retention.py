@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
+from palyra.store.files.free_space import cannot_write
 
 SWEEP_MS = 3_600_000  # between two sweeps for old files
 _DRAFT = ".draft"
@@ -52,9 +53,10 @@ class RetainedFiles:
                 self._sweep(len(content))
             for folder in dict.fromkeys((self.root, path.parent)):
                 private_files.make_directory(folder)
-            _write(path, content)
+            draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_DRAFT}")
+            private_files.create_file(path, content, draft=draft)
         except OSError as error:
-            raise Unavailable(f"{path}: cannot be written: {error.strerror}") from error
+            raise cannot_write(path, error) from error
         self._used_bytes += len(content)
 
     def find(self, name: str) -> tuple[bytes, bytes] | None:
@@ -128,20 +130,3 @@ class RetainedFiles:
             if not folders and not names and Path(folder) != self.root:
                 with suppress(OSError):  # created again when needed
                     Path(folder).rmdir()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write atomically and durably; concurrent writers of one path do not collide."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_DRAFT}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(draft, flags, private_files.FILE_MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    private_files.sync_directory(path.parent)

@@ -14,6 +14,7 @@ from palyra.core.skill.manifest import SkillIndex
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
+from palyra.store.files.free_space import cannot_write
 
 
 class SkillStore:
@@ -38,7 +39,7 @@ class SkillStore:
             private_files.make_directory(self._index.parent)
             private_files.create_file(self._index, msgspec.json.encode(index, order="sorted"))
         except OSError as error:
-            raise Unavailable(f"{self._index}: cannot be written: {error}") from None
+            raise cannot_write(self._index, error) from error
         self._sweep(index)
 
     def put_package(self, data: bytes) -> str:
@@ -48,7 +49,7 @@ class SkillStore:
             private_files.make_directory(self._packages)
             private_files.create_file(self._path(digest), data)
         except OSError as error:
-            raise Unavailable(f"{self._packages}: cannot be written: {error}") from None
+            raise cannot_write(self._packages, error) from error
         return digest
 
     def find_package(self, digest: str) -> bytes | None:

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from palyra.core.journal.changes import Change
-from palyra.core.journal.hash_chain import GENESIS, link
 from palyra.core.journal.records import Record, RunRecord
-from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
+from palyra.core.journal.tape_row import GENESIS, MAX_PAYLOAD_BYTES, TapeRow, link
 from palyra.errors import InvariantBroken, PalyraError, TooLarge
 
 
@@ -145,18 +144,3 @@ def _describe(row: TapeRow, run_id: str, seq: int) -> PalyraError:
     return InvariantBroken(
         f"event {row.seq} of {row.run_id} does not follow event {seq - 1} of {run_id}"
     )
-
-
-class ChainHead(NamedTuple):
-    """A row of a run: its seq, position and chain hash."""
-
-    seq: int
-    position: int
-    hash: bytes
-
-
-class TapeExtent(NamedTuple):
-    """The last position as recorded in the owner row and as found in the tape."""
-
-    claimed_position: int  # written with every commit
-    last_position: int

@@ -164,7 +164,7 @@ class SignedRootsFile:
             if not is_lost and root.index != index:
                 yield root_break(_describe_jump(root.index, index))
             elif not is_lost and root.prev != prev:
-                yield root_break(f"root {index} does not follow the one before it")
+                yield root_break(f"root {index} does not follow the root before it")
             is_lost = False
             yield found
             index, prev = root.index + 1, found.digest

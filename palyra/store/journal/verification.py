@@ -15,20 +15,35 @@ that should follow the missing one is read, or when a run's record counts more e
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from palyra.core.journal.changes import MAX_FOUND, ChainViolation, VerifyReport
-from palyra.core.journal.hash_chain import GENESIS, link, merkle_root
-from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
+from palyra.core.journal.tape_row import GENESIS, link, merkle_root
+from palyra.store.journal.admission import ChainLink
 from palyra.store.journal.signed_roots import SignedRoot
 
 Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
 
 BEFORE_ALL = -(2**63)  # below every position SQLite can store
 PAGE_ROWS = 256  # about 2 ms of hashing, which other threads can interrupt
-PAGE_BYTES = 4_194_304
+SCAN_BYTES = 4_194_304
+
+
+class ChainHead(NamedTuple):
+    """A row of a run: its seq, position and chain hash."""
+
+    seq: int
+    position: int
+    hash: bytes
+
+
+class TapeExtent(NamedTuple):
+    """The last position as recorded in the owner row and as found in the tape."""
+
+    claimed_position: int  # written with every commit
+    last_position: int
 
 
 class ChainReader(Protocol):
@@ -40,7 +55,7 @@ class ChainReader(Protocol):
     def find_earlier(self, run_id: str, position: int) -> ChainHead | None: ...
     def find_cut_tape(self) -> tuple[str, int] | None: ...
     def read_hashes(self, *, first: int, through: int) -> list[bytes]: ...
-    def read_run(self, run_id: str, *, after_seq: int) -> list[ChainLink]: ...
+    def read_links(self, run_id: str, *, after_seq: int) -> list[ChainLink]: ...
 
 
 class ChainFindings:
@@ -297,7 +312,7 @@ def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> l
     """Check every chain hash of the run; return the positions of its rows, sorted."""
     positions: list[int] = []
     before, after = ChainHead(-1, BEFORE_ALL, GENESIS), BEFORE_ALL
-    while page := evidence.read_run(run_id, after_seq=after):
+    while page := evidence.read_links(run_id, after_seq=after):
         for found in page:
             wrong = _find_wrong(before, found)
             if wrong is not None:

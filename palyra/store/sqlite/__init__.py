@@ -2,7 +2,7 @@
 
 In the order of a reader: `journal` opens and closes the file and is the `JournalStore`; `writer`
 commits; `tapes` and `queries` read; `schema` holds tables, indexes and triggers; `connection` sets
-SQLite up; `integrity` and `key_binding` check what an opening finds.
+SQLite up; `integrity` checks the pages.
 
 To store a new record type:
 

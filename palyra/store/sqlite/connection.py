@@ -8,7 +8,6 @@ Every step of SQLite releases the interpreter lock and must win it back from a b
 `executemany` steps once per row; one statement with many rows (`BulkInsert`) steps once.
 """
 
-import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -58,9 +57,9 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
     try:
         yield
     except apsw.BusyError as error:
-        raise Unavailable(f"journal: {doing}: it is in use elsewhere") from error
+        raise Unavailable(f"journal: {doing}: it is in use by another process") from error
     except apsw.FullError as error:
-        raise DiskFull(f"journal: {doing}: {error}: make room on its disk") from error
+        raise DiskFull(f"journal: {doing}: {error}: free space on its disk") from error
     except STORAGE_ERRORS as error:
         has_no_room = isinstance(error, _UNEXPLAINED) and path is not None and is_full(path.parent)
         kind = DiskFull if has_no_room else Unavailable
@@ -69,7 +68,14 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
         raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:
         kind = DiskFull if error.errno in NO_ROOM else Unavailable
-        raise kind(f"journal: {doing}: {os.strerror(error.errno or 0)}") from error
+        raise kind(f"journal: {doing}: {_describe(error, path)}") from error
+
+
+def _describe(error: OSError, path: Path | None) -> str:
+    """Return the error's reason, behind the name of its file unless that is the database."""
+    reason = error.strerror or str(error)
+    is_other = isinstance(error.filename, str) and error.filename != str(path)
+    return f"{error.filename}: {reason}" if is_other else reason
 
 
 def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:

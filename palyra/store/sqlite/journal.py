@@ -29,11 +29,9 @@ from palyra.core.journal.changes import (
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
-from palyra.store.journal.admission import ChainHead, ChainLink, TapeExtent
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
-from palyra.store.journal.verification import PAGE_BYTES, PAGE_ROWS, verify_journal, verify_run
-from palyra.store.sqlite import key_binding, tapes
+from palyra.store.journal.verification import verify_journal, verify_run
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,
@@ -44,6 +42,7 @@ from palyra.store.sqlite.connection import (
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.queries import Queries, list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
+from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
@@ -84,11 +83,15 @@ class SqliteJournal(Queries):
             migrated_from = migrate(connection)
             found = take_ownership(connection)
             roots = self._open_roots(held, found)
-            mismatch = key_binding.find_mismatch(self._keys, found)
+            mismatch = self._keys.find_mismatch(
+                found.journal_id,
+                is_new=found.is_new,
+                is_blank=found.head_position == found.roots == 0,
+            )
             verification = _verify_end(connection, roots, found, mismatch)
             writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
             _resume(writer, roots, verification, found)
-            key_binding.bind(self._keys, found.journal_id)  # not before a mismatch is on record
+            self._keys.bind(found.journal_id)  # not before a mismatch is on record
             incidents = tuple(list_unresolved(connection))
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
@@ -125,28 +128,28 @@ class SqliteJournal(Queries):
     # --- the read half ---------------------------------------------------------------------------
 
     def read_tape(
-        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = tapes.PAGE_BYTES
+        self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = PAGE_BYTES
     ) -> TapePage:
         """See `JournalStore.read_tape`."""
         return self._read(
-            lambda c: tapes.read_page(
-                c, run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
+            lambda c: Tapes(c).read_page(
+                run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
             )
         )
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
-        return self._read(lambda c: tapes.read_chain(c, run_id, after_seq=after_seq, limit=limit))
+        return self._read(lambda c: Tapes(c).read_chain(run_id, after_seq=after_seq, limit=limit))
 
     def verify(self, run_id: str | None = None) -> VerifyReport:
         """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(_SqliteEvidence(c), entries))
+            return self._read(lambda c: verify_journal(Tapes(c), entries))
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return self._read(lambda c: verify_run(_SqliteEvidence(c), entries, run_id, claimed_seq))
+        return self._read(lambda c: verify_run(Tapes(c), entries, run_id, claimed_seq))
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""
@@ -185,36 +188,6 @@ class _Opened:
     held: ExitStack
 
 
-class _SqliteEvidence:
-    """A `ChainReader` over one reading connection."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-
-    def read_extent(self) -> TapeExtent:
-        return tapes.read_extent(self._connection)
-
-    def scan(self, *, after: int, through: int) -> list[ChainLink]:
-        return tapes.scan(
-            self._connection, after=after, through=through, limit=PAGE_ROWS, max_bytes=PAGE_BYTES
-        )
-
-    def find_before(self, run_id: str, seq: int) -> ChainHead | None:
-        return tapes.find_before(self._connection, run_id, seq)
-
-    def find_earlier(self, run_id: str, position: int) -> ChainHead | None:
-        return tapes.find_earlier(self._connection, run_id, position)
-
-    def find_cut_tape(self) -> tuple[str, int] | None:
-        return tapes.find_cut_tape(self._connection)
-
-    def read_hashes(self, *, first: int, through: int) -> list[bytes]:
-        return tapes.read_hashes(self._connection, first=first, through=through)
-
-    def read_run(self, run_id: str, *, after_seq: int) -> list[ChainLink]:
-        return tapes.read_links(self._connection, run_id, after_seq=after_seq, limit=PAGE_ROWS)
-
-
 def _verify_end(
     connection: apsw.Connection,
     roots: SignedRootsFile,
@@ -234,7 +207,7 @@ def _verify_end(
             entries.append(root_break("the database is older than the roots file"))
     if mismatch is not None:
         entries.insert(0, mismatch)
-    return verify_journal(_SqliteEvidence(connection), entries, after=after)
+    return verify_journal(Tapes(connection), entries, after=after)
 
 
 def _notes(

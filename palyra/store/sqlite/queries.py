@@ -181,7 +181,7 @@ def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
     text = str(error).removeprefix("UNIQUE constraint failed: ")
     if "idempotency key" in text:
         return IdempotencyConflict(text)
-    return Conflict(text if "stands" in text or "ended" in text else f"{text} is taken")
+    return Conflict(text if "stands" in text or "ended" in text else f"{text} is already in use")
 
 
 # Records with an end: idempotency records expire, as do pairing requests with their code; of

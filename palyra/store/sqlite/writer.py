@@ -7,7 +7,7 @@ steps, in order:
    the first new row must have the next `seq`.  A gap or a rewritten row refuses that change alone;
    a repeated row is skipped, so a caller may append again when it does not know the outcome.
 2. Chain.  Each new row gets the next position of the journal and a hash over its content, its
-   position and the hash of the row before it in its run (`core.journal.hash_chain`).
+   position and the hash of the row before it in its run (`core.journal.tape_row`).
 3. Begin, and check ownership.  The first statement of the transaction updates the owner row where
    the epoch is still ours, and writes the position of the last row into it.  A writer whose file
    was opened again elsewhere finds no such row and writes nothing.
@@ -40,15 +40,15 @@ import apsw
 from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainViolation, Change
-from palyra.core.journal.hash_chain import merkle_root
 from palyra.core.journal.records import RunRecord
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import queries, tapes
+from palyra.store.sqlite import queries
 from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
+from palyra.store.sqlite.tapes import Tapes
 
 # A checkpoint copies the log into the database and syncs it.  Between two batches at this size;
 # inside a commit only when the log has grown so far that reading it becomes slow.
@@ -109,6 +109,7 @@ class Writer:
     ) -> None:
         self.position = 0  # of the last committed row
         self._connection = connection
+        self._tapes = Tapes(connection)
         self._path = Path(connection.filename)
         self._roots = roots
         self._epoch = epoch
@@ -123,9 +124,7 @@ class Writer:
         """Continue after `position`; the rows after the last root are signed by the next seal."""
         self.position = position
         self._signed_position = signed_position
-        self._unsigned = tapes.read_hashes(
-            self._connection, first=signed_position + 1, through=position
-        )
+        self._unsigned = self._tapes.read_hashes(first=signed_position + 1, through=position)
 
     def begin_segment(self, found: ChainViolation, *, through: int) -> None:
         """Continue after `through`, recording in the roots file why the chain starts over there."""
@@ -146,7 +145,7 @@ class Writer:
         with storage_errors("commit", self._path):
             if self._wal_pages >= CHECKPOINT_NOW_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-            batch = Admission(self.position, self._heads, self, assumes_new=True)
+            batch = Admission(self.position, self._heads, self._tapes, assumes_new=True)
             outcomes = [_admit(batch, change) for change in changes]
             if any(outcomes):
                 return self._commit_each(changes)
@@ -181,21 +180,11 @@ class Writer:
                 self._write_owner(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
-    # --- for admission ---------------------------------------------------------------------------
-
-    def find_head(self, run_id: str) -> TapeHead:
-        """See `CommittedTapes.find_head`."""
-        return tapes.find_head(self._connection, run_id)
-
-    def find_row(self, run_id: str, seq: int) -> TapeRow | None:
-        """See `CommittedTapes.find_row`."""
-        return tapes.find_row(self._connection, run_id, seq)
-
     # --- steps -----------------------------------------------------------------------------------
 
     def _commit_each(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """Commit the batch in one transaction, with a savepoint for each change."""
-        batch = Admission(self.position, self._heads, self)
+        batch = Admission(self.position, self._heads, self._tapes)
         with transaction(self._connection):
             outcomes = [self._commit_one(batch, change) for change in changes]
             self._write_owner(batch.position)
@@ -204,7 +193,7 @@ class Writer:
 
     def _commit_one(self, batch: Admission, change: Change) -> PalyraError | None:
         """Add one change to the batch and write it, or return the reason of its refusal."""
-        alone = Admission(batch.position, ChainMap(batch.heads, self._heads), self)
+        alone = Admission(batch.position, ChainMap(batch.heads, self._heads), self._tapes)
         refusal = _admit(alone, change)
         if refusal is not None:
             return refusal

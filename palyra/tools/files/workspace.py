@@ -76,7 +76,7 @@ class Workspace:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
-            if not _is_plain_file(found):
+            if not (stat.S_ISREG(found.st_mode) and found.st_nlink <= 1):
                 raise refusal(path)
             yield fd
 
@@ -189,12 +189,15 @@ def refusal(path: str) -> ToolFailure:
 
 def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
     if root == Path(root.anchor) or root == Path("~").expanduser().resolve():
-        raise InvalidParams(f"workspace {root}: the root and home folders are not workspaces")
+        raise InvalidParams(
+            f"workspace {root}: the root and home folders are not workspaces", field="workspace"
+        )
     for folder in (path.resolve() for path in keep_out):
         if folder.is_relative_to(root) or root.is_relative_to(folder):
             raise InvalidParams(
                 f"workspace {root} overlaps {folder}, which the daemon keeps for itself; "
-                "choose a workspace beside it"
+                "choose a workspace beside it",
+                field="workspace",
             )
 
 
@@ -241,10 +244,6 @@ def walk(root_fd: int, normal: str, flags: int) -> int:
 
 
 # --- checks after opening -----------------------------------------------------------------------------
-
-
-def _is_plain_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
 # --- descriptors and failures --------------------------------------------------------------------

@@ -3,6 +3,8 @@
 All data from the server is untrusted.  Descriptions are shown to the model between fences.
 Annotations of the server can raise the risk of a tool but not lower it below the operator's terms.
 A tool is left out, with a reason, if its description or schema is unusable or its name is taken.
+A schema may use every rule that arguments can be checked against at a bounded cost; its annotations
+and unknown keywords are dropped.  The result accepts only values that the original accepts.
 """
 
 import re
@@ -12,21 +14,33 @@ from typing import Any
 import msgspec
 
 from palyra.core.text.canonical_json import digest_of
-from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
+from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.json_schema import UnusableSchema, check_schema
+from palyra.core.text.visible import visible
+from palyra.core.tool.arguments import compile_parameters
+from palyra.core.tool.spec import Risk, ToolSpec
 from palyra.core.trust.external_descriptions import (
     RedactText,
     fenced_words,
     find_disguise,
     find_order,
     find_secret,
-    without_words,
+    only_rules,
 )
-from palyra.tools.mcp.schema import Unusable, narrowed
+from palyra.errors import PalyraError
 
 MAX_TOOLS = 128  # of one server
-MAX_DESCRIPTION_CHARS = 2_000
+# The longest of the reference servers' tools, sequentialthinking, has 2,781.
+MAX_DESCRIPTION_CHARS = 4_096
 MAX_SCHEMA_BYTES = 16_384
+MAX_REASON_CHARS = 300
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+
+
+class Unusable(PalyraError):
+    """The tool is left out; the message is the reason."""
+
+    code = "unusable_tool"
 
 
 class DescribedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +79,8 @@ def adopt(terms: AdoptionTerms, described: list[DescribedTool], redact: RedactTe
     for tool in described[:MAX_TOOLS]:
         try:
             spec = _adopt_one(terms, tool, redact)
-        except Unusable as reason:
-            missing[tool.name[:64]] = reason.message
+        except (Unusable, UnusableSchema) as reason:
+            missing[tool.name[:64]] = visible(truncate_safely(reason.message, MAX_REASON_CHARS))
             continue
         if spec.name in tools:
             missing[tool.name] = f"its name is that of {tools[spec.name][0]} here"
@@ -83,7 +97,7 @@ def adopted_name(name: str) -> str:
 
 
 def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) -> ToolSpec:
-    """Convert one tool.  Raises Unusable with the reason for leaving it out."""
+    """Convert one tool.  Raises Unusable or UnusableSchema with the reason."""
     if not _NAME.fullmatch(tool.name):
         raise Unusable("its name has no form a tool's name may have")
     if tool.name in terms.left_out:
@@ -98,10 +112,11 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
         raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
     _refuse(find_secret(tool.name, tool.description, tool.parameters, redact))
     _refuse(find_order(tool.description, tool.parameters))
-    parameters = without_words(narrowed(tool.parameters))
-    if parameters.get("type") != "object":
-        raise Unusable("its arguments are no object")
+    check_schema(tool.parameters)  # bounds its depth
+    parameters = only_rules(tool.parameters)
+    compile_parameters(parameters)
     _refuse(find_disguise(parameters))
+    is_read_only = tool.claims_read_only and tool.name in terms.read_only
     adopted = adopted_name(tool.name)
     name = f"mcp:{terms.server}.{adopted}"
     return ToolSpec(
@@ -110,8 +125,9 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
         description=fenced_words(name, tool.description),
         parameters=parameters,
-        tool_class=_class_of(terms, tool),
-        risk=_risk_of(terms, tool),
+        # Read-only only if the tool claims it and the operator trusts the claim.
+        tool_class="idempotent_network" if is_read_only else "effect",
+        risk="critical" if tool.claims_destructive else terms.risk,
         capabilities=terms.capabilities,
         deadline_s=terms.deadline_s,
         excerpt_bytes=16_384,
@@ -123,15 +139,3 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
 def _refuse(reason: str) -> None:
     if reason:
         raise Unusable(reason)
-
-
-def _class_of(terms: AdoptionTerms, tool: DescribedTool) -> ToolClass:
-    """Return the read-only class only if the tool claims it and the operator trusts the claim."""
-    if tool.claims_read_only and tool.name in terms.read_only:
-        return "idempotent_network"
-    return "effect"
-
-
-def _risk_of(terms: AdoptionTerms, tool: DescribedTool) -> Risk:
-    """Return `critical` for a tool annotated as destructive, else the operator's risk."""
-    return "critical" if tool.claims_destructive else terms.risk

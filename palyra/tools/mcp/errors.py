@@ -4,6 +4,10 @@ from palyra.core.text.visible import visible
 from palyra.core.trust.external_descriptions import RedactText
 
 KEPT_BYTES = 4_096
+# Read before them, so that a secret of several lines is recognised by its first one: more than the
+# text of an RSA key of 16,384 bits.
+BEFORE_BYTES = 16_384
+_READ_BYTES = BEFORE_BYTES + KEPT_BYTES
 # Typical messages of programs that hit a sandbox limit, with the configuration keys of the limit.
 _SIGNS = (
     ("open files (`open_files`)", ("EMFILE", "Too many open files", "too many open files")),
@@ -17,7 +21,7 @@ _SIGNS = (
 
 
 class ErrorTail:
-    """The last KEPT_BYTES of standard error from one server process."""
+    """The end of standard error from one server process, at most KEPT_BYTES characters of it."""
 
     def __init__(self, redact: RedactText) -> None:
         self._redact = redact
@@ -27,8 +31,8 @@ class ErrorTail:
     def take(self, piece: bytes) -> None:
         """Append the next piece of output."""
         whole = self._kept + piece
-        self._is_cut = self._is_cut or len(whole) > KEPT_BYTES
-        self._kept = whole[-KEPT_BYTES:]
+        self._is_cut = self._is_cut or len(whole) > _READ_BYTES
+        self._kept = whole[-_READ_BYTES:]
 
     def text(self) -> str:
         """Return the tail on one line, redacted, without the partial line or word at a cut."""
@@ -36,9 +40,12 @@ class ErrorTail:
         if self._is_cut:  # the redactor cannot recognise a partial secret
             kept = kept.partition("\n")[2] or kept.partition(" ")[2]
         redacted, _ = self._redact(kept)
+        if len(redacted) > KEPT_BYTES:
+            end = redacted[-KEPT_BYTES:]
+            redacted = end.partition("\n")[2] or end.partition(" ")[2]
         return " / ".join(visible(line.strip()) for line in redacted.splitlines() if line.strip())
 
     def find_limit(self) -> str:
         """Return the sandbox limit that the output points to, with its key; "" for none."""
-        kept = self._kept.decode(errors="replace")
+        kept = self._kept[-KEPT_BYTES:].decode(errors="replace")
         return next((limit for limit, signs in _SIGNS if any(s in kept for s in signs)), "")

@@ -24,6 +24,7 @@ import structlog
 import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.ports import RunBlocking
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import visible
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
@@ -48,13 +49,14 @@ MAX_OUTPUT_CHARS = 1_048_576
 class McpServer:
     """One server and its current state."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, and each a part of its own
         self,
         terms: AdoptionTerms,
         prepare: Callable[[], Awaitable[OpenLink]],
         toolbox: Toolbox,
         random: Callable[[], float],
         *,
+        run_blocking: RunBlocking,
         redact: RedactText,
         host: str = "",
     ) -> None:
@@ -63,6 +65,7 @@ class McpServer:
         self._prepare = prepare
         self._toolbox = toolbox
         self._random = random
+        self._run_blocking = run_blocking
         self._redact = redact
         self._facets = CallFacts(host=host)
         self._session: Any = None  # mcp.ClientSession while connected
@@ -147,7 +150,7 @@ class McpServer:
             async with session:
                 with _within(START_S, "it did not say hello"):
                     await session.initialize()
-                    self._take(terms, await self._list(session))
+                    await self._take(terms, await self._list(session))
                 self._session, self.problem, self._last_words = session, "", ""
                 await self._watch(session, terms)
 
@@ -163,7 +166,7 @@ class McpServer:
             elif self._list_changed:
                 self._list_changed = False
                 with _within(START_S, "it did not list its tools"):
-                    self._take(terms, await self._list(session))
+                    await self._take(terms, await self._list(session))
         raise ServerGone("it ended")
 
     def _end(self) -> None:
@@ -198,8 +201,9 @@ class McpServer:
                 return found
         raise ServerGone(f"its list of tools has more than {MAX_PAGES} pages")
 
-    def _take(self, terms: AdoptionTerms, described: list[DescribedTool]) -> None:
-        adopted: AdoptedTools = adopt(terms, described, self._redact)
+    async def _take(self, terms: AdoptionTerms, described: list[DescribedTool]) -> None:
+        # In a thread: scans of texts and compiled schemas take up to a millisecond a tool.
+        adopted: AdoptedTools = await self._run_blocking(adopt, terms, described, self._redact)
         tools = list(starmap(self._tool, adopted.tools.values()))
         try:
             self._toolbox.put(self.source, tools)

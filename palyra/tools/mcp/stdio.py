@@ -14,6 +14,7 @@ from palyra.tools.mcp.transport import ServerGone
 MAX_LINE_BYTES = 4_194_304
 MAX_BAD_LINES = 100  # tolerated non-messages, such as stray prints
 _PIECE_BYTES = 65_536
+_MAX_STRAY_BYTES = 1_024  # of a line that is shown: part of a line could be part of a secret
 
 
 class _Closable:
@@ -38,11 +39,17 @@ class LineReader(_Closable):
         output: trio.abc.ReceiveStream,
         parse: Callable[[bytes], Any],
         on_end: Callable[[], None],
+        on_stray: Callable[[bytes], None],
     ) -> None:
-        """`parse` converts a line to a message, or raises ValueError."""
+        """`parse` converts a line to a message, or raises ValueError.
+
+        `on_stray` receives a line of text about each line that is no message: servers that print
+        to their standard output by mistake are the usual reason for a start that fails.
+        """
         self._output = output
         self._parse = parse
         self._on_end = on_end
+        self._on_stray = on_stray
         self._buffer = bytearray()
         self._bad_lines = 0
 
@@ -62,6 +69,7 @@ class LineReader(_Closable):
             try:
                 return self._parse(line)
             except ValueError:
+                self._on_stray(b"(on standard output, no message) " + _shown(line) + b"\n")
                 self._bad_lines += 1
                 if self._bad_lines > MAX_BAD_LINES:
                     self._on_end()
@@ -92,6 +100,10 @@ class LineReader(_Closable):
             if not piece:
                 return None
             self._buffer += piece
+
+
+def _shown(line: bytes) -> bytes:
+    return line if len(line) <= _MAX_STRAY_BYTES else b"a line of %d bytes" % len(line)
 
 
 class LineWriter(_Closable):

@@ -71,7 +71,7 @@ def jailed(sandbox: Sandbox, server: StdioServer, surroundings: ServerEnvironmen
                 if child.stdin is None:
                     raise ServerGone("the jail gave no input")
                 async with _telling_the_end(child), _drained(child, on_error):
-                    yield _link(child.stdin, child.stdout, on_end, child.enforcement)
+                    yield _link((child.stdin, child.stdout), on_end, on_error, child.enforcement)
         except SandboxFailure as failure:
             raise ServerGone(failure.message) from None
 
@@ -100,7 +100,7 @@ def unjailed(server: StdioServer) -> OpenLink:
             if process.stdin is None or process.stdout is None:
                 raise ServerGone("the program gave no pipes")
             async with _telling_the_end(process), _drained(process, on_error):
-                yield _link(process.stdin, process.stdout, on_end, "none")
+                yield _link((process.stdin, process.stdout), on_end, on_error, "none")
         finally:
             await _end(process)  # noqa: ASYNC102 - shielded inside
 
@@ -186,9 +186,9 @@ async def _end(process: trio.Process) -> None:
 
 
 def _link(
-    stdin: trio.abc.SendStream,
-    stdout: trio.abc.ReceiveStream,
+    pipes: tuple[trio.abc.SendStream, trio.abc.ReceiveStream],
     on_end: Callable[[], None],
+    on_error: Callable[[bytes], None],
     enforcement: str,
 ) -> McpTransport:
     from mcp.shared.message import SessionMessage  # noqa: PLC0415 - two seconds, see `__init__`
@@ -201,6 +201,6 @@ def _link(
         text: str = message.message.model_dump_json(by_alias=True, exclude_unset=True)
         return text.encode()
 
-    return McpTransport(
-        LineReader(stdout, parse, on_end), LineWriter(stdin, render, on_end), enforcement
-    )
+    stdin, stdout = pipes
+    reader = LineReader(stdout, parse, on_end, on_error)
+    return McpTransport(reader, LineWriter(stdin, render, on_end), enforcement)

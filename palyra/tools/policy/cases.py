@@ -12,9 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import GateContext, policy_request
-from palyra.core.policy.request import Action, Answer, PolicyDecision, PolicyRequest
-from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.policy.gate import CheckedCall, GateContext, policy_request, validate
+from palyra.core.policy.request import Action, Answer, PolicyRequest
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CallFacts, Catalogue, Risk, ToolClass, ToolSpec, path_facets
 from palyra.errors import InvalidParams
@@ -130,11 +129,9 @@ def _run(policy: CedarPolicy, case: PolicyCase) -> Outcome:
     if isinstance(request, Refused):
         return _outcome(case, "refused", f"{request.reason}; {request.repair_hint}", ())
     decision = policy.decide(request)
-    return _outcome(case, decision.answer, _words(decision), decision.policies)
-
-
-def _words(decision: PolicyDecision) -> str:
-    return f"{decision.reason_code}: {decision.reason}"
+    return _outcome(
+        case, decision.answer, f"{decision.reason_code}: {decision.reason}", decision.policies
+    )
 
 
 def _outcome(case: PolicyCase, found: str, reason: str, policies: tuple[str, ...]) -> Outcome:
@@ -200,7 +197,7 @@ def _admit(case: PolicyCase) -> CheckedCall | Refused:
     spec, find_facets = known
     catalogue = Catalogue(tools={spec.name: spec}, hash="")
     proposed = ProposedCall(call_id="", tool=case.tool, arguments=case.arguments)
-    return admit(proposed, catalogue, lambda spec, given: find_facets(given))  # noqa: ARG005 - admit's signature
+    return validate(proposed, catalogue, lambda spec, given: find_facets(given))  # noqa: ARG005 - the signature of FindFacets
 
 
 def _unknown_spec(case: PolicyCase) -> ToolSpec:

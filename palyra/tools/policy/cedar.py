@@ -25,7 +25,7 @@ import cedarpy
 
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
-from palyra.core.tool.call_facts import PathFacts
+from palyra.core.tool.paths import PathFacts
 from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
 from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
 from palyra.tools.policy.rules import (
@@ -97,14 +97,16 @@ class CedarPolicy:
         try:
             self._force = _force(self._read())
         except BrokenPolicy as broken:
-            self._force = _keep(self._force, broken)
+            kept = self._force
+            self._force = _Force(kept.rules, kept.version, kept.is_degraded, (broken.message,))
             return False
         return True
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
         """Decide a request: allow, ask or deny.  Every error results in deny with a reason."""
         force = self._force
-        if force.is_degraded and _is_sensitive(request):
+        is_harmless = request.tool_class == "read_only_safe" and not request.capabilities
+        if force.is_degraded and not is_harmless:
             reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
             return _decision("deny", "policy_broken", reason, (), force.version)
         about = facts(request)
@@ -163,10 +165,6 @@ def _force(files: list[PolicyFile]) -> _Force:
     return _Force(rules, rules.version, is_degraded=False, problems=())
 
 
-def _keep(force: _Force, broken: BrokenPolicy) -> _Force:
-    return _Force(force.rules, force.version, force.is_degraded, (broken.message,))
-
-
 def _key(
     request: PolicyRequest, about: Facts, context: Context, mentions: Mentions
 ) -> tuple[object, ...] | None:
@@ -186,11 +184,6 @@ def _excess(paths: PathFacts) -> str:
     )
 
 
-def _is_sensitive(request: PolicyRequest) -> bool:
-    """True if the request has capabilities or is not `read_only_safe`."""
-    return bool(request.capabilities) or request.tool_class != "read_only_safe"
-
-
 # --- answers -------------------------------------------------------------------------------------
 
 
@@ -199,7 +192,7 @@ def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) 
     labels = result.diagnostics.id_annotations_by_reason
     if any(labels.get(key) != rule.label for key, rule in found.items()):
         return _error("the engine numbers the rules in another order", force.version)
-    rules = sorted(found.values(), key=_by_id)
+    rules = sorted(found.values(), key=lambda rule: rule.id)
     if not rules:
         reason = f"no rule permits {request.tool}; a permit among the user policies would"
         return _decision("deny", "no_rule", reason, (), force.version)
@@ -224,10 +217,6 @@ def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) 
         )
         return _decision("ask", "asks", reason, names, version)
     return _decision("allow", "allowed", f"permitted by {', '.join(names)}", names, version)
-
-
-def _by_id(rule: PolicyRule) -> str:
-    return rule.id
 
 
 def _names(rules: list[PolicyRule]) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from palyra.core.policy.request import Action, PolicyRequest
-from palyra.core.tool.call_facts import call_path_marks, host_marks
+from palyra.core.tool.hosts import host_marks
+from palyra.core.tool.paths import call_path_marks
 
 ACTIONS: frozenset[str] = frozenset(get_args(Action))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,7 +17,6 @@ from palyra.tools.wasm.limits import (
     MAX_COMPILED_BYTES,
     MAX_OUTPUT_BYTES,
     GuestFailure,
-    GuestLimits,
 )
 
 CHUNK_BYTES = 1 << 18
@@ -86,7 +85,9 @@ class WorkerClient:
                 return await self._run(request, serve_host)
             except WorkerGone as error:
                 raise GuestFailure("trapped", f"the worker broke down: {error}") from None
-        raise GuestFailure("timed_out", _too_long(request.limits))
+        raise GuestFailure(
+            "timed_out", f"the guest ran longer than {request.limits.deadline_s:g} s"
+        )
 
     async def _run(self, request: protocol.RunGuest, serve_host: ServeHost) -> bytes:
         await self._send(request)
@@ -131,7 +132,3 @@ class WorkerClient:
             protocol.BadWorkerFrame,
         ) as error:
             raise WorkerGone(str(error) or "its pipe broke") from error
-
-
-def _too_long(limits: GuestLimits) -> str:
-    return f"the guest ran longer than {limits.deadline_s:g} s"

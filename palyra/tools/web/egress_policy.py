@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.tool.addresses import find_refusal, may_be_opened
-from palyra.core.tool.hosts import normal_host
+from palyra.core.tool.hosts import find_refusal, may_be_opened, normal_host
 from palyra.errors import InvalidParams, Rejected
 from palyra.tools.web.urls import MAX_PORT, Url
 

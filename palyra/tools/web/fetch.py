@@ -5,7 +5,6 @@ parallel with other calls and be repeated after a crash; a send may not
 (docs/decisions/0013-web-fetch.md).
 """
 
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 
@@ -19,8 +18,14 @@ from palyra.tools.web.credentials import Credential, find_credential
 from palyra.tools.web.dialler import Dialler
 from palyra.tools.web.http_client import Headers, HttpClient, HttpResponse, find_header, tls_context
 from palyra.tools.web.page import MAX_PAGE_BYTES, check_type, is_page, render
-from palyra.tools.web.redirects import MAX_REDIRECTS, REDIRECTS, WebRequest, follow
-from palyra.tools.web.request import find_facets, read_request
+from palyra.tools.web.request import (
+    MAX_REDIRECTS,
+    REDIRECTS,
+    WebRequest,
+    find_facets,
+    follow,
+    read_request,
+)
 from palyra.tools.web.urls import MAX_URL_CHARS
 
 DEADLINE_S = 15.0  # total: DNS, connections, redirects and a slow body
@@ -137,7 +142,8 @@ class Web:
             shown = await self._run_blocking(_text, request, answer)
             return ToolOutput(
                 text=shown,
-                is_truncated=answer.is_cut or _is_long_page(answer),
+                is_truncated=answer.is_cut
+                or (is_page(answer.find("content-type")) and len(answer.body) > MAX_PAGE_BYTES),
                 is_failure=answer.status >= _FIRST_ERROR_STATUS,
                 trust="external_untrusted",
             )
@@ -161,11 +167,10 @@ class Web:
 
     async def _send(self, request: WebRequest) -> HttpResponse:
         self.check(request)
-        client = HttpClient(self.dialler.dial, await self._context(request), BODY_CAP_BYTES)
+        is_secure = request.url.scheme == "https"
+        context = await self._run_blocking(self._tls) if is_secure else None
+        client = HttpClient(self.dialler.dial, context, BODY_CAP_BYTES)
         return await client.send(request, await self._secret(request), _check_head(request))
-
-    async def _context(self, request: WebRequest) -> ssl.SSLContext | None:
-        return await self._run_blocking(self._tls) if request.url.scheme == "https" else None
 
     async def _secret(self, request: WebRequest) -> Headers:
         if not request.credential:
@@ -198,10 +203,6 @@ def _text(request: WebRequest, answer: HttpResponse) -> str:
     lines = [f"status: {answer.status}", f"url: {request.url.text}"]
     lines += [f"{name}: {value}" for name, value in headers if value]
     return "\n".join([*lines, "", render(answer.body, answer.find("content-type"))])
-
-
-def _is_long_page(answer: HttpResponse) -> bool:
-    return is_page(answer.find("content-type")) and len(answer.body) > MAX_PAGE_BYTES
 
 
 # --- tools -----------------------------------------------------------------------------------------

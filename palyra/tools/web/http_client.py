@@ -11,7 +11,7 @@ of bytes, because blocks that inflate to nothing would otherwise never end the b
 
 import ssl
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ import trio
 
 from palyra.errors import InvalidParams, InvariantBroken, Unavailable
 from palyra.tools.web.dialler import Dial
-from palyra.tools.web.redirects import REDIRECTS, WebRequest
+from palyra.tools.web.request import REDIRECTS, WebRequest
 from palyra.tools.web.urls import Url
 
 ENCODINGS = ("gzip", "deflate")
@@ -196,7 +196,9 @@ class _Exchange:
             head = await self._next()
         if not isinstance(head, h11.Response):
             raise h11.RemoteProtocolError("the server closed the connection without an answer")
-        headers = tuple(_read_headers(head))
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers
+        )
         if head.status_code in REDIRECTS and find_header(headers, "location"):
             return HttpResponse(head.status_code, headers, b"", is_cut=False)
         check_head(head.status_code, headers)
@@ -236,10 +238,6 @@ def _named(request: WebRequest, secret: Headers) -> Iterator[tuple[str, str]]:
         yield "content-length", str(len(request.body))
     yield from request.headers
     yield from secret
-
-
-def _read_headers(head: h11.Response) -> Iterable[tuple[str, str]]:
-    return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
 
 
 def _failure(url: Url, error: BaseException) -> Unavailable:

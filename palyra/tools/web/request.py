@@ -1,16 +1,19 @@
-"""Parse the arguments of a web tool into a request.
+"""Requests made for a model: parsed from the arguments of a web tool, and followed over redirects.
 
 The functions are pure, so the policy check and the execution see the same request.
+Source of the redirects: RFC 9110 §15.4, with stricter rules.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from palyra.core.tool.spec import NO_FACETS, CallFacts
 from palyra.errors import InvalidParams
-from palyra.tools.web.redirects import WebRequest
-from palyra.tools.web.urls import DEFAULT_PORTS, Url, parse_url
+from palyra.tools.web.egress_policy import EgressRefused
+from palyra.tools.web.urls import DEFAULT_PORTS, Url, join_url, parse_url
 
 MAX_HEADERS = 32
 MAX_HEADER_CHARS = 4_096
@@ -25,6 +28,19 @@ _KEPT_BACK = frozenset(
     }
 )  # fmt: skip
 _KEPT_BACK_PREFIXES = ("proxy-", "x-aws-", "x-forwarded-", "x-google-metadata")
+MAX_REDIRECTS = 3
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_KEEPS_METHOD = frozenset({307, 308})
+
+
+class WebRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request made for a model."""
+
+    method: str
+    url: Url
+    headers: tuple[tuple[str, str], ...] = ()  # set by the model; dropped on another origin
+    credential: str = ""  # name of a configured credential; dropped on another origin
+    body: bytes | None = None
 
 
 def read_request(arguments: Mapping[str, Any]) -> WebRequest:
@@ -59,6 +75,33 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
 def grant_key(url: Url) -> str:
     """Return the host, with the port unless it is 80 or 443."""
     return url.host if url.port in DEFAULT_PORTS.values() else f"{url.host}:{url.port}"
+
+
+def follow(request: WebRequest, status: int, location: str) -> WebRequest:
+    """Return the next request for a redirect response.
+
+    301, 302 and 303 change a request with a body to GET.  A redirect to another origin drops
+    custom headers, credential and body.  Raises InvalidParams for an invalid location, and
+    EgressRefused for a downgrade from https to http and for a 307 or 308 that would repeat a
+    method other than GET and HEAD at another origin.
+    """
+    url = join_url(request.url, location)
+    if request.url.scheme == "https" and url.scheme == "http":
+        raise EgressRefused(f"a redirect from https to http is not followed: {url.host}")
+    is_same = url.origin == request.url.origin
+    keeps = status in _KEEPS_METHOD or request.method in {"GET", "HEAD"}
+    if keeps and not is_same and request.method not in {"GET", "HEAD"}:
+        raise EgressRefused(
+            f"a redirect that takes the {request.method} to another origin is not followed: "
+            f"{url.host}"
+        )
+    return WebRequest(
+        method=request.method if keeps else "GET",
+        url=url,
+        headers=request.headers if is_same else (),
+        credential=request.credential if is_same else "",
+        body=request.body if keeps else None,
+    )
 
 
 def _headers(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.journal import actor as module
 from palyra.actors.journal.actor import JournalHandle, PendingCommit, child_spec
 from palyra.actors.journal.write_retry import PROBE_LIMIT_S, QUIET_S, Probe
@@ -30,7 +30,7 @@ from palyra.core.journal.records import IdempotencyRecord
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, InvariantBroken, Overloaded, PalyraError, TooLarge, Unavailable
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.incidents import Incidents, report_opened, report_writing
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import OPERATOR
@@ -48,7 +48,7 @@ def size(changes: Sequence[Change]) -> int:
 
 
 class Store(MemoryJournal):
-    """A store that notes its calls and fails when told to."""
+    """A store that records its calls and fails on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def store() -> Store:
 
 
 async def outcome(ticket: PendingCommit) -> type[PalyraError] | None:
-    """What waiting for the ticket raises."""
+    """The exception that waiting for the ticket raises."""
     try:
         await ticket.wait()
     except PalyraError as error:
@@ -163,10 +163,10 @@ async def outcomes(tickets: Sequence[PendingCommit]) -> list[type[PalyraError] |
 # --- commits -------------------------------------------------------------------------------------
 
 
-async def test_a_ticket_is_kept_when_its_change_is_committed(
+async def test_a_ticket_resolves_with_the_commit_of_its_change(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Before the commit nothing is promised; after it the rows are there."""
+    """It resolves only after the commit, and then the rows exist."""
     async with running(store) as kit:
         ticket = kit.handle.append(rows("run_a", 0, 2))
         before = ticket.is_committed
@@ -179,7 +179,7 @@ async def test_a_ticket_is_kept_when_its_change_is_committed(
 async def test_appends_are_committed_in_the_order_of_the_calls(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Whoever appends first stands first in the journal."""
+    """An earlier append has the earlier position in the journal."""
     async with running(store) as kit:
         names = [f"run_{n}" for n in (3, 1, 2)]
         tickets = [kit.handle.append(rows(name, 0, 1)) for name in names]
@@ -188,10 +188,10 @@ async def test_appends_are_committed_in_the_order_of_the_calls(
         assert [1, 2, 3] == [link.position for link in links]
 
 
-async def test_what_piles_up_during_a_commit_is_the_next_batch(
+async def test_changes_during_a_commit_are_the_next_batch(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """One commit at a time; all that waits shares the next one."""
+    """There is one commit at a time; all waiting changes share the next one."""
     async with running(store) as kit:
         kit.thread.shut()
         tickets = [kit.handle.append(rows("run_a", 0, 1))]
@@ -228,7 +228,7 @@ async def test_a_long_queue_is_cut_into_batches(
 async def test_a_refused_change_fails_its_own_ticket(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """What was wrong with one change is told to who appended it, and to nobody else."""
+    """The error of one change reaches its own caller and no other."""
     async with running(store) as kit:
         tickets = [
             kit.handle.append(change)
@@ -243,8 +243,10 @@ async def test_a_refused_change_fails_its_own_ticket(
         assert [True, False, False, True] == [ticket.is_committed for ticket in tickets]
 
 
-async def test_the_hub_hears_before_the_tickets(store: Store, autojump_clock: MockClock) -> None:
-    """Heads are handed over once a batch, committed rows only, before anybody is woken."""
+async def test_the_hub_is_notified_before_the_tickets(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Heads are passed on once a batch, for committed rows only, before any waiter wakes."""
     async with running(store) as kit:
         heard: list[Any] = []
 
@@ -259,8 +261,8 @@ async def test_the_hub_hears_before_the_tickets(store: Store, autojump_clock: Mo
         assert [[[("run_a", 1)]]] * 3 == heard
 
 
-async def test_reads_see_what_is_committed(store: Store, autojump_clock: MockClock) -> None:
-    """A query gets the store itself, also while a commit is under way."""
+async def test_reads_see_committed_rows(store: Store, autojump_clock: MockClock) -> None:
+    """A query runs on the store itself, also during a commit."""
     async with running(store) as kit:
         await kit.handle.commit(rows("run_a", 0, 2))
         kit.thread.shut()
@@ -280,10 +282,10 @@ async def test_nothing_is_found_in_a_closed_journal(
         await kit.handle.find(lambda store: seqs(store, "run_a"))
 
 
-async def test_what_follows_at_once_shares_a_commit(
+async def test_changes_in_quick_succession_share_a_commit(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Changes that come a few turns after each other are one batch; a later one is the next."""
+    """Changes within a few turns of the loop are one batch; a later one is the next."""
     async with running(store) as kit:
         kit.handle.append(rows("run_a", 0, 1))
         await trio.lowlevel.checkpoint()
@@ -309,7 +311,7 @@ async def test_the_backlog_counts_waiting_rows(store: Store, autojump_clock: Moc
 async def test_too_many_waiting_changes_are_refused(
     store: Store, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the bound the appender is told at once, and the queue does not grow."""
+    """At the limit the caller gets Overloaded at once, and the queue does not grow."""
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     async with running(store) as kit:
         tickets = [kit.handle.append(rows(f"run_{n}", 0, 1)) for n in range(3)]
@@ -349,10 +351,10 @@ async def test_new_events_are_signed_within_ten_seconds(
         assert 4 == store.verify().signed_through_position
 
 
-async def test_what_a_life_left_unsigned_is_signed_by_the_next(
+async def test_the_next_incarnation_signs_unsigned_events(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Daemons that are killed again and again leave no more unsigned than one of them may."""
+    """Repeated kills leave no more unsigned events than one of them may."""
     store.open()
     store.commit([rows("run_a", 0, 3)])
     assert 0 == store.verify().signed_through_position
@@ -374,10 +376,8 @@ async def test_many_events_are_signed_at_once(
         assert [start_s, start_s] == store.seals_s
 
 
-async def test_a_root_that_could_not_be_written_is_tried_again(
-    store: Store, autojump_clock: MockClock
-) -> None:
-    """Commits go on meanwhile: a root is proof, not durability."""
+async def test_a_failed_root_is_retried(store: Store, autojump_clock: MockClock) -> None:
+    """Commits continue meanwhile, because a root is proof, not durability."""
     async with running(store) as kit:
         store.fail_seal = True
         start_s = trio.current_time()
@@ -397,7 +397,7 @@ async def test_a_root_that_could_not_be_written_is_tried_again(
 async def test_a_full_disk_fails_the_whole_batch_and_no_more(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Every ticket of the batch says so; reading goes on; the actor lives."""
+    """Every ticket of the batch fails; reads continue; the actor lives."""
     async with running(store) as kit:
         await kit.handle.commit(rows("run_a", 0, 1))
         store.fail_with = Unavailable("journal: commit: disk full")
@@ -408,10 +408,10 @@ async def test_a_full_disk_fails_the_whole_batch_and_no_more(
         assert [[("run_a", 0)]] == kit.heads
 
 
-async def test_what_follows_a_refused_change_is_refused_alike(
+async def test_changes_after_a_refused_one_are_refused(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """A run that did not hear of it yet has not broken anything; one that goes on may."""
+    """Later changes of the run are refused as Unavailable until it learns of the refusal."""
     async with running(store) as kit:
         store.fail_with = Unavailable("journal: commit: disk full")
         assert [Unavailable] == await outcomes([kit.handle.append(rows("run_a", 0, 2))])
@@ -453,7 +453,7 @@ async def test_a_failed_store_is_tried_again_by_itself(
         await kit.handle.commit(rows("run_a", 0, 1))
 
 
-async def test_patience_begins_anew_with_each_failure(
+async def test_each_failure_restarts_the_probe_intervals(
     store: Store, autojump_clock: MockClock
 ) -> None:
     """After a recovery the next failure is probed as soon as the first one was."""
@@ -475,7 +475,9 @@ async def test_a_store_that_refuses_every_other_commit_is_not_writable(
 ) -> None:
     """One incident for all of it, counted, which ends once nothing was refused for a while."""
     async with running(store) as kit:
-        book = Incidents(kit.handle, Hub(encoding), Redactor([]), now_ms=lambda: 1, new_id=new_id)
+        book = Incidents(
+            kit.handle, Hub(encode_notification), Redactor([]), now_ms=lambda: 1, new_id=new_id
+        )
         kit.on_writing = partial(report_writing, book)
         large = Change(rows=tuple(row("run_a", seq, data=b"x" * 30_000) for seq in range(10)))
         store.room_bytes = 300_000
@@ -494,10 +496,10 @@ async def test_a_store_that_refuses_every_other_commit_is_not_writable(
         assert ("resolved", True) == (incident.state, kit.handle.is_writable)
 
 
-async def test_a_refusal_in_the_quiet_time_begins_it_anew(
+async def test_a_refusal_in_the_quiet_time_restarts_it(
     store: Store, autojump_clock: MockClock
 ) -> None:
-    """Room that was found and is gone again is no room."""
+    """A disk that is full again within the quiet time does not count as recovered."""
     async with running(store) as kit:
         refusal = Unavailable("journal: commit: disk full")
         for _ in range(2):
@@ -527,8 +529,10 @@ async def test_a_probe_writes_as_much_as_was_refused_in_all(
         assert kit.handle.has_room
 
 
-async def test_a_refusal_says_when_to_come_back(store: Store, autojump_clock: MockClock) -> None:
-    """When the store is tried again: later and later, and put off by nobody."""
+async def test_a_refusal_has_the_time_until_the_next_probe(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """The interval grows, and further refusals do not extend it."""
     async with running(store) as kit:
         waits_ms = []
         for _ in range(3):
@@ -540,10 +544,8 @@ async def test_a_refusal_says_when_to_come_back(store: Store, autojump_clock: Mo
         assert [500, 125, 750] == waits_ms
 
 
-async def test_a_journal_that_refuses_says_so_each_time_and_when_it_is_over(
-    store: Store, autojump_clock: MockClock
-) -> None:
-    """Probes that it refuses in between are nobody's."""
+async def test_refusals_and_their_end_are_reported(store: Store, autojump_clock: MockClock) -> None:
+    """Each refused commit is reported, refused probes are not, and the recovery is reported once."""
     async with running(store) as kit:
         await kit.handle.commit(rows("run_a", 0, 1))
         assert [] == kit.writing
@@ -671,10 +673,8 @@ async def test_a_stopped_journal_writes_what_was_queued(
     )
 
 
-async def test_what_comes_after_the_stop_is_refused(
-    store: Store, autojump_clock: MockClock
-) -> None:
-    """A batch that begins behind the stop is not committed, and its ticket says so."""
+async def test_changes_after_the_stop_are_refused(store: Store, autojump_clock: MockClock) -> None:
+    """A batch that starts after the stop is not committed, and its tickets fail."""
     async with running(store) as kit:
         kit.thread.shut()
         first = kit.handle.append(rows("run_a", 0, 1))
@@ -719,8 +719,8 @@ async def test_whenever_it_is_cancelled_no_ticket_is_forgotten(
     assert (None if seqs(store, "run_a") else ActorGone) == found
 
 
-async def test_a_crash_fails_everything_under_way(store: Store, autojump_clock: MockClock) -> None:
-    """The batch that crashed and what waits behind it are lost; the next incarnation serves."""
+async def test_a_crash_fails_all_pending_changes(store: Store, autojump_clock: MockClock) -> None:
+    """The crashed batch and the queue behind it fail; the next incarnation serves."""
     kit = Kit(store)
     async with supervised(kit) as (tree, scope):
         kit.thread.shut()
@@ -748,7 +748,7 @@ async def test_a_store_that_cannot_be_opened_fails_the_start(autojump_clock: Moc
 
     class Locked(MemoryJournal):
         def open(self) -> OpenReport:
-            raise Unavailable("journal: it is in use elsewhere")
+            raise Unavailable("journal: it is in use by another process")
 
     kit = Kit(Locked())
     with pytest.RaisesGroup(pytest.RaisesExc(Unavailable, match="in use")):
@@ -774,8 +774,8 @@ async def test_a_store_that_cannot_be_closed_does_not_hang_the_end(
     assert not store.open().was_clean
 
 
-def test_what_opening_found_is_said() -> None:
-    """A break in the chain is an incident, a repair a warning, the rest for the record."""
+def test_findings_at_opening_are_reported() -> None:
+    """A break in the chain is an incident, a repair a warning, the rest a log line."""
     broken = ChainViolation(
         kind="edited", position=1, run_id="run_a", seq=0, detail="it does not fit"
     )
@@ -799,7 +799,9 @@ def test_what_opening_found_is_said() -> None:
         report, verification=msgspec.structs.replace(report.verification, first_break=None)
     )
     handle = JournalHandle(MemoryJournal())
-    book = Incidents(handle, Hub(encoding), Redactor([]), now_ms=lambda: 1, new_id=new_id)
+    book = Incidents(
+        handle, Hub(encode_notification), Redactor([]), now_ms=lambda: 1, new_id=new_id
+    )
     with capture_logs() as logged:
         report_opened(book, report)
         report_opened(book, whole)
@@ -820,7 +822,7 @@ def test_what_opening_found_is_said() -> None:
 
 @pytest.mark.real
 async def test_many_writers_on_a_real_disk(tmp_path: Path) -> None:
-    """Fifty tasks append at once, readers read beside them; every tape is whole."""
+    """Fifty tasks append concurrently with readers; every tape is complete."""
     store = sqlite_journal(tmp_path)
     handle = JournalHandle(store)
     spec = child_spec(handle, on_committed=lambda _: None, on_opened=lambda _: None)
@@ -846,10 +848,10 @@ async def test_many_writers_on_a_real_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-async def test_a_crash_on_a_real_disk_keeps_what_was_committed(
+async def test_a_crash_on_a_real_disk_keeps_committed_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next incarnation opens the same file beside the wreck of the last one."""
+    """The next incarnation opens the file although the last one's store is still open."""
     store = sqlite_journal(tmp_path)
     handle = JournalHandle(store)
     spec = child_spec(handle, on_committed=lambda _: None, on_opened=lambda _: None)

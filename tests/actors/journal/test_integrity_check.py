@@ -20,7 +20,7 @@ class Damaged(MemoryJournal):
 
 
 class Endless(MemoryJournal):
-    """A walk without an end of its own; it tells when it has begun."""
+    """A check without an end of its own, which signals its start."""
 
     def __init__(self, begun: trio.Event) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ async def test_nothing_found_is_the_end_of_it() -> None:
 
 
 async def test_damage_is_a_crash() -> None:
-    """The daemon must not go on writing."""
+    """Damage ends the daemon, so that it stops writing."""
     with pytest.raises(Unavailable, match="damaged"):
         await page_check(JournalHandle(Damaged()))
 

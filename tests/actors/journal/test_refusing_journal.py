@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.journal.write_retry import PROBE_S
-from palyra.actors.session.runs import MAX_CRASHES
+from palyra.actors.session.actor import MAX_CRASHES
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import Change, IncidentFilter
 from palyra.core.tape.events import RunRecovered, TurnCompleted
@@ -58,13 +58,13 @@ def store() -> MemoryJournal:
 
 
 @pytest.mark.parametrize("has_room", [False, True])
-async def test_a_run_outlives_a_journal_that_refuses_again_and_again(
+async def test_a_run_survives_repeated_refusals_of_the_journal(
     store: MemoryJournal,
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     has_room: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """Neither its actor nor the run is to blame: it goes on when there is room at last."""
+    """Refusals count neither against its actor nor against the run, which continues in the end."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         disk = NearlyFull(kit, ROUNDS, has_room=has_room)
         monkeypatch.setattr(kit.journal, "append", disk.append)

@@ -1,4 +1,4 @@
-"""Somebody who asks an actor, and notes what came of it and when."""
+"""A task that asks an actor and records the outcome with its time."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Children for tests of supervisors: one that does what it is told, one that serves a mailbox."""
+"""Children for tests of supervisors: one that is controlled by the test, one with a mailbox."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -75,7 +75,7 @@ rest_for_one = partial(Supervisor, "top", strategy="rest_for_one")
 
 
 class Boom(Exception):
-    """What puppets crash with."""
+    """The exception that puppets crash with."""
 
 
 class Halt(BaseException):

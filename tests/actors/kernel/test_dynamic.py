@@ -77,8 +77,8 @@ async def test_hung_start_ends_with_its_starter(autojump_clock: MockClock) -> No
         assert 0 == len(supervisor)
 
 
-async def test_stop_during_a_start_tells_the_starter(autojump_clock: MockClock) -> None:
-    """A starter whose child is stopped before it got ready hears that it is gone."""
+async def test_stop_during_a_start_fails_the_start(autojump_clock: MockClock) -> None:
+    """The starter of a child that is stopped before it is ready gets an error."""
     puppet = Puppet("hanging", starts=["hang"])
     gone = pytest.RaisesExc(ActorGone, match="stopped before it was ready")
     with pytest.RaisesGroup(gone, flatten_subgroups=True):
@@ -109,7 +109,7 @@ async def test_ids_are_unique_among_the_living(autojump_clock: MockClock) -> Non
     puppet = Puppet("one")
     async with running(pool()) as supervisor:
         supervisor.spawn_child(puppet.spec("temporary"))
-        with pytest.raises(Conflict, match="one is running already"):
+        with pytest.raises(Conflict, match="one is already running"):
             supervisor.spawn_child(puppet.spec("temporary"))
         await puppet.tell("return")
         supervisor.spawn_child(puppet.spec("temporary"))
@@ -134,17 +134,17 @@ async def test_nothing_starts_outside_the_run(autojump_clock: MockClock) -> None
 
 
 async def test_supervisor_runs_once_at_a_time(autojump_clock: MockClock) -> None:
-    """A second run beside the first is a bug; one after it is not."""
+    """A concurrent second run is a bug; a later one is not."""
     supervisor = pool()
     async with running(supervisor):
-        with pytest.raises(InvariantBroken, match="pool is running already"):
+        with pytest.raises(InvariantBroken, match="pool is already running"):
             await supervisor.run()
     async with running(supervisor):
         assert 2 == supervisor.snapshot().incarnation
 
 
 async def test_pool_with_a_stuck_child_does_not_run_again(autojump_clock: MockClock) -> None:
-    """Until its last child has ended a stopped supervisor is not started anew."""
+    """A stopped supervisor cannot run again before its last child has ended."""
     supervisor, stuck = pool(), Puppet("stuck", cleanup_s=60.0)
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
@@ -152,12 +152,12 @@ async def test_pool_with_a_stuck_child_does_not_run_again(autojump_clock: MockCl
         await wait_all_tasks_blocked()
         supervisor.stop("enough")
         await trio.sleep_until(trio.current_time() + 30)
-        with pytest.raises(InvariantBroken, match="pool is running already"):
+        with pytest.raises(InvariantBroken, match="pool is already running"):
             await supervisor.run()
 
 
 async def test_budget_is_fresh_in_every_run(autojump_clock: MockClock) -> None:
-    """What one run spent is not held against the next."""
+    """Restarts of one run do not count in the next."""
     supervisor, puppet = pool(intensity=1), Puppet("one")
     for _ in range(2):
         async with running(supervisor):
@@ -168,7 +168,7 @@ async def test_budget_is_fresh_in_every_run(autojump_clock: MockClock) -> None:
 
 def test_child_must_be_begun_before_it_lives() -> None:
     """A child without an incarnation has no scope to live in: nothing could cancel it."""
-    with pytest.raises(InvariantBroken, match="early was not begun"):
+    with pytest.raises(InvariantBroken, match="early was not started"):
         Child(Puppet("early").spec(), "pool", None).scope.cancel()
 
 
@@ -224,7 +224,7 @@ async def test_crash_at_the_moment_of_the_stop_is_not_restarted(autojump_clock: 
 
 
 async def test_base_exception_passes_through(autojump_clock: MockClock) -> None:
-    """What is not an Exception ends the supervisor, after all others were stopped."""
+    """An exception that is not an Exception ends the supervisor after its other children."""
     puppet, other = Puppet("one"), Puppet("other")
     with pytest.RaisesGroup(Halt, flatten_subgroups=True):
         async with running(pool()) as supervisor:
@@ -235,7 +235,7 @@ async def test_base_exception_passes_through(autojump_clock: MockClock) -> None:
 
 
 async def test_mailbox_of_a_child_that_ended_is_closed(autojump_clock: MockClock) -> None:
-    """Whoever writes to a child that is gone for good is told so."""
+    """A message to a child that has ended for good raises ActorGone."""
     inbox, puppet = Mailbox[int]("one", 1), Puppet("one")
     async with running(pool()) as supervisor:
         supervisor.spawn_child(ChildSpec("one", puppet.start, "temporary", mailbox=inbox))
@@ -272,7 +272,7 @@ async def test_cancel_ends_one_child_now(autojump_clock: MockClock) -> None:
 async def test_child_that_fails_while_being_cancelled_stays_down(
     autojump_clock: MockClock,
 ) -> None:
-    """A crash on the way out is reported as one, but a cancelled child is not restarted."""
+    """A crash during a cancellation is reported as a crash, and the child is not restarted."""
     exits: list[Exit] = []
 
     async def fail_on_exit(*, task_status: trio.TaskStatus[None]) -> None:
@@ -309,7 +309,7 @@ async def test_cancel_before_the_first_step(autojump_clock: MockClock) -> None:
 
 
 async def test_child_that_gets_ready_while_being_cancelled(autojump_clock: MockClock) -> None:
-    """A child that serves only after its cancel reaches its starter, and was asked to end."""
+    """A child that is ready only after its cancellation is returned to its starter and ends."""
     release, exits = trio.Event(), list[Exit]()
 
     async def start_slowly(*, task_status: trio.TaskStatus[str]) -> None:
@@ -403,7 +403,7 @@ async def test_pool_nests_in_a_supervisor(autojump_clock: MockClock) -> None:
 
 
 def busy(clock: MockClock, work_s: float, inbox: Mailbox[int]) -> Callable[..., Awaitable[None]]:
-    """An actor whose way out keeps the loop busy, through some nurseries."""
+    """An actor whose cleanup keeps the loop busy through several nurseries."""
 
     async def start(*, task_status: trio.TaskStatus[None]) -> None:
         with inbox.receiver() as messages:
@@ -444,7 +444,7 @@ async def test_a_busy_loop_makes_no_child_stuck(mock_clock: MockClock) -> None:
 
 
 async def test_many_stuck_children_are_one_line(autojump_clock: MockClock) -> None:
-    """With their number and the first few of them; the listener hears of each."""
+    """The line has their number and the first names; the listener gets each exit."""
     exits: list[Exit] = []
     with capture_logs() as logs:
         async with running(pool(max_children=50, on_exit=exits.append)) as supervisor:

@@ -102,7 +102,7 @@ class Model:
         self.restarts: list[int] = []
 
     def crash(self, wait: int, index: int) -> bool:
-        """Whether the supervisor survives it."""
+        """Crash a child; True if the supervisor survives."""
         self.now += wait
         self.restarts.append(self.now)
         if sum(self.now - at <= 50 for at in self.restarts) > self.intensity:

@@ -39,7 +39,7 @@ def test_offer_never_waits() -> None:
 
 
 async def test_tell_waits_for_room(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    """A tell to a full mailbox goes through as soon as one message is taken."""
+    """A tell to a full mailbox completes when one message is taken."""
     inbox = Mailbox[int]("full", 2)
     fill(inbox)
     nursery.start_soon(inbox.tell, 2)
@@ -48,8 +48,8 @@ async def test_tell_waits_for_room(autojump_clock: MockClock, nursery: trio.Nurs
         assert [0, 1, 2] == [await messages.receive() for _ in range(3)]
 
 
-async def test_cancelled_tell_queued_nothing(autojump_clock: MockClock) -> None:
-    """A tell that is cancelled while it waits leaves no message behind."""
+async def test_cancelled_tell_queues_nothing(autojump_clock: MockClock) -> None:
+    """A tell that is cancelled while it waits leaves no message."""
     inbox = Mailbox[int]("full", 1)
     fill(inbox)
     with trio.move_on_after(1):
@@ -205,7 +205,7 @@ async def test_reply_collected_in_another_thread_fails_the_asker(autojump_clock:
 
 
 def test_reply_collected_after_the_run_is_harmless() -> None:
-    """A reply that outlives trio has nobody left to tell."""
+    """A reply that is collected after trio's end raises nothing."""
 
     async def main() -> list[Reply[str]]:
         await trio.lowlevel.checkpoint()
@@ -260,7 +260,7 @@ async def test_iteration_checkpoints_once_a_batch(autojump_clock: MockClock) -> 
     assert [BATCH] * 3 == [points.count(point) for point in sorted(set(points))]
 
 
-async def test_iteration_hears_a_cancel_within_a_batch(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_iteration_ends_within_a_batch(autojump_clock: MockClock) -> None:
     """A cancelled loop ends after at most one batch, and the rest stays queued."""
     inbox = Mailbox[int]("cancelled", 3 * BATCH)
     fill(inbox)
@@ -279,7 +279,7 @@ STEPS = st.lists(st.sampled_from(["ask", "answer", "take", "crash", "reply_late"
 
 @dataclass
 class World:
-    """A mailbox under a script, and beside it what ought to have become of each question."""
+    """A mailbox under a script, with the expected outcome of each request."""
 
     nursery: trio.Nursery
     inbox: Mailbox[Question] = field(default_factory=lambda: Mailbox("world", 4))

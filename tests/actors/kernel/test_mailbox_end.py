@@ -1,4 +1,4 @@
-"""What an ending incarnation leaves behind, the drain, and the final stop."""
+"""The end of an incarnation, the drain, and the final stop."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ async def test_crash_fails_taken_questions_at_once(autojump_clock: MockClock) ->
 
 
 async def test_queued_messages_outlive_a_crash(autojump_clock: MockClock) -> None:
-    """What the crashed incarnation had not taken is served by the next one."""
+    """The next incarnation gets the messages that the crashed one had not taken."""
     inbox = Mailbox[Question]("reborn", 4)
     async with asking(inbox) as first, asking(inbox) as second:
         with pytest.raises(RuntimeError), inbox.receiver() as messages:  # noqa: PT012 - one life
@@ -87,7 +87,7 @@ async def test_final_stop_fails_everyone_who_waits(autojump_clock: MockClock) ->
 
 
 async def test_final_stop_fails_a_waiting_tell(autojump_clock: MockClock) -> None:
-    """A writer that waits for room hears of the final stop."""
+    """A tell that waits for room fails at the final stop."""
     inbox = Mailbox[int]("closing", 1)
     fill(inbox)
     with pytest.RaisesGroup(ActorGone):
@@ -167,7 +167,7 @@ async def test_stop_reads_as_the_end_of_the_channel(autojump_clock: MockClock) -
 async def test_stop_wakes_an_idle_receiver(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """A receiver that waits for its first message hears a Stop."""
+    """A receiver that waits for its first message receives a Stop."""
     inbox = Mailbox[int]("idle", 8)
 
     async def loop() -> None:
@@ -228,15 +228,15 @@ async def test_stop_waits_for_room(autojump_clock: MockClock, nursery: trio.Nurs
         assert [0] == [message async for message in messages]
 
 
-async def test_stop_without_a_listener_is_not_heard(autojump_clock: MockClock) -> None:
-    """When nobody receives there is nobody to ask, and nothing is queued."""
+async def test_stop_without_a_receiver_queues_nothing(autojump_clock: MockClock) -> None:
+    """Without a receiver a Stop is not queued."""
     inbox = Mailbox[int]("asleep", 1)
     assert not await inbox.stop("enough")
     assert 0 == inbox.depth
 
 
-async def test_stop_after_the_final_stop_is_superfluous(autojump_clock: MockClock) -> None:
-    """A closed mailbox has told its receiver already."""
+async def test_stop_after_the_final_stop_does_nothing(autojump_clock: MockClock) -> None:
+    """A closed mailbox has already notified its receiver."""
     inbox = Mailbox[int]("closed", 1)
     with inbox.receiver() as messages:
         inbox.close()

@@ -41,7 +41,7 @@ async def test_failed_first_start_surfaces_in_the_starter(autojump_clock: MockCl
 
 
 async def test_start_that_returns_is_a_failed_start(autojump_clock: MockClock) -> None:
-    """A child that ends before it said it can serve has failed to start."""
+    """A child that ends before it is ready has failed to start."""
     puppet = Puppet("mute", starts=["return"])
     with pytest.raises(InvariantBroken, match="mute returned before it called started"):
         await one_for_one([puppet.spec("temporary")]).run()
@@ -70,8 +70,8 @@ async def test_hung_start_can_be_stopped(autojump_clock: MockClock) -> None:
     assert begun_s == trio.current_time()
 
 
-async def test_cancelled_supervisor_starts_nobody(autojump_clock: MockClock) -> None:
-    """A run that was cancelled before it began leaves its children alone."""
+async def test_cancelled_supervisor_starts_no_child(autojump_clock: MockClock) -> None:
+    """A run that is cancelled before it starts leaves its children alone."""
     puppet = Puppet("unborn")
     with trio.CancelScope() as scope:
         scope.cancel("before it began")
@@ -87,9 +87,9 @@ async def test_child_ids_are_unique() -> None:
 
 
 async def test_supervisor_runs_once_at_a_time(autojump_clock: MockClock) -> None:
-    """A second run beside the first is a bug."""
+    """A concurrent second run is a bug."""
     async with running(one_for_one([])) as supervisor:
-        with pytest.raises(InvariantBroken, match="top is running already"):
+        with pytest.raises(InvariantBroken, match="top is already running"):
             await supervisor.run()
 
 
@@ -114,7 +114,7 @@ async def test_restart_type_decides(
 async def test_child_that_ended_for_good_leaves_the_others_alone(
     autojump_clock: MockClock,
 ) -> None:
-    """The supervisor goes on without a child that is not restarted, and closes its mailbox."""
+    """A child that is not restarted has its mailbox closed, and the others continue."""
     inbox = Mailbox[int]("once", 1)
     puppet, other = Puppet("once"), Puppet("other")
     spec = ChildSpec("once", puppet.start, "transient", mailbox=inbox)
@@ -211,7 +211,7 @@ async def test_exception_group_is_a_crash_like_any_other(autojump_clock: MockClo
     assert [pair, only] == [end.error for end in exits[:2]]
 
 
-async def test_failure_beside_a_cancelled_task_is_a_crash(autojump_clock: MockClock) -> None:
+async def test_failure_with_a_cancelled_task_is_a_crash(autojump_clock: MockClock) -> None:
     """A failure in one task of a child, which cancels its other task, is one crash."""
     exits: list[Exit] = []
     puppet, boom = Puppet("inner"), Boom()
@@ -231,7 +231,7 @@ async def test_failure_beside_a_cancelled_task_is_a_crash(autojump_clock: MockCl
 async def test_base_exception_in_a_group_passes_without_the_crash(
     autojump_clock: MockClock,
 ) -> None:
-    """Of a group that holds both, the Exception is noted as a crash and the rest goes on."""
+    """The Exception of a mixed group is recorded as a crash and the rest propagates."""
     puppet = Puppet("mixed")
     supervisor = one_for_one([puppet.spec()])
     with pytest.RaisesGroup(Halt, flatten_subgroups=True):
@@ -261,7 +261,7 @@ async def test_crash_during_a_requested_stop_is_reported(autojump_clock: MockClo
 
 
 async def test_base_exception_passes_through(autojump_clock: MockClock) -> None:
-    """What is not an Exception ends the supervisor, after its other children were stopped."""
+    """An exception that is not an Exception ends the supervisor after its other children."""
     notes, (a, b) = puppets("a", "b")
     with pytest.RaisesGroup(Halt, flatten_subgroups=True):
         async with running(one_for_one([a.spec(), b.spec()])):

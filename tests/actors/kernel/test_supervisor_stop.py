@@ -108,8 +108,8 @@ async def test_stop_of_a_stopped_supervisor_does_nothing(autojump_clock: MockClo
         assert 2 == supervisor.snapshot().incarnation
 
 
-async def test_final_stop_fails_every_queued_asker_at_once(autojump_clock: MockClock) -> None:
-    """Whoever asks an actor that never comes back hears it from the close of the tree."""
+async def test_final_stop_fails_every_queued_request_at_once(autojump_clock: MockClock) -> None:
+    """A request to an actor that does not come back fails when the tree closes."""
     inbox = Mailbox[Any]("below", 9)
     puppet = Puppet("below")  # does not read its mailbox
     inner = Supervisor(
@@ -128,7 +128,7 @@ async def test_final_stop_fails_every_queued_asker_at_once(autojump_clock: MockC
 
 
 async def test_nested_restart_keeps_the_mailboxes_below(autojump_clock: MockClock) -> None:
-    """What was queued below a supervisor survives its restart by the one above."""
+    """Queued messages below a supervisor survive its restart by the one above."""
     inbox, served = Mailbox[float]("server", 9), list[float]()
     first = Puppet("first")
     inner = Supervisor(
@@ -190,7 +190,7 @@ async def test_supervisor_with_a_stuck_child_is_still_stopping(autojump_clock: M
         supervisor.stop("enough")
         await trio.sleep_until(trio.current_time() + 30)
         assert "stopping" == supervisor.snapshot().state
-        with pytest.raises(InvariantBroken, match="running already"):
+        with pytest.raises(InvariantBroken, match="already running"):
             await supervisor.run()
 
 

@@ -104,7 +104,7 @@ def note_call(calls: list[tuple[int, str]], number: int) -> None:
 
 
 async def test_thread_call_returns_value_or_error() -> None:
-    """What the function returns or raises reaches the caller, and the thread lives on."""
+    """The function's result or exception reaches the caller, and the thread stays usable."""
     thread = DedicatedThread("owner")
     with pytest.raises(ValueError, match="broken"):
         await thread.call(fail, "broken")

@@ -1,4 +1,4 @@
-"""What can be seen of a tree: exits, log lines, snapshots."""
+"""Observation of a tree: exits, log lines, snapshots."""
 
 import msgspec
 import trio
@@ -12,7 +12,7 @@ from palyra.errors import Unavailable
 from tests.actors.kernel.puppet import Boom, Puppet, one_for_one, running, server
 
 
-async def test_listener_hears_every_exit(autojump_clock: MockClock) -> None:
+async def test_listener_gets_every_exit(autojump_clock: MockClock) -> None:
     """Each exit is reported once, with supervisor, incarnation, outcome and error."""
     exits: list[Exit] = []
     puppet, boom = Puppet("child"), Boom("x")

@@ -1,4 +1,4 @@
-"""A daemon with tools that have a grant key, or look at the world before they are asked about."""
+"""A daemon with tools that have a grant key, or inspect the world before they are approved."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ class SwitchPolicy(NamePolicy):
 
 
 class AskingKit(Kit):
-    """`ask_do` is keyed by its first word; `ask_look` looks at `world` first."""
+    """`ask_do` is keyed by its first word; `ask_look` inspects `world` first."""
 
     world: Preflight | ToolFailure | OSError = WORLD
     looks = 0
@@ -94,7 +94,7 @@ async def ask(
     caller: Caller = OPERATOR,
     **fields: Any,
 ) -> str:
-    """A run that proposes one call; its id, once it is asked about or has ended."""
+    """Start a run that proposes one call; return its id once it waits or has ended."""
     kit.model.turns = [call((tool, {"text": text})), say("done")]
     run_id = await kit.start(caller=caller, **fields)
     await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
@@ -118,6 +118,6 @@ async def answer(
 
 
 async def count_asked(kit: Kit, run_id: str) -> int:
-    """How often somebody was asked in a run that has come as far as it gets."""
+    """Number of approvals of a run that is at rest."""
     await trio.testing.wait_all_tasks_blocked()
     return len(kit.events(run_id, "approval.requested"))

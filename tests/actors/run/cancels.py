@@ -1,4 +1,4 @@
-"""Cancels at any instant, on virtual time: `python -m tests.actors.cancels --instants N`.
+"""Cancels at any instant, on virtual time: `python -m tests.actors.run.cancels --instants N`.
 
 Runs of several turns with slow models, tools, questions and commits are cancelled at a random
 instant of their lives, or just before, or after; some daemons fall first, and the next one is
@@ -23,7 +23,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import SessionServices
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
@@ -129,7 +129,7 @@ class SlowKit(Kit):
         return [*super().tools(), *slow_tools]
 
     def has_ended(self, run_id: str) -> bool:
-        """Whether the tape has its terminal event."""
+        """True if the tape has its terminal event."""
         return self.kinds(run_id)[-1] in TERMINAL_KINDS
 
 
@@ -151,7 +151,7 @@ class Campaign:
     problems: list[str] = field(default_factory=list)
 
     async def round(self) -> None:
-        """One journal: runs, their cancels, perhaps a fall in between, and the look at it all."""
+        """One journal: runs, their cancels, perhaps a crash in between, and the check of all tapes."""
         store = MemoryJournal()
         store.open()
         effects: Counter[str] = Counter()  # over all lives
@@ -198,7 +198,7 @@ class Campaign:
         return ids
 
     async def work(self, kit: SlowKit) -> None:
-        """Commits take their time, and somebody answers now and then."""
+        """Let commits take their time, and answer approvals now and then."""
         while True:
             kit.journal.hold = True
             await trio.sleep(self.rng.random() / 100)
@@ -244,7 +244,7 @@ class Campaign:
             self.problems.append(f"{run_id}: {trio.current_time() - began_s:.3f} s to its end")
 
     def judge(self, kit: SlowKit, run_id: str) -> Iterator[str]:
-        """What is wrong with one tape."""
+        """The errors of one tape."""
         kinds = kit.kinds(run_id)
         self.counts["instants"] += 1
         if [kinds[-1]] != [kind for kind in kinds if kind in TERMINAL_KINDS]:
@@ -265,7 +265,7 @@ class Campaign:
 
 
 def _leftovers(kit: SlowKit) -> Iterator[str]:
-    """What the daemon still holds although every run has ended."""
+    """Objects that the daemon still holds although every run has ended."""
     for call_id in kit.watch.late:
         yield f"{call_id} started after the end of its run"
     for call_id, times in kit.watch.starts.items():

@@ -14,17 +14,16 @@ import trio
 
 from palyra.actors.approvals import Approvals
 from palyra.actors.gateway import Gateway
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import child_spec
 from palyra.actors.journal.write_retry import FailedRuns
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.run.handle import RunHandle
-from palyra.actors.run.open_approvals import OpenApprovals
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
-from palyra.actors.session.registry import ActorRegistry
-from palyra.actors.session.services import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.incident.incident import UNRESOLVED
@@ -41,10 +40,11 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
+from palyra.services.compaction import CompactionSettings, SessionCompactor
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
@@ -121,7 +121,7 @@ class InlineJournal:
         return ticket
 
     def fall(self) -> None:
-        """End like the real one: whoever waits, or comes later, is told that nothing is known."""
+        """Crash like the real one: current and later waiters get an unknown outcome."""
         self.is_down = True
         queued, self.queued = self.queued, []
         for _, ticket in queued:
@@ -171,7 +171,7 @@ class InlineJournal:
 
 
 class Model:
-    """A model that plays turns handed to it, one per request, and can be told to wait."""
+    """A model that plays given turns, one per request, and can be made to wait."""
 
     name = provider = "scripted"
 
@@ -231,7 +231,7 @@ class NamePolicy:
 
 
 def no_budgets(hub: Hub) -> Budgets:
-    """Nobody is limited; only the embedded model has a price."""
+    """No budget; only the embedded model has a price."""
     return Budgets(hub, now_ms, prices=Prices())
 
 
@@ -245,6 +245,7 @@ class Kit:
         *,
         debounce_ms: int = 500,
         history_tokens: int = 0,  # most tests are about one run
+        compaction: CompactionSettings | None = None,
         make_budgets: Callable[[Hub], Budgets] = no_budgets,
         models: Mapping[str, LanguageModel] | None = None,
         make_router: Callable[[Mapping[str, LanguageModel]], ModelRouter] = ModelRouter,
@@ -252,8 +253,11 @@ class Kit:
         self.models = models
         self.make_router = make_router
         self.history_tokens = history_tokens
+        self.compaction = compaction or CompactionSettings(
+            history_tokens=history_tokens, trigger_bps=0
+        )
         self.make_budgets = make_budgets
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.journal = InlineJournal(store, self.hub)
         self.incidents = Incidents(
             self.journal,
@@ -264,7 +268,8 @@ class Kit:
         )
         self.model = Model()
         self.registry = ActorRegistry()
-        self.approvals = OpenApprovals()
+        self.grants = Grants(self.journal, now_ms)
+        self.approvals = OpenApprovals(self.hub, self.grants, now_ms)
         self.artifacts = MemoryArtifacts()
         self.effects: list[str] = []  # what the `effect` tools did
         self.codes = count(2222)  # of pairings: CODE2222, CODE2223, …
@@ -278,9 +283,8 @@ class Kit:
 
     def build_services(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
-        grants = Grants(self.journal, now_ms)
         self.policy = self.new_policy()
-        gate = Gate(toolbox, self.policy, self.approvals.count, grants.find, grants.holds)
+        gate = Gate(toolbox, self.policy, self.approvals.count, self.grants.find, self.grants.holds)
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)
@@ -303,10 +307,18 @@ class Kit:
                 new_code=lambda: f"CODE{next(self.codes):04}",
             ),
             approvals=self.approvals,
-            grants=grants,
-            budgets=self.make_budgets(self.hub),
+            grants=self.grants,
+            budgets=(budgets := self.make_budgets(self.hub)),
+            compactor=SessionCompactor(
+                settings=self.compaction,
+                models=models,
+                budgets=budgets,
+                journal=self.journal,
+                run_blocking=inline_blocking,
+                new_id=new_id,
+            ),
             incidents=self.incidents,
-            histories=ConversationHistory(self.journal, self.history_tokens),
+            histories=ConversationHistory(self.journal, self.compaction.loaded_tokens, b"fence"),
             sources=self.build_sources(toolbox, gate),
             factors=TokenFactors(),
             registry=self.registry,
@@ -415,7 +427,7 @@ def now_ms() -> int:
 
 
 async def inline_blocking(function: Callable[..., T], *arguments: object) -> T:
-    """Blocking work without a thread, so that virtual time stands still."""
+    """Blocking work without a thread, so that virtual time does not advance."""
     await trio.lowlevel.checkpoint()
     return function(*arguments)
 
@@ -428,6 +440,7 @@ async def running(  # noqa: PLR0913 - all by name
     hold: bool = False,
     debounce_ms: int = 500,
     history_tokens: int = 0,
+    compaction: CompactionSettings | None = None,
     make_budgets: Callable[[Hub], Budgets] = no_budgets,
     models: Mapping[str, LanguageModel] | None = None,
     make_router: Callable[[Mapping[str, LanguageModel]], ModelRouter] = ModelRouter,
@@ -441,6 +454,7 @@ async def running(  # noqa: PLR0913 - all by name
         limits,
         debounce_ms=debounce_ms,
         history_tokens=history_tokens,
+        compaction=compaction,
         make_budgets=make_budgets,
         models=models,
         make_router=make_router,

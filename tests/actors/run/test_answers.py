@@ -1,4 +1,4 @@
-"""Answers to prompts while commits take their time: whoever answers hears what came of it."""
+"""Answers to approvals while commits are slow: every client learns the outcome."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -64,7 +64,7 @@ def release(kit: Kit) -> None:
 async def while_held(
     kit: Kit, prompt: ApprovalRecord, decision: str, meanwhile: Callable[[], Awaitable[None]]
 ) -> Resolved:
-    """What the answer hears when nothing is committed before `meanwhile` has come to rest."""
+    """The reply to an answer when nothing is committed before `meanwhile` is at rest."""
     outcomes: list[Resolved] = []
 
     async def answer() -> None:
@@ -87,7 +87,7 @@ async def while_held(
 
 
 async def test_the_answer_that_ends_a_run(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """A run that is over before the answer is committed still tells the winner, and the inboxes."""
+    """A run that ends before the answer is committed still replies to the winner."""
     async with running(store) as kit:
         inbox = Inbox(kit)
         prompt = await reach_prompt(kit)
@@ -102,7 +102,7 @@ async def test_the_answer_that_ends_a_run(store: MemoryJournal, autojump_clock: 
 async def test_an_answer_before_the_prompt_is_durable(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who saw the prompt on the wire may answer at once; the answer waits for the commit."""
+    """An answer to an approval that is only on the wire waits for the commit."""
     async with running(store) as kit:
         gate = trio.Event()
         kit.model.turns = [gate, call(("ask_note", {"text": "x"}))]
@@ -138,7 +138,7 @@ async def test_an_answer_and_then_a_cancel(store: MemoryJournal, autojump_clock:
 
 
 async def test_a_cancel_and_then_an_answer(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """An answer that comes while the run is ending waits for the end and hears `abort`."""
+    """An answer that arrives while the run is ending waits for the end and gets `abort`."""
     async with running(store) as kit:
         inbox = Inbox(kit)
         prompt = await reach_prompt(kit)

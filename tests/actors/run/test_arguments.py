@@ -6,7 +6,7 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors.run.arguments import CallArguments
+from palyra.actors.run.environment import CallArguments
 from palyra.core.context.assembly import stable_prefix
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.messages import ProposedCall
@@ -84,8 +84,8 @@ def with_calls(calls: Iterable[ProposedCall]) -> Run:
     return msgspec.structs.replace(World().run, calls=tuple(named))
 
 
-async def test_intake_of_a_long_turn_is_done_in_a_thread_and_once() -> None:
-    """However often the gate asks, and however many look for their twins."""
+async def test_a_long_turn_is_validated_once_in_a_thread() -> None:
+    """Validation is not repeated by the gate or by the search for duplicates."""
     counted = Counted()
     texts = [f"{place} " + "x" * 100 for place in range(20)]
     run = await counted.hear(a_turn(*texts))
@@ -126,8 +126,8 @@ async def test_a_name_that_is_none_is_looked_for_in_a_thread() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1_000])
-async def test_an_id_that_comes_again_is_another_call(size: int) -> None:
-    """What was taken in under an id holds for that very call, and not for a later one."""
+async def test_a_repeated_call_id_is_another_call(size: int) -> None:
+    """A cached validation is for its own call, not for a later one with the same id."""
     counted = Counted()
     first = counted.prepare(await counted.hear(a_turn("a" * size)), 0)
     again = counted.prepare(await counted.hear(a_turn("b" * size)), 0)
@@ -135,8 +135,8 @@ async def test_an_id_that_comes_again_is_another_call(size: int) -> None:
     assert first.digest != again.digest
 
 
-async def test_twins_are_found_among_what_was_taken_in() -> None:
-    """Later calls with the same arguments, and no others."""
+async def test_duplicates_are_found_among_validated_calls() -> None:
+    """Duplicates are later calls with the same arguments, and no others."""
     counted = Counted()
     run = await counted.hear(a_turn("a" * 600, "b" * 600, "a" * 600, "a" * 600))
     assert ("c2", "c3") == counted.prepare(run, 0).duplicates
@@ -144,8 +144,8 @@ async def test_twins_are_found_among_what_was_taken_in() -> None:
     assert () == counted.prepare(run, 1).duplicates
 
 
-async def test_of_a_tool_that_was_gone_at_intake_nobody_knows_what_it_touches() -> None:
-    """It is there again when the gate asks; judged without its facets it would pass too many rules."""
+async def test_a_call_without_facts_is_not_evaluated() -> None:
+    """A tool that was missing at validation and exists at the gate has no facts for policies."""
     counted = Counted()
     counted.toolbox.put("server", [])
     run = await counted.hear(a_turn("a" * 600))

@@ -85,10 +85,10 @@ async def test_a_page_is_as_trusted_as_its_output(
         assert 'trust="external_untrusted"' in shown[-1]
 
 
-async def test_another_session_cannot_read_it(
+async def test_another_session_cannot_read_an_artifact(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Not the owner's other one, nor somebody else's of the same key."""
+    """Neither another session of the owner nor one of another principal with the same key can."""
     async with running(store) as kit:
         (cut,) = await play(kit, ("flood", {"text": "lines"}), session_key="s")
         asked = {"artifact": cut.artifact}
@@ -98,8 +98,10 @@ async def test_another_session_cannot_read_it(
             assert "this conversation has no artifact" in page.error
 
 
-async def test_no_secret_is_kept(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What is kept is what would be on the tape, had it room."""
+async def test_an_artifact_contains_no_secret(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An artifact is redacted like a tape."""
     async with running(store) as kit:
         (cut,) = await play(kit, ("flood", {"text": f"{SECRET}\n times 3000"}), session_key="s")
         ((_, data),) = kit.artifacts._held.values()
@@ -108,10 +110,10 @@ async def test_no_secret_is_kept(store: MemoryJournal, autojump_clock: MockClock
         assert cut.artifact == hashlib.sha256(data).hexdigest()
 
 
-async def test_what_is_shown_whole_is_not_kept(
+async def test_output_that_fits_has_no_artifact(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Up to the very limit of the excerpt."""
+    """Up to exactly the limit of the excerpt."""
     async with running(store) as kit:
         ends = await play(
             kit, ("flood", {"text": "x times 1"}), ("flood", {"text": "x times 8192"}),
@@ -145,10 +147,10 @@ async def test_an_output_that_cannot_be_kept_is_still_an_output(
         ({"artifact": "0" * 16}, "no artifact 0000000000000000"),
     ],
 )
-async def test_what_is_not_there(
+async def test_a_missing_artifact_is_an_error_with_the_known_ones(
     store: MemoryJournal, autojump_clock: MockClock, asked: dict[str, Any], said: str
 ) -> None:
-    """The model is told what there is."""
+    """The model gets the names of the existing artifacts."""
     async with running(store) as kit:
         (cut,) = await play(kit, ("flood", {"text": "lines"}), session_key="s")
         call_ = ("artifact_read", {"artifact": cut.artifact, **asked})
@@ -157,10 +159,10 @@ async def test_what_is_not_there(
         assert said in page.error
 
 
-async def test_a_damaged_artifact_is_said(
+async def test_a_damaged_artifact_fails_the_call(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is a failure of the call, with the reason."""
+    """The failure has the reason."""
 
     def damaged(_session_id: str, _name: str) -> None:
         raise Unavailable("the artifact is damaged on the disk")
@@ -215,10 +217,10 @@ async def test_a_page_in_a_fork_is_as_trusted_and_as_whole(
         )  # fmt: skip
 
 
-async def test_a_fork_whose_outputs_are_gone_is_still_a_fork(
+async def test_a_fork_does_not_need_its_artifacts(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not kept any more, or no room for more: the conversation is there, its whole outputs are not."""
+    """Without stored outputs, or space for them, the fork has its conversation all the same."""
 
     def full(_artifact: Artifact, _data: bytes) -> None:
         raise Unavailable("no space left on device")
@@ -250,7 +252,7 @@ async def fork(kit: Kit, run_id: str, at_seq: int) -> Forked:
 
 
 async def reading(kit: Kit, forked: Forked, *names: str) -> list[str]:
-    """What becomes of reading each of them in the fork's session."""
+    """The outcomes of reading each artifact in the fork's session."""
     asked = [("artifact_read", {"artifact": name}) for name in names]
     pages = await play(kit, *asked, session_id=forked.session_id)
     return [page.status for page in pages]

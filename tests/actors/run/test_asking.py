@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.run import actor as run_actors
-from palyra.actors.run.open_approvals import ApprovalAnswer, Granted
+from palyra.actors.run.approval import ApprovalAnswer, Granted
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord
@@ -61,10 +61,10 @@ OTHER_WORLDS: dict[str, Preflight | ToolFailure | OSError] = {
 
 
 @pytest.mark.parametrize("change", sorted(OTHER_WORLDS))
-async def test_what_changed_after_the_answer_does_not_run(
+async def test_a_call_whose_surroundings_changed_does_not_run(
     store: MemoryJournal, autojump_clock: MockClock, change: str
 ) -> None:
-    """Any one thing the call meets that is not what was shown: refused, and nothing happens."""
+    """Any single difference from the approved inspection refuses the call without effect."""
     async with running(store) as kit:
         run_id = await ask(kit, tool="ask_look")
         (asked,) = await pending(kit, run_id)
@@ -118,8 +118,10 @@ async def test_another_call_than_the_approved_one_does_not_run(
             await kit.gateway.cancel_run(OPERATOR, run_id, "enough")
 
 
-async def test_what_stayed_the_same_runs(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """The control: looked at before the question and before the start, and then it runs."""
+async def test_control_an_unchanged_call_runs(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """It is inspected before the approval and before the start, and then it runs."""
     async with running(store) as kit:
         run_id = await ask(kit, tool="ask_look")
         (asked,) = await pending(kit, run_id)
@@ -129,10 +131,10 @@ async def test_what_stayed_the_same_runs(store: MemoryJournal, autojump_clock: M
         assert (kit.effects, asking(kit).looks) == (["git status"], 2)
 
 
-async def test_what_cannot_run_is_not_asked_about(
+async def test_a_failed_inspection_asks_no_approval(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The model hears why the look failed."""
+    """The model gets the reason of the failure."""
     async with running(store) as kit:
         asking(kit).world = ToolFailure("no program gti")
         run_id = await ask(kit, tool="ask_look")
@@ -140,10 +142,10 @@ async def test_what_cannot_run_is_not_asked_about(
         assert await count_asked(kit, run_id) == 0
 
 
-async def test_what_the_system_lets_nobody_look_at_is_not_asked_about(
+async def test_an_operating_system_error_in_the_inspection_ends_the_call(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """An error of the operating system ends the call, not the run's actor."""
+    """It ends the call, not the run's actor."""
     async with running(store) as kit:
         asking(kit).world = PermissionError(13, "Permission denied", "/proc/1/exe")
         run_id = await ask(kit, tool="ask_look")
@@ -152,10 +154,10 @@ async def test_what_the_system_lets_nobody_look_at_is_not_asked_about(
         assert await kit.end(run_id) == "done"
 
 
-async def test_a_look_that_does_not_end_is_given_up(
+async def test_an_inspection_has_a_deadline(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model hears how long was waited; nobody is asked."""
+    """The model learns the time limit; no approval is asked."""
 
     async def forever(_toolbox: Any, _call: Any) -> None:
         await trio.sleep_forever()
@@ -169,10 +171,10 @@ async def test_a_look_that_does_not_end_is_given_up(
         )
 
 
-async def test_what_is_denied_is_not_even_looked_at(
+async def test_a_denied_call_is_not_inspected(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody is asked, so nothing has to be shown."""
+    """Without an approval nothing has to be shown."""
     async with running(store) as kit:
         asking(kit).exchange_rules("v2", ask_look="deny")
         await kit.end(await ask(kit, tool="ask_look"))
@@ -244,10 +246,10 @@ async def test_identical_calls_of_a_turn_are_one_question(
         )  # fmt: skip
 
 
-async def test_a_denied_call_is_not_asked_about_again_in_its_run(
+async def test_a_denied_call_is_not_asked_again_in_its_run(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Neither its twin in the turn nor the same proposal in the next one."""
+    """Neither its duplicate in the turn nor the same proposal in the next one is asked."""
     async with running(store) as kit:
         same = ("ask_do", {"text": "git status"})
         kit.model.turns = [call(same, same), call(same), say("done")]
@@ -263,7 +265,7 @@ async def test_a_denied_call_is_not_asked_about_again_in_its_run(
 async def test_an_answer_ends_with_its_deadline(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What was approved first does not start when the next question took too long."""
+    """A call that was approved first does not start when the next approval took too long."""
     async with running(store, RunLimits(approval_ms=1_000)) as kit:
         kit.model.turns = [
             call(("ask_do", {"text": "a"}), ("ask_do", {"text": "b"})), say("done"),
@@ -284,10 +286,10 @@ async def test_an_answer_ends_with_its_deadline(
 
 
 @pytest.mark.parametrize(("says", "effects"), [("allow", ["git status"]), ("deny", [])])
-async def test_other_rules_answer_what_is_asked(
+async def test_changed_policies_decide_open_approvals(
     store: MemoryJournal, autojump_clock: MockClock, says: str, effects: list[str]
 ) -> None:
-    """An open question is judged again; everybody hears that it is asked no more."""
+    """An open approval is evaluated again; all clients learn that it is withdrawn."""
     async with running(store) as kit:
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
@@ -298,10 +300,10 @@ async def test_other_rules_answer_what_is_asked(
         assert (outcome.decision, outcome.won, outcome.by) == ("abort", False, "rules")
 
 
-async def test_other_rules_that_ask_too_ask_anew(
+async def test_changed_policies_that_ask_again_create_a_new_approval(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The old answer counts no more, the new question has its own id and digest."""
+    """The old answer is void; the new approval has its own id and digest."""
     async with running(store) as kit:
         run_id = await ask(kit)
         (before,) = await pending(kit, run_id)
@@ -315,10 +317,10 @@ async def test_other_rules_that_ask_too_ask_anew(
         assert kit.effects == ["git status"]
 
 
-async def test_rules_that_changed_while_the_daemon_was_down_ask_anew(
+async def test_policies_that_changed_while_the_daemon_was_down_ask_again(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A question of an earlier life is put again under the rules of this one."""
+    """An earlier approval is evaluated again under the current policies."""
     async with running(store) as kit:
         run_id = await ask(kit)
         (before,) = await pending(kit, run_id)
@@ -332,10 +334,10 @@ async def test_rules_that_changed_while_the_daemon_was_down_ask_anew(
         assert await kit.end(run_id) == "done"
 
 
-async def test_rules_that_change_between_verdict_and_start_stop_the_call(
+async def test_policies_that_change_between_verdict_and_start_stop_the_call(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What was allowed under the old rules does not run under the new ones, asked about or not."""
+    """A call allowed under the old policies does not run, approved or not."""
     async with running(store) as kit:
         kit.model.turns = [call(("note", {"text": "x"})), say("done")]
         kit.journal.keep = 2
@@ -349,10 +351,10 @@ async def test_rules_that_change_between_verdict_and_start_stop_the_call(
         assert "rules have changed" in (completed.error or "")
 
 
-async def test_a_decision_that_the_rules_overtake_is_made_again(
+async def test_a_decision_overtaken_by_a_policy_change_is_repeated(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reload while the rules are asked voids the answer; one that never ends is a no."""
+    """A reload during an evaluation voids it; endless reloads deny."""
     async with running(store) as kit:
         decide = kit.policy.decide
         versions = iter(["v2", "v2", "v3", "v4", "v5", "v6", "v7", "v8"])
@@ -374,7 +376,7 @@ async def test_a_decision_that_the_rules_overtake_is_made_again(
 
 
 async def hand_in(kit: Kit, approval_id: str, caller: Caller, digest: str) -> Resolved:
-    """An answer that nobody checked on its way to the actor."""
+    """Pass an answer to the actor without the checks on the way."""
     mailbox = kit.approvals.find(approval_id)
     assert mailbox is not None
     command = ResolveApproval(approval_id=approval_id, decision="allow", digest=digest)
@@ -414,8 +416,10 @@ async def test_a_principal_who_does_not_see_the_run_cannot_answer(
             await hand_in(kit, asked.approval_id, foreign, asked.digest)
 
 
-async def test_rules_may_forbid_to_answer(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """The rules are asked about the answer, too; the question stays open."""
+async def test_policies_may_forbid_an_answer(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Policies are evaluated for the answer too; the approval stays open."""
     async with running(store) as kit:
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
@@ -496,18 +500,17 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
             child = msgspec.structs.replace(run, accepted=accepted)
             prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None))
             named = call(("ask_do", {"text": "git"})).calls[0]
-            verdict = kit.services.gate.evaluate(
-                child, kit.services.gate.validate(named, prefix), prefix
-            ).verdict
+            gate = kit.services.gate
+            verdict = gate.evaluate(child, named, gate.validate(named, prefix), prefix).verdict
             assert verdict.reason_code == code  # type: ignore[union-attr]  # not refused
             if code == "outside_delegation":
                 assert "outside what the run that delegated handed down" in verdict.reason
 
 
-async def test_questions_of_one_moment_count_as_well(
+async def test_concurrent_approvals_count_against_the_limit(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Each is counted before the next one is judged, though nobody has been told of it yet."""
+    """Each is counted before the next call is evaluated, although none is committed yet."""
     async with running(store) as kit:
         begin = trio.Event()
         kit.model.turns = [begin] * 40

@@ -25,7 +25,7 @@ def store() -> MemoryJournal:
 
 
 class Bench:
-    """Tools that take the seconds they are told, and note when each call ran."""
+    """Tools that take given times and record when each call ran."""
 
     def __init__(self) -> None:
         self.spans: dict[str, tuple[float, float]] = {}
@@ -46,7 +46,7 @@ class Bench:
         ]
 
     def overlap(self, one: str, other: str) -> bool:
-        """Whether the two calls ran at the same time at any moment."""
+        """True if the two calls ran at the same time at any moment."""
         (began, ended), (other_began, other_ended) = self.spans[one], self.spans[other]
         return began < other_ended and other_began < ended
 
@@ -99,7 +99,7 @@ async def test_five_safe_calls_run_four_and_one_with_overlap(
 async def test_results_are_in_the_models_order_whatever_ends_first(
     store: MemoryJournal, bench: Bench, autojump_clock: MockClock
 ) -> None:
-    """The last one is the quickest; the outcomes are told as they come, the results in order."""
+    """The last call is the quickest; outcomes are in order of completion, results in the model's."""
     kit, run_id, results = await play(store, *(wanted("read", f"r{n}", 4 - n) for n in range(4)))
     assert results == [f"result of r{n}" for n in range(4)]
     order = [event.call_id for event in kit.events(run_id, "tool.started")]
@@ -149,7 +149,7 @@ async def test_a_denied_call_keeps_its_place(
 async def test_a_malformed_call_keeps_its_place(
     store: MemoryJournal, bench: Bench, autojump_clock: MockClock
 ) -> None:
-    """A tool that is not there is told so between the results of those that are."""
+    """The rejection of an unknown tool is between the results of the others."""
     _, _, results = await play(store, wanted("read", "a"), ("no_such", {}), wanted("act", "b"))
     assert (results[0], results[2]) == ("result of a", "result of b")
     assert "no_such" in results[1]

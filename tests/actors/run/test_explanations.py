@@ -25,10 +25,10 @@ def asking(kit: Kit) -> AskingKit:
     return kit
 
 
-async def test_what_would_come_of_a_call_is_told_with_its_grants(
+async def test_an_explanation_includes_the_sessions_grants(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """In the session that has one it may run; elsewhere somebody is asked, and told the key."""
+    """In the session with a grant the call would run; elsewhere it would ask, with its key."""
     async with running(store) as kit:
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
@@ -42,10 +42,10 @@ async def test_what_would_come_of_a_call_is_told_with_its_grants(
         assert (await explain(OPERATOR, "forbidden", given)).answer == "deny"
 
 
-async def test_what_a_look_would_refuse_is_told_as_well(
+async def test_an_explanation_includes_a_refused_inspection(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """To who could see it in a run of theirs: to others the daemon's files say nothing."""
+    """Only a caller that may run the call sees it: files are not revealed to others."""
     async with running(store) as kit:
         explain, given = kit.gateway.explain_policy, {"text": "gti"}
         assert ((await explain(OPERATOR, "ask_look", given)).answer, asking(kit).looks) == (
@@ -62,10 +62,10 @@ async def test_what_a_look_would_refuse_is_told_as_well(
         )
 
 
-async def test_what_a_look_makes_too_long_is_told_as_denied(
+async def test_an_explanation_denies_an_oversized_inspection(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The explanation is that of the whole prompt."""
+    """The explanation is that of the complete prompt."""
     async with running(store) as kit:
         many = {f"{number:064}": "0" * 64 for number in range(128)}
         asking(kit).world = msgspec.structs.replace(WORLD, operands=many)

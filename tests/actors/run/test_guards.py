@@ -1,4 +1,4 @@
-"""The guards of the loop as they live: wall clock, answers and partial ends, on virtual time."""
+"""Guards of the loop in a running daemon: time limit, answers, partial ends; on virtual time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ def final(kit: Kit, run_id: str) -> str:
 
 
 async def failed_by_wall(kit: Kit, run_id: str) -> None:
-    """The run ends by its wall clock, with every call closed."""
+    """The run ends by its time limit, with every call closed."""
     assert await kit.end(run_id) == "failed"
     assert kit.events(run_id, "run.failed")[0].failure_class == "wall_clock"
     kinds = kit.kinds(run_id)
@@ -60,7 +60,7 @@ WAITS: dict[str, list[Callable[[], Any]]] = {
 async def test_the_wall_clock_fires_in_every_wait(
     store: MemoryJournal, autojump_clock: MockClock, wait: str
 ) -> None:
-    """A model that stalls, a tool, a batch, a pause before a retry: over after the wall time."""
+    """A stalled model, a tool, a batch and a pause before a retry all end at the time limit."""
     wall_ms = 150 if wait == "back-off" else 3_500  # the kit's pauses are 100 ms an attempt
     async with running(store) as kit:
         began_s = trio.current_time()
@@ -82,10 +82,10 @@ async def test_a_run_may_not_take_longer_than_the_daemon_allows(
         assert trio.current_time() - began_s == pytest.approx(3, abs=0.05)
 
 
-async def test_the_wall_clock_goes_on_after_an_answer_where_it_stopped(
+async def test_the_wall_clock_continues_after_an_answer(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What a person took is not counted, what came before it is."""
+    """The time of the approval is not counted, the time before it is."""
     async with running(store, RunLimits(wall_ms=5_000, approval_ms=7_200_000)) as kit:
         asks = call(("ask_note", {"text": "x"}))
         kit.model.turns = [call(("sleep", {"seconds": 3})), asks, trio.Event()]
@@ -129,10 +129,10 @@ async def test_an_answered_question_counts_if_the_setting_says_so(
         assert trio.current_time() - began_s == pytest.approx(5, abs=0.05)
 
 
-async def test_a_restart_does_not_wind_the_wall_clock_up(
+async def test_a_restart_does_not_reset_the_wall_clock(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What the tape shows as spent stays spent; the time without a daemon does not count."""
+    """Time spent on the tape stays spent; the time without a daemon does not count."""
     limits = RunLimits(wall_ms=5_000)
     async with running(store, limits) as kit:
         kit.model.turns = [call(("sleep", {"seconds": 3})), trio.Event()]
@@ -147,7 +147,7 @@ async def test_a_restart_does_not_wind_the_wall_clock_up(
 
 
 async def attention(kit: Kit, run_id: str) -> None:
-    """Until a person is asked."""
+    """Wait until an approval is pending."""
     view, _ = await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
     assert view.phase == "awaiting_approval"
 

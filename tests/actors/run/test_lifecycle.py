@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from palyra.actors.run.handle import TRANSITIONS, LifecycleEvent, RunHandle, RunLifecycle
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape.events import RunAccepted
 from palyra.errors import InvariantBroken
 

@@ -48,7 +48,7 @@ async def arrange(kit: Kit, **change: Any) -> Queue:
 
 
 def heard(kit: Kit, request: int = -1) -> list[str]:
-    """What the user said, as one request to the model had it."""
+    """The user messages of one request to the model."""
     messages = kit.model.requests[request].messages
     return [message.text for message in messages if isinstance(message, UserMessage)]
 
@@ -64,7 +64,7 @@ def texts(kit: Kit, run_id: str) -> list[str]:
 async def test_messages_are_collected_into_one_run_with_their_provenance(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Each is an event of its own, with sender and time; the model hears them one by one."""
+    """Each is an event with sender and time; the model sees them one by one."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]
@@ -166,10 +166,10 @@ async def test_a_collected_message_keeps_its_receipt(
         assert (merged.disposition, b"merged" in bytes(receipt.result)) == ("merged", True)
 
 
-async def test_a_message_that_was_not_committed_spoils_nothing(
+async def test_a_refused_message_affects_no_other(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A merge refused by a full disk is the sender's error; the others are heard once each."""
+    """A merge refused by a full disk fails for its sender; the others arrive once each."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]
@@ -230,10 +230,10 @@ async def test_a_word_that_no_run_takes_waits_under_the_name_it_came_with(
         assert (await send(kit, "be brief", "steer")).disposition == "started"
 
 
-async def test_a_steer_on_a_session_at_rest_starts_a_run(
+async def test_a_steer_on_an_idle_session_starts_a_run(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """There is nobody to say it to."""
+    """Without an active run the message starts one."""
     async with running(store) as kit:
         assert (await send(kit, "go", "steer")).disposition == "started"
 
@@ -277,10 +277,10 @@ async def test_a_steer_keeps_its_receipt(store: MemoryJournal, autojump_clock: M
         assert active.run_id.encode() in bytes(receipt.result)
 
 
-async def test_a_word_that_was_given_up_is_said_once(
+async def test_a_repeated_steer_reaches_the_model_once(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A run that waits for the disk hears of two attempts under one key: only the second counts."""
+    """Of two attempts under one key, while the disk is full, only the second counts."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]
@@ -304,10 +304,10 @@ async def test_a_word_that_was_given_up_is_said_once(
 
 
 @pytest.mark.parametrize("mode", ["followup", "steer", None])
-async def test_what_is_being_committed_is_waited_for(
+async def test_a_disconnected_sender_waits_for_its_commit(
     store: MemoryJournal, autojump_clock: MockClock, mode: str | None
 ) -> None:
-    """A sender that hangs up leaves once its message is done or refused: then a repeat can tell."""
+    """The request ends once its message is committed or refused, so a repetition is decided."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         kit.model.turns = [trio.Event()]
         run = await send(kit, "work")
@@ -396,7 +396,7 @@ async def test_interrupts_in_a_row_end_each_other(
 async def test_an_interrupt_needs_no_place_in_a_full_queue(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Stop is heard also when nothing else fits."""
+    """An interrupt is accepted although the queue is full."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         for number in range(4):
@@ -492,10 +492,10 @@ async def test_a_crash_on_a_slow_disk_loses_no_message(
             assert await kit.end(started[0].run_id) == "done"
 
 
-async def test_a_session_is_made_once_on_a_slow_disk(
+async def test_a_session_is_created_once_on_a_slow_disk(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Whoever comes before the record of a new session is written finds the same session."""
+    """Requests before the session's record is committed find the same session."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         kit.journal.hold = True
         nursery.start_soon(arrange, kit)
@@ -513,10 +513,10 @@ async def test_a_session_is_made_once_on_a_slow_disk(
         assert len(store.list_sessions(None, before=None, limit=9)) == 1
 
 
-async def test_a_look_that_a_session_overtakes_is_repeated(
+async def test_a_lookup_overtaken_by_a_creation_is_repeated(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who looked before a session was made, and hears of it after its end, comes to the same."""
+    """A lookup before a session was created returns the same session after it has ended."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         started: list[Started] = []
 
@@ -536,10 +536,10 @@ async def test_a_look_that_a_session_overtakes_is_repeated(
         assert await kit.end(started[0].run_id) == "done"
 
 
-async def test_a_change_that_another_overtakes_builds_on_it(
+async def test_a_change_overtaken_by_another_is_repeated_on_it(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who looked before a session was changed changes what it has become."""
+    """A change that read the session too early is applied to its current state."""
     async with running(store) as kit, trio.open_nursery() as nursery:
         session = await kit.sessions.resolve(OPERATOR, key="k", session_id=None)
         await settle()
@@ -560,7 +560,7 @@ async def test_a_change_that_another_overtakes_builds_on_it(
 async def test_order_pause_and_mode_survive_a_restart(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What was arranged stays so; a paused queue starts nothing."""
+    """The queue has its order, pause and mode; a paused one starts nothing."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         active = await send(kit, "busy")
@@ -583,10 +583,10 @@ async def test_order_pause_and_mode_survive_a_restart(
         assert [heard(kit, index) for index in (1, 2, 3)] == [["m2"], ["m0"], ["m1"]]
 
 
-async def test_a_window_goes_on_where_it_was(
+async def test_the_debounce_window_survives_a_restart(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Collected messages survive, and the rest of the half second with them."""
+    """Collected messages survive, with the rest of the half second."""
     async with running(store) as kit:
         first = await send(kit, "one", "collect")
         await send(kit, "two", "collect")
@@ -633,7 +633,7 @@ async def test_the_session_has_a_mode_for_messages_that_name_none(
 async def test_a_paused_queue_takes_messages_and_starts_none(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The active run goes on; what comes waits until the queue is resumed."""
+    """The active run continues; new messages wait until the queue is resumed."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]
@@ -687,10 +687,10 @@ async def test_a_queue_belongs_to_its_principal(
                 await kit.sessions.arrange_queue(STRANGER, session.session_id, change)
 
 
-async def test_clients_hear_when_a_queue_changes(
+async def test_clients_are_notified_of_queue_changes(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """session.updated tells who waits, in which mode, and that the queue is paused."""
+    """session.updated has the waiting runs, the mode and the pause."""
     async with running(store) as kit:
         news: list[Any] = []
         kit.hub.notify = lambda method, data, **_: news.append((method, data))  # type: ignore[method-assign]  # a listener
@@ -714,10 +714,10 @@ async def test_clients_hear_when_a_queue_changes(
 
 
 @pytest.mark.parametrize("origin", ["background", "delegated"])
-async def test_a_run_beside_the_queue_waits_for_nobody(
+async def test_a_background_run_does_not_wait(
     store: MemoryJournal, autojump_clock: MockClock, origin: str
 ) -> None:
-    """Nor does anybody wait for it; a pause and a reset do not touch it."""
+    """No run waits for it either; a pause and a reset do not affect it."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [trio.Event(), wait]
@@ -734,10 +734,10 @@ async def test_a_run_beside_the_queue_waits_for_nobody(
         assert await kit.end(beside.run_id) == "done"
 
 
-async def test_a_run_beside_the_queue_is_resumed_beside_it(
+async def test_a_background_run_is_resumed_concurrently(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """After a restart both go on at once."""
+    """After a restart both runs continue at once."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event(), trio.Event()]
         active, beside = await send(kit, "busy"), await send(kit, "b", origin="background")
@@ -748,10 +748,10 @@ async def test_a_run_beside_the_queue_is_resumed_beside_it(
         assert 1 == len({active.run_id, beside.run_id} & set(kit.registry.runs))
 
 
-async def test_an_archived_session_finishes_what_it_has(
+async def test_an_archived_session_finishes_its_runs(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Active and queued runs go on to their ends; new messages are refused in every mode."""
+    """Active and queued runs end normally; new messages are refused in every mode."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]

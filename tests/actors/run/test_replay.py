@@ -50,7 +50,7 @@ async def settle() -> None:
 
 
 async def answer(kit: Kit, run_id: str, decision: str = "allow") -> None:
-    """Answer the run's prompt once it is there."""
+    """Answer the run's approval once it is pending."""
     await kit.gateway.wait_run(OPERATOR, run_id, until="attention", timeout_s=60)
     (asked,) = await kit.answers.list_seen(OPERATOR, run_id=run_id, pending_only=True, limit=9)
     command = ResolveApproval(
@@ -113,10 +113,10 @@ async def test_a_question_about_equal_calls_matches(
 
 
 @BOTH
-async def test_a_run_over_two_lives_matches(
+async def test_a_run_over_a_restart_matches(
     store: MemoryJournal, autojump_clock: MockClock, *, strict: bool
 ) -> None:
-    """A restart while a call was under way is an input like any other."""
+    """A restart during a call is an input like any other."""
     async with running(store) as kit:
         kit.model.turns = [call(("hang", {"text": "x"}), ("hang_safe", {"text": "y"}))]
         run_id = await kit.start()
@@ -133,7 +133,7 @@ async def test_a_run_over_two_lives_matches(
 async def test_cancelled_and_timed_out_runs_match(
     store: MemoryJournal, autojump_clock: MockClock, *, strict: bool
 ) -> None:
-    """The ends that come from outside follow from whoever made them."""
+    """Ends that come from outside are inputs."""
     async with running(store, RunLimits(wall_ms=5_000)) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         first = await kit.start()
@@ -147,10 +147,10 @@ async def test_cancelled_and_timed_out_runs_match(
             assert report.first_divergence is None
 
 
-async def test_what_was_redacted_is_taken_from_the_tape(
+async def test_the_verdict_of_redacted_arguments_is_taken_from_the_tape(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Arguments with a secret cannot be judged again; the report names the proposal."""
+    """Redacted arguments cannot be evaluated again; the report names the proposal."""
     async with running(store) as kit:
         kit.model.turns = [
             call(("note", {"text": f"it is {SECRET}"}), ("note", {"text": "harmless"})),
@@ -176,10 +176,10 @@ class Strict(NamePolicy):
         return super().decide(request)
 
 
-async def test_other_rules_are_a_divergence_of_a_strict_replay(
+async def test_changed_policies_are_a_divergence_of_a_strict_replay(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The first decision that would be another one today is named; leniently it stands."""
+    """The first decision that would differ today is named; a lenient replay matches."""
     async with running(store) as kit:
         run_id = await told(kit)
         kit.services.gate._policy = Strict()
@@ -196,7 +196,7 @@ async def test_other_rules_are_a_divergence_of_a_strict_replay(
 async def test_other_instructions_are_a_divergence_of_a_strict_replay(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent that would be told something else is found in the first context."""
+    """Changed instructions of an agent differ in the first context."""
     async with running(store) as kit:
         run_id = await told(kit)
         changed = msgspec.structs.replace(DEFAULT_AGENT, instructions="Be brief.")
@@ -223,7 +223,7 @@ async def test_an_open_run_is_replayed_as_far_as_it_got(
 async def test_replays_do_not_cross_principals(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Who sees a run may replay it; for others there is none."""
+    """A principal that sees a run may replay it; for others it does not exist."""
     async with running(store) as kit:
         run_id = await told(kit)
         assert (await kit.gateway.replay_run(OBSERVER, run_id, strict=True)).matched
@@ -252,7 +252,7 @@ async def fork(kit: Kit, run_id: str, at_seq: int, text: str | None = None, **mo
 
 
 def said(kit: Kit) -> list[str]:
-    """What the model was last shown."""
+    """The messages that the model was last shown."""
     return [
         inside_fence(message.output) if isinstance(message, ToolMessage) else message.text
         for message in kit.model.requests[-1].messages
@@ -295,8 +295,8 @@ async def test_a_fork_says_which_event_it_begins_behind(
         assert "message.received" not in kit.kinds(made.run_id)
 
 
-async def test_a_fork_of_a_fork_goes_on(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What was inherited is inherited again; both forks replay."""
+async def test_a_fork_can_be_forked(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """The inherited conversation is inherited again; both forks replay."""
     async with running(store) as kit:
         run_id = await told(kit)
         first = await fork(kit, run_id, 1, "second word")
@@ -311,7 +311,7 @@ async def test_a_fork_of_a_fork_goes_on(store: MemoryJournal, autojump_clock: Mo
 
 
 async def test_an_open_run_can_be_forked(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Up to its committed head; it goes on by itself."""
+    """The fork has the conversation up to the committed head; the original continues."""
     async with running(store) as kit:
         kit.model.turns = [call(("note", {"text": "a"})), call(("hang", {"text": "b"}))]
         run_id = await kit.start()
@@ -342,7 +342,7 @@ async def test_a_fork_survives_a_restart(store: MemoryJournal, autojump_clock: M
 async def test_only_ones_own_runs_are_forked(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Somebody else's run does not exist, also for an operator; observers start nothing."""
+    """A run of another principal does not exist, also for an operator; observers cannot fork."""
     async with running(store) as kit:
         run_id = await told(kit)
         for caller in (OTHER, STRANGER):
@@ -354,7 +354,7 @@ async def test_only_ones_own_runs_are_forked(
             await kit.gateway.fork_run(OBSERVER, run_id, 1, "x")
 
 
-async def test_a_finished_run_needs_a_word_to_go_on(
+async def test_a_fork_of_a_finished_run_needs_a_text(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """After the model's answer there is nothing to answer."""

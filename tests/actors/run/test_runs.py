@@ -145,17 +145,17 @@ async def test_a_tool_starts_only_after_its_start_is_committed(
 async def test_a_refused_commit_is_the_starters_error(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A full disk is told to whoever wanted the run."""
+    """A full disk is an error for the client that starts the run."""
     async with running(store) as kit:
         kit.journal.fail_with = Unavailable("no space left")
         with pytest.raises(Unavailable, match="no space"):
             await kit.start()
 
 
-async def test_a_secret_stands_nowhere_on_the_tape(
+async def test_a_secret_is_nowhere_on_the_tape(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Message, arguments, output and answer are redacted, and the tool still got the real thing."""
+    """Message, arguments, output and answer are redacted, and the tool got the real value."""
     async with running(store) as kit:
         kit.model.turns = [call(("note", {"text": SECRET})), say(f"wrote {SECRET}")]
         run_id = await kit.start(f"note {SECRET}")
@@ -164,7 +164,7 @@ async def test_a_secret_stands_nowhere_on_the_tape(
         assert all(SECRET.encode() not in row.data for row in kit.rows(run_id))
 
 
-async def test_what_a_tool_took_is_on_the_tape(
+async def test_the_duration_of_a_call_is_on_the_tape(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """The duration of a call is that of its tool."""
@@ -178,7 +178,7 @@ async def test_what_a_tool_took_is_on_the_tape(
 async def test_a_tool_that_overruns_its_deadline_is_stopped(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The call ends as timed_out and the model hears it."""
+    """The call ends as timed_out, and the model is told so."""
     async with running(store) as kit:
         kit.model.turns = [call(("hang", {})), say("it hung")]
         run_id = await kit.start()
@@ -189,7 +189,7 @@ async def test_a_tool_that_overruns_its_deadline_is_stopped(
 async def test_the_wall_clock_stops_a_model_that_hangs(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The budget's wall clock holds inside a model call."""
+    """The time limit of the budget applies inside a model call."""
     began_s = trio.current_time()
     async with running(store, RunLimits(wall_ms=5_000)) as kit:
         kit.model.turns = [trio.Event()]
@@ -199,10 +199,10 @@ async def test_the_wall_clock_stops_a_model_that_hangs(
         assert trio.current_time() - began_s == pytest.approx(5, abs=0.5)
 
 
-async def test_the_wall_clock_stands_still_for_a_person(
+async def test_the_wall_clock_pauses_during_an_approval(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Hours before an approval do not count; the prompt has a deadline of its own."""
+    """Hours before an answer do not count; the approval has a deadline of its own."""
     async with running(store, RunLimits(wall_ms=5_000, approval_ms=7_200_000)) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
@@ -255,7 +255,7 @@ async def test_an_approval_wakes_the_run(store: MemoryJournal, autojump_clock: M
 
 
 async def test_a_denial_is_fed_back(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """The denied call never runs; the model hears why and the run goes on."""
+    """The denied call never runs; the model gets the reason and the run continues."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"})), say("then not")]
         run_id = await kit.start()
@@ -283,7 +283,7 @@ async def test_the_same_proposal_is_not_asked_twice_after_a_denial(
 
 
 async def test_the_first_answer_wins(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Of many answers at once one counts; all others hear the recorded outcome."""
+    """Of many concurrent answers one counts; all others get the recorded outcome."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
@@ -318,10 +318,10 @@ async def test_an_answer_to_something_else_is_refused(
         assert (await kit.gateway.get_run(OPERATOR, run_id)).phase == "awaiting_approval"
 
 
-async def test_nobody_answering_is_a_denial(
+async def test_an_unanswered_approval_is_denied(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """At its deadline the prompt is denied by the clock."""
+    """At its deadline the approval is denied."""
     began_s = trio.current_time()
     async with running(store, RunLimits(approval_ms=60_000)) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
@@ -344,10 +344,10 @@ async def test_an_unattended_run_is_denied_without_asking(
         assert "approval.requested" not in kit.kinds(run_id)
 
 
-async def test_who_may_not_approve_is_refused(
+async def test_a_role_that_may_not_approve_is_refused(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A client cannot answer, and a foreign prompt does not exist for it."""
+    """A client cannot answer, and a foreign approval does not exist for it."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
@@ -411,10 +411,10 @@ async def test_cancelling_an_ended_run_is_no_error(
         assert (await kit.gateway.cancel_run(OPERATOR, run_id, "late")).state == "done"
 
 
-async def test_an_answer_after_a_cancel_hears_aborted(
+async def test_an_answer_after_a_cancel_gets_aborted(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The prompt of a cancelled run is closed, and says how."""
+    """The approval of a cancelled run is closed, and the reply says so."""
     async with running(store) as kit:
         run_id = await reach(kit, "approval")
         approval = await prompt_of(kit, run_id)
@@ -448,7 +448,7 @@ async def test_one_foreground_run_at_a_time_in_order(
 
 
 async def test_a_full_queue_refuses(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Over the cap the message is refused, and said so."""
+    """Above the limit a message is refused as Overloaded."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         for _ in range(4):
@@ -562,7 +562,7 @@ async def test_nothing_crosses_principals(store: MemoryJournal, autojump_clock: 
 async def test_a_restart_resumes_every_open_run(
     store: MemoryJournal, autojump_clock: MockClock, phase: str
 ) -> None:
-    """Whatever a run was doing when the daemon fell, it goes on from its tape to an end."""
+    """In every phase a run continues from its tape to an end."""
     async with running(store) as kit:
         run_id = await reach(kit, phase)
         before = kit.kinds(run_id)
@@ -583,10 +583,10 @@ async def test_a_restart_resumes_every_open_run(
         assert kinds.count("approval.requested") == kinds.count("approval.resolved")
 
 
-async def test_an_effect_under_way_is_unknown_after_a_restart(
+async def test_an_interrupted_effect_is_unknown_after_a_restart(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A call that may have happened is not repeated; the model is told."""
+    """A call that may have happened is not repeated; the model is told so."""
     async with running(store) as kit:
         run_id = await reach(kit, "tool")
     async with running(store) as kit:
@@ -595,7 +595,7 @@ async def test_an_effect_under_way_is_unknown_after_a_restart(
         assert kit.events(run_id, "tool.completed")[0].status == "unknown"
 
 
-async def test_a_safe_call_under_way_runs_again_after_a_restart(
+async def test_an_interrupted_read_runs_again_after_a_restart(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """A read is repeated and succeeds."""
@@ -627,7 +627,7 @@ async def test_an_approval_keeps_id_digest_and_deadline_over_a_restart(
 async def test_secret_arguments_do_not_survive_a_restart(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What would be allowed held a secret the tape does not have: no yes is taken, and it says why."""
+    """An approval of redacted arguments cannot be allowed after a restart, with the reason."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": SECRET}))]
         before = await prompt_of(kit, await kit.start())
@@ -640,10 +640,10 @@ async def test_secret_arguments_do_not_survive_a_restart(
         assert kit.effects == []
 
 
-async def test_a_crashed_run_is_resumed_and_costs_nobody_else(
+async def test_a_crashed_run_is_resumed_and_affects_no_other(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """A bug in one run's model kills that run's actor only, which comes back from its tape."""
+    """A bug in one run's model ends only that run's actor, which resumes from its tape."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait]
@@ -657,8 +657,10 @@ async def test_a_crashed_run_is_resumed_and_costs_nobody_else(
         assert await kit.end(other) == "done"
 
 
-async def test_a_poisonous_run_is_given_up(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """After three resumes without progress the run fails and the session goes on."""
+async def test_a_run_that_crashes_repeatedly_fails(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """After three resumes without progress the run fails and the session continues."""
     async with running(store) as kit:
         kit.model.turns = [RuntimeError("bug")] * 4 + [say("next")]
         run_id = await kit.start(session_key="k")
@@ -671,7 +673,7 @@ async def test_a_poisonous_run_is_given_up(store: MemoryJournal, autojump_clock:
 async def test_a_failed_append_stops_the_run_until_the_journal_is_back(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """On a full disk nothing is acted on; with space again the run goes on from its tape."""
+    """On a full disk nothing is executed; with space again the run continues from its tape."""
     async with running(store) as kit:
         wait = trio.Event()
         kit.model.turns = [wait, call(("note", {"text": "x"}))]

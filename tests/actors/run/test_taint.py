@@ -6,8 +6,8 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.model.messages import ToolMessage
+from palyra.core.run.calls import ended_with
 from palyra.core.run.inputs import CallEnded
-from palyra.core.run.outcome import ended_with
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.fences import FENCE_NOTE, inside_fence
 from palyra.core.trust.labels import Trust
@@ -77,8 +77,10 @@ async def test_findings_make_a_sensitive_call_ask(
         assert asks == any(found.startswith("override:") for found in completed.findings)
 
 
-async def test_reading_goes_on_under_taint(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """Taint asks about effects, not about reading; the gate's word says that the run is tainted."""
+async def test_reads_are_allowed_under_taint(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Taint affects effects, not reads; the verdict says that the run is tainted."""
     async with running(store) as kit:
         kit.model.turns = [call(("page", {"text": "hostile"}))] * 2
         kit.model.turns += [call(("page", {"text": "plain"})), say("done")]
@@ -103,7 +105,7 @@ async def test_taint_survives_a_restart(store: MemoryJournal, autojump_clock: Mo
 
 
 async def test_taint_is_inherited(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """A fork of a tainted conversation is tainted; one of what was said before is not."""
+    """A fork of a tainted conversation is tainted; a fork before the finding is not."""
     async with running(store) as kit:
         run_id = await read_then_act(kit, ("page", {"text": "hostile"}), approval_mode="deny")
         assert "done" == await kit.end(run_id)
@@ -120,7 +122,7 @@ async def test_taint_is_inherited(store: MemoryJournal, autojump_clock: MockCloc
 
 
 async def test_the_model_sees_fences(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """What tools return is fenced with label and source, the same in every later turn."""
+    """Tool output is fenced with label and source, the same in every later turn."""
     async with running(store) as kit:
         kit.model.turns = [call(("page", {"text": "hostile"})), call(("page", {"text": "plain"}))]
         run_id = await kit.start()
@@ -140,7 +142,7 @@ async def test_the_model_sees_fences(store: MemoryJournal, autojump_clock: MockC
 
 
 def shown(messages: tuple[Any, ...]) -> list[str]:
-    """What tools returned, as the model sees it."""
+    """The tool outputs as the model sees them."""
     return [message.output for message in messages if isinstance(message, ToolMessage)]
 
 

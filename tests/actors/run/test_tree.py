@@ -82,10 +82,8 @@ async def test_the_tree_shows_a_tool_call_by_its_step(
         assert await kit.end(run_id) == "done"
 
 
-async def test_the_tree_shows_a_question_to_a_person(
-    store: MemoryJournal, autojump_clock: MockClock
-) -> None:
-    """Its age counts from when it was asked."""
+async def test_the_tree_shows_an_approval(store: MemoryJournal, autojump_clock: MockClock) -> None:
+    """Its age counts from its request."""
     async with running(store) as kit:
         kit.model.turns = [call(("ask_note", {"text": "x"}))]
         run_id = await kit.start()
@@ -112,7 +110,7 @@ class CrashKit(Kit):
 async def test_the_crash_of_a_tool_call_fails_that_call_only(
     store: MemoryJournal, autojump_clock: MockClock, error: Exception
 ) -> None:
-    """The run goes on with the next call in the same actor; an incident names the tool."""
+    """The run continues with the next call in the same actor; an incident names the tool."""
     with patch.object(office_kit, "Kit", CrashKit), patch.object(CrashKit, "error", error):
         async with running(store) as kit:
             kit.model.turns = [

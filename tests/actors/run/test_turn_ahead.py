@@ -7,13 +7,12 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import pytest
 
-from palyra.actors.run.services import look_for_secrets
+from palyra.actors.run.environment import look_for_secrets
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
-from palyra.core.run.decide import accept, decide
+from palyra.core.run.decide import accept, decide, turn_completed
 from palyra.core.run.inputs import Begin, TurnFinished
-from palyra.core.run.turns import turn_completed
 from palyra.core.tape.events import MessageReceived, encode_event
 from tests.actors.run.office_kit import inline_blocking
 from tests.core.run.run_world import World
@@ -49,7 +48,7 @@ class Looks:
             self.is_in_thread = False
 
     async def take(self, result: ModelTurn, *, is_looked_at: bool = True) -> World:
-        """A run that heard the turn."""
+        """A run that received the turn."""
         services: Any = SimpleNamespace(run_blocking=self.run_blocking, redactor=self.redactor)
         if is_looked_at:
             await look_for_secrets(services, encode_event(turn_completed(1, result)))
@@ -79,10 +78,10 @@ def a_turn(text: str, /, **arguments: str) -> ModelTurn:
     ],
     ids=["text", "argument", "name"],
 )
-async def test_a_long_turn_holds_up_nobody(
+async def test_a_long_turn_does_not_delay_the_loop(
     result: ModelTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the step asks the redactor, it knows already, of every event that holds the text."""
+    """The step finds the redaction of every long text already done."""
     looks = Looks(monkeypatch)
     await looks.take(result)
     assert (True, 0) == (looks.ahead > 0, looks.held_up)
@@ -96,11 +95,11 @@ async def test_control_without_the_look_the_step_does_it(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("is_looked_at", [True, False], ids=["ahead", "control"])
-async def test_a_long_message_holds_up_nobody(
+async def test_a_long_message_does_not_delay_the_loop(
     is_looked_at: bool,  # noqa: FBT001 - a parameter
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What somebody writes is looked through before its run begins."""
+    """A message is searched before its run starts."""
     looks = Looks(monkeypatch)
     services: Any = SimpleNamespace(run_blocking=looks.run_blocking, redactor=looks.redactor)
     text = f"{SECRET} " * 100

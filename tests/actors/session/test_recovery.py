@@ -1,4 +1,4 @@
-"""What a start makes of the tapes it finds: each rule on virtual time, real actors."""
+"""Recovery of open runs at a start: each rule on virtual time, with real actors."""
 
 from contextlib import suppress
 from typing import Any
@@ -37,7 +37,7 @@ def store() -> MemoryJournal:
 
 
 def incidents(store: MemoryJournal) -> list[IncidentRecord]:
-    """What is recorded as wrong, newest first."""
+    """The recorded incidents, newest first."""
     return store.list_incidents(IncidentFilter())
 
 
@@ -76,10 +76,10 @@ async def test_an_attempt_is_paid_before_a_safe_call_runs_again(
         assert await kit.end(run_id) == "done"
 
 
-async def test_a_run_that_falls_with_each_start_is_given_up(
+async def test_a_run_that_crashes_each_start_is_given_up(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Three daemons try; the fourth says that it is enough, and the queue behind it goes on."""
+    """After three daemons the fourth ends the run, and its queue continues."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         run_id = await kit.start(session_key="k")
@@ -119,7 +119,7 @@ async def test_progress_clears_what_was_paid(
 async def test_an_unknown_outcome_is_an_incident(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The operator is told as well as the model, once, and the effect is not repeated."""
+    """Operator and model are informed once, and the effect is not repeated."""
     async with running(store) as kit:
         run_id = await reach(kit, "tool")
     with capture_logs() as logs:
@@ -144,7 +144,7 @@ async def test_an_unknown_outcome_is_an_incident(
 async def test_an_unknown_outcome_is_never_without_its_incident(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """They are committed together: whichever commit is the last one, both are there or neither."""
+    """Both are in one commit: after any crash both exist or neither."""
     async with running(store) as kit:
         run_id = await reach(kit, "tool")
     async with running(store, hold=True) as kit:
@@ -227,7 +227,7 @@ async def test_a_prompt_keeps_what_is_left_of_its_time(
 async def test_a_queue_keeps_its_order_over_restarts(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What waited behind an open run comes after it, in the order in which it was accepted."""
+    """Runs behind an open one start after it, in the order of acceptance."""
     async with running(store) as kit:
         kit.model.turns = [trio.Event()]
         ids = [await kit.start(f"text {n}", session_key="k") for n in range(4)]
@@ -302,10 +302,10 @@ POISON = {
 
 
 @pytest.mark.parametrize("name", POISON)
-async def test_a_poisonous_tape_stops_nobody_else(
+async def test_a_tape_that_cannot_be_replayed_stops_no_other_run(
     store: MemoryJournal, autojump_clock: MockClock, name: str
 ) -> None:
-    """The others go on, the session takes new messages, and the operator sees which run it is."""
+    """Other runs continue, the session accepts messages, and the operator sees the run."""
     async with running(store) as kit:
         good = await reach(kit, "turn")
     assert store.commit([open_tape("run_poison", *POISON[name])]) == [None]
@@ -315,7 +315,7 @@ async def test_a_poisonous_tape_stops_nobody_else(
             assert 2 == kit.recovered
             assert 1 == len(kit.registry.stranded)
             assert "stranded" == (await kit.gateway.get_run(OPERATOR, "run_poison")).phase
-            with pytest.raises(IllegalState, match="cannot go on"):
+            with pytest.raises(IllegalState, match="cannot be resumed"):
                 await kit.end("run_poison")
             kit.model.turns = [say("alive")]
             assert await kit.end(await kit.start(session_id="ses_p")) == "done"
@@ -358,10 +358,10 @@ async def test_a_stranded_run_can_be_given_up(
         assert (0, {}) == (kit.recovered, kit.registry.stranded)
 
 
-async def test_giving_up_settles_what_was_open_and_tells_no_secret(
+async def test_giving_up_a_run_closes_its_approvals(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The question of the run is asked no more; the end has a time, and its reason is redacted."""
+    """The end has a time, and its reason is redacted."""
     change = open_tape("run_poison", *POISON["a kind nobody knows"])
     session, record = change.records
     waiting = msgspec.structs.replace(record, pending_approvals=1)
@@ -445,10 +445,10 @@ async def test_a_tape_with_a_hole_is_not_followed(
         assert "stranded" == (await kit.gateway.get_run(OPERATOR, run_id)).phase
 
 
-async def test_a_run_without_a_session_is_seen(
+async def test_a_run_without_a_session_is_reported(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Nobody could take it; it is not silently left out."""
+    """A run that no session can resume is not left out silently."""
     change = open_tape("run_alone", (ev.RunStarted.KIND, b"{}"))
     store.commit([Change(rows=change.rows, records=change.records[1:])])
     async with running(store) as kit:
@@ -480,10 +480,10 @@ async def test_a_new_message_does_not_overtake_the_runs_of_before(
         assert (started.disposition, started.position) == ("queued", 1)
 
 
-async def test_a_message_is_put_off_while_recovery_takes_too_long(
+async def test_a_message_during_a_slow_recovery_is_refused(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """The client is told to try again; nothing of the message is kept."""
+    """The client is asked to retry; nothing of the message is stored."""
     async with running(store) as kit:
         await settle()
         kit.registry.is_complete = False

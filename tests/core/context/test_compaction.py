@@ -57,7 +57,7 @@ def past(*tokens: int) -> History:
 
 
 def cut(run: Run, history: History = NO_HISTORY, prefix_tokens: int = 0) -> Compaction:
-    """What is left out, which must be something."""
+    """The compaction of a prompt; fails if nothing was left out."""
     found = plan_compaction(run, history, prefix_tokens)
     assert found is not None
     assert found.after_tokens < found.before_tokens
@@ -108,8 +108,8 @@ def test_shortened_outputs_are_fenced() -> None:
     assert [False] == kept
 
 
-def test_nothing_to_leave_out_is_said() -> None:
-    """What people said is never left out, so a long message alone cannot be helped."""
+def test_a_long_user_message_cannot_be_compacted() -> None:
+    """User messages are never left out, so compaction of one long message fails."""
     assert plan_compaction(conversation(), NO_HISTORY, 100_000) is None
 
 
@@ -197,8 +197,8 @@ def long_run(**limits: Any) -> World:
     return world
 
 
-def test_an_overflow_is_answered_by_a_smaller_prompt() -> None:
-    """The turn is asked again at once, with less, whatever the number of retries."""
+def test_an_overflow_is_retried_with_a_smaller_prompt() -> None:
+    """The turn is requested again at once with a smaller prompt, and this counts as no retry."""
     world = long_run(model_retries=0)
     before = len(world.drafts("context.assembled"))
     kinds = overflowing(world)
@@ -211,7 +211,7 @@ def test_an_overflow_is_answered_by_a_smaller_prompt() -> None:
 
 
 def test_a_second_overflow_ends_the_run() -> None:
-    """With its class, and what somebody can do about it."""
+    """The run fails with the class of the failure and a remedy."""
     world = long_run()
     overflowing(world)
     assert ["turn.failed", "run.failed"] == overflowing(world)
@@ -220,8 +220,8 @@ def test_a_second_overflow_ends_the_run() -> None:
     assert "window" in failed.action
 
 
-def test_what_is_left_out_stays_out() -> None:
-    """Later turns see no more of it than this one."""
+def test_later_turns_leave_out_the_same_parts() -> None:
+    """A part that was left out of one turn's prompt is left out of all later ones."""
     world = long_run()
     overflowing(world)
     small = world.effects[-1].request.messages

@@ -1,4 +1,4 @@
-"""What fits into a history, as a pure choice."""
+"""The choice of earlier runs that fit into a history."""
 
 from collections.abc import Iterator
 

@@ -44,7 +44,7 @@ def incident(state: IncidentState = "open") -> IncidentRecord:
 
 
 def test_an_alarm_opens_an_incident() -> None:
-    """It has what the alarm says, was found once, and nobody has done anything yet."""
+    """A new incident has the alarm's content, count 1 and no remediation."""
     assert IncidentRecord(
         incident_id="inc_1",
         domain="edge",
@@ -87,14 +87,14 @@ def test_the_same_alarm_is_counted(state: IncidentState) -> None:
 def test_the_worst_severity_stays(
     was: IncidentSeverity, found: IncidentSeverity, is_now: IncidentSeverity
 ) -> None:
-    """What was bad once is not less so for a milder alarm."""
+    """A milder alarm does not lower the severity."""
     before = msgspec.structs.replace(incident(), severity=was)
     alarm = msgspec.structs.replace(FALLEN, severity=found)
     assert is_now == count_again(before, alarm, 20).severity
 
 
-def test_what_is_resolved_is_not_found_again() -> None:
-    """The alarm opens another incident."""
+def test_a_finding_after_the_resolution_opens_another_incident() -> None:
+    """An alarm with the key of a resolved incident opens another one."""
     with pytest.raises(IllegalState, match="inc_1 is resolved"):
         count_again(incident("resolved"), FALLEN, 20)
 
@@ -111,15 +111,15 @@ def test_only_legal_moves(before: IncidentState, after: IncidentState) -> None:
 
 
 def test_resolved_is_final_and_every_other_state_can_be_left() -> None:
-    """Whatever becomes of an incident, somebody can end it, once."""
+    """Every state but resolved can be resolved; resolved cannot be left."""
     assert set(STATES) == MOVES.keys()
     assert not MOVES["resolved"]
     assert all("resolved" in MOVES[state] for state in UNRESOLVED)
     assert {*UNRESOLVED, "resolved"} == set(STATES)
 
 
-def test_what_needs_a_person_is_not_taken_back() -> None:
-    """Only its end follows, or a watchdog would try again what it gave up."""
+def test_an_escalated_incident_can_only_be_resolved() -> None:
+    """An escalated incident is not remediated again."""
     assert {"resolved"} == set(MOVES["escalated"])
 
 
@@ -129,8 +129,8 @@ def test_attempts_are_counted() -> None:
     assert (2, 2) == (tried.attempts, move(tried, "escalated").attempts)
 
 
-def test_the_first_end_stands() -> None:
-    """Resolving what is resolved changes nothing."""
+def test_the_first_resolution_is_final() -> None:
+    """A second resolution changes nothing."""
     end = resolve(incident(), by="ann", reason="mended", now_ms=40)
     assert ("resolved", "ann", "mended", 40) == (end.state, end.by, end.reason, end.resolved_ms)
     assert end is resolve(end, by="bob", reason="me too", now_ms=50)
@@ -158,8 +158,8 @@ def test_an_incident_is_bounded() -> None:
     assert {EVIDENCE_CHARS} == {len(str(value)) for value in clean.evidence.values()}
 
 
-def test_what_there_is_no_room_for_shares_an_incident() -> None:
-    """One for each domain; nobody can say when all of it is over."""
+def test_alarms_above_the_limit_share_an_incident() -> None:
+    """Above the limit each domain has one shared incident, which does not resolve itself."""
     alarm = msgspec.structs.replace(FALLEN, resolves_itself=True)
     shared = merged(alarm)
     assert ("more:edge", False, "it fell") == (

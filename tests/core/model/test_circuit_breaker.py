@@ -48,8 +48,8 @@ def test_half_open_admits_one() -> None:
     assert abandon_call(probing).admits(OPEN_MS)
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
-    """A probe comes early then, instead of a year late."""
+def test_a_clock_that_is_set_back_does_not_extend_the_pause() -> None:
+    """After the clock is set back, the next probe comes early, not late."""
     opened = after(*ENOUGH, now_ms=365 * 86_400_000)
     assert opened.admits(0)
     assert not opened.admits(365 * 86_400_000)

@@ -49,8 +49,8 @@ def recorded(attachment: dict[str, Any]) -> dict[str, Any]:
     [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (b"GIF87a", "image/gif"),
      (WEBP, "image/webp")],
 )  # fmt: skip
-def test_what_a_picture_is_its_bytes_tell(data: bytes, media_type: str) -> None:
-    """Said or not said; the tape has no byte of it."""
+def test_the_type_of_a_picture_follows_from_its_bytes(data: bytes, media_type: str) -> None:
+    """The media type comes from the bytes, declared or not; the tape has none of them."""
     for more in ({}, {"media_type": media_type}, {"media_type": media_type.upper()}):
         found = recorded(attached(data, name="a.x", **more))
         assert ("image", media_type, len(data), "ses_1", "a.x") == (
@@ -82,10 +82,10 @@ def test_what_a_picture_is_its_bytes_tell(data: bytes, media_type: str) -> None:
         (attached(PNG + b"\0" * MAX_PICTURE_BYTES), TooLarge, f"{MAX_PICTURE_BYTES}"),
     ],
 )
-def test_what_is_no_picture_is_refused(
+def test_an_invalid_picture_is_refused(
     attachment: dict[str, Any], error: type[PalyraError], said: str
 ) -> None:
-    """With its place, what is wrong and the bound."""
+    """The error names the place, the problem and the limit."""
     with pytest.raises(error, match="attachment 0") as caught:
         recorded(attachment)
     assert said in caught.value.message
@@ -114,7 +114,7 @@ def test_bounds_are_exact() -> None:
     ],
 )
 def test_an_old_tape_stays_readable(attachment: dict[str, Any]) -> None:
-    """What it holds in another form is no picture."""
+    """Attachments in an older form are read as no pictures."""
     assert () == recorded_pictures([attachment])
 
 

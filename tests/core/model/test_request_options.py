@@ -1,4 +1,4 @@
-"""What a caller tells a run beside its message: how it stands to the agent's own."""
+"""Options of a request: their rank against the agent's own settings."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_a_blank_brief_changes_nothing() -> None:
 
 
 def test_instructions_come_after_the_agents_own() -> None:
-    """They stand below, under a heading that says whose they are."""
+    """The caller's instructions come after the agent's, under a heading that names the caller."""
     told = brief_prefix(PREFIX, RequestOptions(instructions="Speak French."))
     assert told.instructions.startswith(PREFIX.instructions)
     assert told.instructions.endswith(f"{HEADING}\nSpeak French.")
@@ -136,14 +136,14 @@ def test_only_calls_of_the_client_are_counted() -> None:
 
 
 def test_a_malformed_call_goes_back_to_the_model() -> None:
-    """Nothing was handed over, so the run goes on."""
+    """A malformed call of a client's tool is rejected, and the run continues."""
     made = world()
     made.hear(heard(1, "refuse:mine"))
     assert ("in_progress", 2) == (made.run.state, made.run.turn)
 
 
 def test_a_limit_of_the_caller_is_kept() -> None:
-    """What is cut off there is the answer; without such a limit the run goes on with it."""
+    """A text cut at the caller's limit is the answer; without that limit it is continued."""
     made = world(RequestOptions(sampling=Sampling(max_output_tokens=5)))
     made.hear(heard(1, text="once upon", finish="length"))
     assert ("done", "once upon") == (made.run.state, made.drafts("message.completed")[0].text)
@@ -166,8 +166,8 @@ def test_results_of_the_client_follow_in_a_later_message() -> None:
     assert step.run.is_tainted
 
 
-def test_a_given_conversation_stands_for_all_before_it() -> None:
-    """Runs before one that brought its own conversation are not shown: they would be there twice."""
+def test_a_given_conversation_replaces_the_earlier_runs() -> None:
+    """Runs before one with its own conversation are left out, so no message is duplicated."""
     inherited = ev.ConversationInherited(run_id="", at_seq=-1, link="", messages=())
     made = World()
     given = accept(
@@ -182,8 +182,8 @@ def test_a_given_conversation_stands_for_all_before_it() -> None:
     ).run_ids
 
 
-def test_the_schema_of_an_answer_is_told() -> None:
-    """The model reads it behind its instructions."""
+def test_the_schema_of_an_answer_follows_the_instructions() -> None:
+    """The model is shown the answer's schema after its instructions."""
     schema = {"type": "object", "required": ["city"]}
     told = add_instructions("Be brief.", RequestOptions(answer_schema=schema))
     assert told.startswith("Be brief.\n\n")

@@ -25,7 +25,7 @@ ILL = ProviderHealth(provider="p", breaker="open", admits=False)
 
 
 def prospect(model: str, standing: ProviderHealth | None = None, **facts: Any) -> RouteCandidate:
-    """A model about which these things are said; without any, nothing is."""
+    """A candidate model with the given facts."""
     usd_micros = facts.pop("usd_micros", None)
     provider = model.partition("/")[0]
     return RouteCandidate(
@@ -65,10 +65,10 @@ def codes(found: RoutePlan, model: str) -> list[str]:
         ({"tier": 1}, {"budget_usd_micros": 10}, "unpriced"),
     ],
 )
-def test_a_model_that_cannot_answer_is_passed_over(
+def test_a_model_without_a_needed_capability_is_excluded(
     facts: dict[str, Any], demand: dict[str, Any], code: str
 ) -> None:
-    """What a run needs and a model is known to lack takes it out, and the plan says what."""
+    """A model that lacks a needed capability is excluded, and the plan names the capability."""
     found = plan(
         prospect("b/able", vision=True, usd_micros=9), own=prospect(OWN, **facts), **demand
     )
@@ -90,14 +90,14 @@ def test_a_model_that_can_is_not(facts: dict[str, Any], demand: dict[str, Any]) 
     assert () == find_obstacles(prospect(OWN, **facts), ModelRequirements(**demand))
 
 
-def test_what_nobody_described_is_taken_for_able() -> None:
-    """Without an entry nothing speaks against a model."""
+def test_a_model_without_an_entry_counts_as_capable() -> None:
+    """A model without an entry in models.routes is not excluded."""
     assert () == lacking(None, ("vision", "json", "tools"))
     assert ("vision",) == lacking(Route(model="m"), ("vision", "json", "tools"))
 
 
-def test_an_ill_provider_and_a_missing_model_are_passed_over() -> None:
-    """Neither is asked, whatever else speaks for it."""
+def test_an_unavailable_provider_and_a_missing_model_are_excluded() -> None:
+    """Neither is chosen, whatever its rank."""
     gone = RouteCandidate(model="c/gone", standing=ProviderHealth(provider="c"), is_there=False)
     found = plan(gone, prospect("b/well", tier=1), own=prospect(OWN, ILL))
     assert "b/well" == found.uses
@@ -116,7 +116,7 @@ def test_an_ill_provider_and_a_missing_model_are_passed_over() -> None:
 def test_the_rank(
     better: dict[str, Any], worse: dict[str, Any], demand: dict[str, Any], code: str
 ) -> None:
-    """What is better in the first thing that differs is chosen, and both reasons name it."""
+    """The first criterion that differs decides, and both reasons name it."""
     two = [prospect("a/better", **better), prospect("b/worse", **worse)]
     ill = prospect(OWN, ILL)
     found = plan(*(two if code == "order" else reversed(two)), own=ill, **demand)
@@ -124,8 +124,8 @@ def test_the_rank(
     assert (code, [code]) == (found.reasons[0].code, codes(found, "b/worse"))
 
 
-def test_a_call_that_would_wait_goes_elsewhere_unless_nobody_waits_for_it() -> None:
-    """In the foreground a free model is worth more than a cheap one; in the background less."""
+def test_only_a_foreground_run_avoids_a_busy_model() -> None:
+    """A foreground run prefers a free model to a cheap one; a background run does not."""
     busy = ProviderHealth(provider="a", under_way=4, parallel=4)
     cheap, free = prospect("a/x", busy, tier=2, usd_micros=1), prospect("b/y", usd_micros=9)
     ill = prospect(OWN, ILL)
@@ -250,8 +250,8 @@ def test_alternatives(choice: ModelChoice, mode: Any, expected: tuple[str, ...])
     assert expected == table.alternatives(OWN, OWN, choice)
 
 
-def test_without_failover_there_is_nobody() -> None:
-    """Nothing configured, nothing changed: not even back to the run's own."""
+def test_without_failover_no_model_takes_over() -> None:
+    """Without a configured failover no model is chosen, not even the run's own."""
     assert () == RouteTable().alternatives(OWN, OWN, "default")
     assert () == TABLE.alternatives("r/two", "r/two", "pinned")
 
@@ -279,7 +279,7 @@ def test_each_takes_over_once_and_only_if_it_can() -> None:
     ("leaving", "model"), [("quota", "b/y"), ("auth", "b/y"), ("timeout", "a/x")]
 )
 def test_a_key_without_credit_is_not_tried_with_another_model(leaving: Any, model: str) -> None:
-    """What fails for the key fails for all models of the provider."""
+    """A failure of the key excludes all models of the provider."""
     found = next_route(
         [prospect("a/x"), prospect("b/y")],
         ModelRequirements(),
@@ -291,7 +291,7 @@ def test_a_key_without_credit_is_not_tried_with_another_model(leaving: Any, mode
     assert model == found.model
 
 
-def test_refusals_are_nobody_elses_business() -> None:
-    """A refused content or request is not carried to a more willing model."""
+def test_a_refusal_is_not_sent_to_another_model() -> None:
+    """Refused content and invalid requests do not fail over."""
     refused = {"content_policy", "invalid_request", "malformed", "context_overflow"}
     assert not refused & FAILS_OVER

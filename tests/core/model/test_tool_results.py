@@ -50,7 +50,7 @@ def check_paired(messages: tuple[Message, ...]) -> None:
 
 @given(MESSAGES)
 def test_calls_and_results_are_paired(messages: list[Message]) -> None:
-    """The rule of all providers holds, and nothing that was said is lost."""
+    """Every call has one result, in the order of the providers' APIs, and no message is lost."""
     paired = pair_results(messages)
     check_paired(paired)
     said = "".join(m.output if isinstance(m, ToolMessage) else m.text for m in paired)
@@ -66,15 +66,15 @@ def test_a_paired_conversation_stays_as_it_is() -> None:
     assert whole == pair_results(whole)
 
 
-def test_results_that_came_later_find_their_place() -> None:
-    """In the order of the calls; what never came is said to be missing."""
+def test_late_results_are_placed_in_the_order_of_the_calls() -> None:
+    """Late results are moved behind their calls; a missing one is marked as missing."""
     paired = pair_results([asked("a", "b", "c"), result("c"), result("a"), UserMessage("go")])
     assert ["a", "b", "c"] == [m.call_id for m in paired if isinstance(m, ToolMessage)]
     assert NO_RESULT == paired[2].output  # type: ignore[union-attr]  # a result, as just seen
 
 
-def test_a_result_without_its_call_is_told_in_words() -> None:
-    """Its call did not fit into the history any more."""
+def test_a_result_without_its_call_becomes_text() -> None:
+    """A result whose call is not in the history is shown as text."""
     (told,) = pair_results([result("a")])
     assert isinstance(told, GuidanceMessage)
     assert "of a" in told.text

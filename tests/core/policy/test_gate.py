@@ -10,16 +10,17 @@ from palyra.core.policy.gate import (
     MAX_PENDING_PER_PRINCIPAL,
     PROMPT_CAP_BYTES,
     Allow,
+    CheckedCall,
     Deny,
     GateContext,
     NeedsApproval,
     judge,
     policy_request,
+    validate,
 )
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.call_facts import NO_PATHS, read_paths
+from palyra.core.tool.paths import NO_PATHS, read_paths
 from palyra.core.tool.spec import CallFacts, Preflight
 from tests.core.policy.tool_samples import (
     FACTS,
@@ -36,12 +37,12 @@ def facts(**changes: object) -> GateContext:
     return msgspec.structs.replace(FACTS, **changes)
 
 
-# --- admit ---------------------------------------------------------------------------------------
+# --- validate ------------------------------------------------------------------------------------
 
 
 def test_a_sound_proposal_is_admitted() -> None:
     """Checked arguments come with their digest, size and coercions."""
-    admitted = admit(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
+    admitted = validate(a_call("probe", {"count": "25"}), a_catalogue(a_spec("probe")))
     canonical = canonical_json({"count": 25})
     assert admitted == CheckedCall(
         call_id="call_1", spec=a_spec("probe"), arguments={"count": 25},
@@ -56,11 +57,11 @@ def test_a_call_that_takes_a_secret_has_that_capability(own: tuple[str, ...]) ->
     spec = a_spec("probe", capabilities=own)
     taking = CallFacts(secrets=("key",))
     call = a_call("probe", {"count": 1})
-    admitted = admit(call, a_catalogue(spec), lambda *_: taking)
+    admitted = validate(call, a_catalogue(spec), lambda *_: taking)
     assert isinstance(admitted, CheckedCall)
     assert ("network", "secret") == admitted.spec.capabilities
     assert "high" == policy_request(admitted, FACTS).risk
-    plain = admit(call, a_catalogue(spec), lambda *_: CallFacts())
+    plain = validate(call, a_catalogue(spec), lambda *_: CallFacts())
     assert isinstance(plain, CheckedCall)
     assert own == plain.spec.capabilities
 
@@ -69,7 +70,7 @@ def test_a_dry_run_is_evaluated_as_a_read() -> None:
     """Though its tool writes: this call changes nothing."""
     spec = a_spec(tool_class="path_scoped", risk="high", capabilities=("fs.write",))
     looking = CallFacts(only_reads=True)
-    checked = admit(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
+    checked = validate(a_call(), a_catalogue(spec), lambda _spec, _arguments: looking)
     assert isinstance(checked, CheckedCall)
     found = checked.spec
     expected = ("read_only_safe", "low", ("fs.read",))
@@ -77,8 +78,8 @@ def test_a_dry_run_is_evaluated_as_a_read() -> None:
 
 
 def test_a_malformed_proposal_is_refused() -> None:
-    """What intake refuses is refused, with a hint."""
-    refused = admit(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
+    """A proposal with invalid arguments is rejected with a hint."""
+    refused = validate(a_call("probe", {"count": 101}), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.repair_hint == "expected an integer of 0 to 100"
 
@@ -92,7 +93,7 @@ def test_a_malformed_proposal_is_refused() -> None:
 )  # fmt: skip
 def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> None:
     """Only the exact name matches; a near miss gets the nearest names."""
-    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    refused = validate(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.repair_hint == f"expected {expected}"
     assert "catalogue" in refused.reason
@@ -109,16 +110,16 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
 )
 def test_a_disabled_tool_names_its_setting(name: str, where: str) -> None:
     """The hint names what provides such a tool: sandbox, skill or server."""
-    refused = admit(a_call(name), a_catalogue(a_spec("probe")))
+    refused = validate(a_call(name), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert where in refused.reason
-    other = admit(a_call("wasmtime"), a_catalogue(a_spec("probe")))
+    other = validate(a_call("wasmtime"), a_catalogue(a_spec("probe")))
     assert isinstance(other, Refused)
     assert "`" not in other.reason
 
 
-def test_a_mark_of_redaction_is_not_run() -> None:
-    """What the model was shown instead of a secret is refused where it could do something."""
+def test_redacted_arguments_are_not_run() -> None:
+    """A call whose arguments contain a redaction marker is refused if it has an effect."""
     marked = {"text": "curl -H 'Authorization: [redacted:bearer]'"}
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     for capabilities, refused in (
@@ -128,17 +129,17 @@ def test_a_mark_of_redaction_is_not_run() -> None:
     ):
         spec = a_spec("probe", parameters=schema, capabilities=capabilities,
                       tool_class="effect" if refused else "read_only_safe")  # fmt: skip
-        found = admit(a_call("probe", marked), a_catalogue(spec))
+        found = validate(a_call("probe", marked), a_catalogue(spec))
         assert refused == isinstance(found, Refused)
         if isinstance(found, Refused):
             assert "[redacted:bearer]" in found.reason
         harmless = {"text": "see [redacted:<class>]"}
-        assert isinstance(admit(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
+        assert isinstance(validate(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
 
 
 def test_an_unknown_name_is_shown_safely() -> None:
     """A name with hidden characters is escaped and cut in the refusal."""
-    refused = admit(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
+    refused = validate(a_call("\u202e" + "x" * 99), a_catalogue(a_spec("probe")))
     assert isinstance(refused, Refused)
     assert refused.reason.startswith(f"'\\\\u202e{'x' * 7}' is not")
 
@@ -152,8 +153,8 @@ def test_path_key(arguments: dict[str, Any], expected: str) -> None:
     assert expected == an_admitted(arguments, path_argument="path").path_key
 
 
-def test_a_call_on_several_paths_has_the_whole_root() -> None:
-    """What works on two files disturbs whatever works on either, or above."""
+def test_a_call_on_several_paths_conflicts_with_the_whole_root() -> None:
+    """A call on two files conflicts with every call on a file or folder above or below."""
     facets = CallFacts(paths=("a", "b"))
     assert {""} == {msgspec.structs.replace(an_admitted(), facets=facets).path_key}
 
@@ -167,8 +168,8 @@ def test_a_tool_without_path_has_no_key() -> None:
 # --- the question to the rules -------------------------------------------------------------------
 
 
-def test_the_rules_hear_of_run_tool_and_paths() -> None:
-    """The request carries everything the rules decide by."""
+def test_the_policy_request_has_run_tool_and_paths() -> None:
+    """The request has every fact that policies decide by."""
     admitted = an_admitted(
         {"path": "a"}, path_argument="path", capabilities=("fs.write",), tool_class="path_scoped"
     )
@@ -187,8 +188,8 @@ def test_the_rules_hear_of_run_tool_and_paths() -> None:
 # --- judge ---------------------------------------------------------------------------------------
 
 
-def test_yes_is_yes() -> None:
-    """What the rules allow runs, with the rules' own words."""
+def test_an_allowed_call_has_the_reason_of_the_policy() -> None:
+    """A call that the policies allow is allowed, with the policies' own reason."""
     assert judge(an_admitted(), FACTS, a_decision("allow")) == Allow(
         reason_code="allow_code", reason="rules say allow", policies=("default/x",), version="v1"
     )
@@ -252,8 +253,8 @@ def a_text_of(rendered_bytes: int) -> dict[str, str]:
     return {"text": "x" * (rendered_bytes - len('{\n  "text": ""\n}'))}
 
 
-def test_what_just_fits_is_shown() -> None:
-    """Arguments that render to the cap are shown whole."""
+def test_arguments_of_the_maximum_size_are_shown() -> None:
+    """Arguments that render to exactly the limit are shown in full."""
     verdict = judge(an_admitted(a_text_of(PROMPT_CAP_BYTES)), FACTS, a_decision("ask"))
     assert isinstance(verdict, NeedsApproval)
     assert PROMPT_CAP_BYTES == len(verdict.rendered)
@@ -268,15 +269,15 @@ def test_what_just_fits_is_shown() -> None:
     ],
     ids=["rendered", "canonical", "escaped"],
 )
-def test_what_cannot_be_shown_in_full_is_denied(arguments: dict[str, str]) -> None:
-    """Nothing is approved that was not shown: one byte too much denies, however it arises."""
+def test_a_call_that_does_not_fit_the_prompt_is_denied(arguments: dict[str, str]) -> None:
+    """One byte above the limit denies the call, whichever part it comes from."""
     verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
     assert isinstance(verdict, Deny)
     assert (verdict.reason_code, str(PROMPT_CAP_BYTES) in verdict.reason) == ("unshowable", True)
 
 
-def test_what_cannot_fit_is_not_even_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An inspection may return a megabyte of names; rendering them all would take a second."""
+def test_an_oversized_inspection_is_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inspection of a megabyte is denied without being rendered."""
     monkeypatch.setattr(
         "palyra.core.policy.gate.render_json", lambda _: pytest.fail("it was rendered")
     )
@@ -292,7 +293,7 @@ def test_long_arguments_may_run_without_a_question() -> None:
 
 
 def test_shown_arguments_are_the_arguments() -> None:
-    """What is rendered reads back as exactly what would run."""
+    """The rendered arguments parse to exactly the arguments that would run."""
     arguments = {"text": 'quo"te\\ \u0430pp \x1b', "count": 0}
     verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
     assert isinstance(verdict, NeedsApproval)

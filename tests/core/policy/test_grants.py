@@ -9,7 +9,7 @@ from palyra.core.approval import grant_record, used
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.gate import Allow, Deny, GateContext, NeedsApproval, judge
 from palyra.core.policy.grants import ONCE, describe_key, find_grant, holds_for
-from palyra.core.run.fold import begin
+from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import SHARED_HOST
 from tests.core.policy.tool_samples import FACTS, a_decision, an_admitted
@@ -69,12 +69,12 @@ def test_other_answers_make_none(changes: dict[str, Any]) -> None:
         ({}, {"scopes": ("once",)}, False),
     ],
 )
-def test_what_a_grant_holds_for(
+def test_a_grant_answers_only_matching_approvals(
     grant: dict[str, Any],
     asked: dict[str, Any],
     holds: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """An open question is answered by what fits in every point, and by nothing else."""
+    """A grant answers an open approval only if every field of its key matches."""
     assert holds is holds_for(a_grant(**grant), msgspec.structs.replace(ASKED, **asked), 3, 10)
 
 
@@ -115,8 +115,8 @@ def keyed(**changes: Any) -> Any:
     )
 
 
-def test_a_grant_stands_in_for_a_question() -> None:
-    """The verdict names the grant; without it a question shows the key."""
+def test_a_grant_replaces_the_approval() -> None:
+    """The verdict names the grant; without one the approval shows the key."""
     asked = judge(keyed(), facts(), a_decision("ask"))
     assert isinstance(asked, NeedsApproval)
     assert (asked.grant_key, asked.scopes) == ("git", ("once", "session", "timeboxed"))
@@ -142,15 +142,15 @@ def test_a_remembered_denial_denies_what_would_be_asked_or_allowed() -> None:
 
 
 @pytest.mark.parametrize("answer", ["ask", "allow"])
-def test_in_a_tainted_run_no_grant_stands_in(answer: Any) -> None:
-    """The question is about this call only, with the scope once."""
+def test_a_grant_does_not_apply_in_a_tainted_run(answer: Any) -> None:
+    """In a tainted run the approval is asked, for this call only, with the scope once."""
     verdict = judge(keyed(), facts(grant=a_grant(), is_tainted=True), a_decision(answer))
     assert isinstance(verdict, NeedsApproval)
     assert (verdict.scopes, verdict.grant_key) == (("once",), "")
 
 
-def test_what_was_not_handed_down_is_denied_before_anything_else() -> None:
-    """Even where the rules allow; what was is judged as ever."""
+def test_a_tool_that_was_not_handed_down_is_denied_first() -> None:
+    """Such a tool is denied even if policies allow it; a tool that was handed down is evaluated."""
     outside = judge(keyed(), facts(handed_down=frozenset({"other"})), a_decision("allow"))
     assert isinstance(outside, Deny)
     assert outside.reason_code == "outside_delegation"
@@ -172,8 +172,8 @@ def test_without_namespaces_a_person_decides_on_each_call() -> None:
     assert isinstance(judge(shared, granted, a_decision("ask")), NeedsApproval)
 
 
-def test_what_a_grant_is_for_is_said_in_words() -> None:
-    """The top folder has no name of its own; others are shown safely."""
+def test_a_grant_key_is_described_in_words() -> None:
+    """The description of a key names the folder or host safely; the top folder has its own word."""
     assert "the workspace's top folder" == describe_key("/") == describe_key("./")
     assert "src/" == describe_key("src/")
     assert r"a\u202eb" == describe_key("a\u202eb")

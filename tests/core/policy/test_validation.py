@@ -1,4 +1,4 @@
-"""Which intake is short enough for the loop."""
+"""The choice between validating a call on the event loop and in a thread."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.request_options import ClientTool, client_spec
-from palyra.core.policy.validation import LIGHT_CHARS, is_light
+from palyra.core.policy.gate import LIGHT_CHARS, is_light
 from palyra.core.tool.spec import build_catalogue
 
 TOOL = ClientTool(name="shell", description="", parameters={"type": "object"})

@@ -3,9 +3,8 @@
 from typing import Any
 
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import GateContext
+from palyra.core.policy.gate import CheckedCall, GateContext, validate
 from palyra.core.policy.request import Answer, PolicyDecision
-from palyra.core.policy.validation import CheckedCall, admit
 from palyra.core.tool.spec import Catalogue, ToolSpec
 
 FACTS = GateContext(
@@ -47,13 +46,13 @@ def a_call(tool: str = "probe", arguments: object = None) -> ProposedCall:
 def an_admitted(arguments: object = None, **changes: object) -> CheckedCall:
     """A proposal that passed intake."""
     spec = a_spec("probe", **changes)
-    admitted = admit(a_call(spec.name, arguments), a_catalogue(spec))
+    admitted = validate(a_call(spec.name, arguments), a_catalogue(spec))
     assert isinstance(admitted, CheckedCall)
     return admitted
 
 
 def a_decision(answer: Answer) -> PolicyDecision:
-    """What the rules said."""
+    """A decision of the policies."""
     return PolicyDecision(
         answer=answer, reason_code=f"{answer}_code", reason=f"rules say {answer}",
         policies=("default/x",), version="v1",

@@ -1,4 +1,4 @@
-"""Samples of a shape, drawn with a seed, so that no literal secret stands in the repository."""
+"""Samples of secret formats, drawn with a seed, so that the repository contains no literal secret."""
 
 import re
 from collections.abc import Iterator

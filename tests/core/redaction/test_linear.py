@@ -31,6 +31,9 @@ TEXTS = [
     ("", 'key" value="'),
     ("", " password=hunter2x"),
     ("", " password: hunter"),
+    ("", "mysqladmin password     -"),
+    ("", 'PDO(a, "aaaaaaaa"'),
+    ("", 'assword send "aaa'),
 ]
 BYTES = 20_000
 REDACTOR = Redactor([])

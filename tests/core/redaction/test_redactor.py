@@ -245,8 +245,8 @@ PLAIN_STRUCTURES: list[object] = [
 
 
 @pytest.mark.parametrize(("value", "expected"), STRUCTURES)
-def test_value_beside_a_key_is_replaced_whole(value: object, expected: object) -> None:
-    """A key that names a secret says enough: whatever string stands beside it goes."""
+def test_value_of_a_secret_key_is_replaced_completely(value: object, expected: object) -> None:
+    """In JSON the string value of a key that names a secret is replaced, whatever it contains."""
     plain = json.dumps(value)
     for data in (plain, json.dumps(value, indent=1), plain.replace(": ", " :\t")):
         redacted, is_changed = REDACTOR.redact_bytes(data.encode())
@@ -269,10 +269,10 @@ _OTHER = st.characters(exclude_characters=string.ascii_letters + string.digits)
 @example("", "api", "\n", str.lower)  # an escape has a letter
 @example("", "api", "\x0b\x1f", str.upper)
 @example("", "access", "\ud800", str.lower)  # half a character has no bytes, only an escape
-def test_the_first_look_misses_no_key_that_names_a_secret(
+def test_the_prefilter_finds_every_secret_key(
     before: str, word: str, between: str, case: Callable[[str], str]
 ) -> None:
-    """However the words of a key are joined and escaped, what stands beside it goes."""
+    """The value is replaced however the words of its key are joined and escaped."""
     name = before + case(word) + between + case("key")
     for text in (json.dumps({name: "hush"}), json.dumps({name: "hush"}, ensure_ascii=False)):
         redacted, is_changed = REDACTOR.redact_bytes(text.encode("utf-8", "surrogatepass"))
@@ -303,14 +303,14 @@ def test_key_that_names_no_secret_hides_nothing(value: object) -> None:
 
 
 def test_bad_string_after_a_key_is_redacted_as_text() -> None:
-    """What is no JSON after all keeps no secret either."""
+    """A value that is not valid JSON is redacted as text."""
     data = b'{"password": "\\x AKIA' + b'IOSFODNN7EXAMPLE"}'
     assert b"AKIA" not in REDACTOR.redact_bytes(data)[0]
 
 
 @pytest.mark.parametrize("text", BENIGN)
 def test_benign_text_is_untouched(text: str) -> None:
-    """What only resembles a secret passes, as text, as JSON and in a stream."""
+    """Text that resembles a secret passes unchanged, as text, as JSON and in a stream."""
     assert (text, False) == REDACTOR.redact_text(text)
     data = json.dumps([text]).encode()
     assert (data, False) == REDACTOR.redact_bytes(data)
@@ -338,10 +338,10 @@ def lower_escapes(text: str) -> str:
 
 
 @pytest.mark.parametrize("row", SECRETS, ids=IDS)
-def test_secret_with_a_form_of_its_own_is_found_however_often_it_was_encoded(
+def test_vendor_token_is_found_after_repeated_percent_encoding(
     row: tuple[str, str, str, str],
 ) -> None:
-    """What stands before it then ends in an escape of an escape, which is no part of a word."""
+    """A token with its own format is found after up to four percent-encodings."""
     name, _, secret, _ = row
     if name not in _TOLD_BY_THEIR_SURROUNDINGS:
         for times in range(1, 5):
@@ -365,7 +365,7 @@ WHOLE = [row for row in SECRETS if "%" not in row[1] + row[2]]
 def test_secret_is_found_percent_encoded(
     row: tuple[str, str, str, str], encode: Callable[[str], str]
 ) -> None:
-    """Encoded whole, with what tells it from a word: nothing of it is left, whole or in pieces."""
+    """A percent-encoded secret is removed completely, in one text and in pieces."""
     _, before, secret, after = row
     text = f"https://x/?q={encode(before + secret + after)}&r=1 {encode('ordinary words: a/b')}"
     redacted, is_changed = REDACTOR.redact_text(text)
@@ -392,8 +392,8 @@ PLAIN_ENCODED = [
 
 
 @pytest.mark.parametrize("text", PLAIN_ENCODED)
-def test_what_is_encoded_and_no_secret_stays(text: str) -> None:
-    """Byte for byte, whole and in pieces."""
+def test_encoded_text_without_a_secret_is_unchanged(text: str) -> None:
+    """Byte for byte, in one text and in pieces."""
     assert (text, False) == REDACTOR.redact_text(text)
     assert text == "".join(stream(list(text)))
 
@@ -478,7 +478,7 @@ def test_without_known_secrets() -> None:
     ],
 )
 def test_the_rest_of_json_keeps_its_bytes(expected: bytes, data: bytes) -> None:
-    """Only the string that holds a secret is written anew; broken JSON is redacted as text."""
+    """Only the string with the secret changes; broken JSON is redacted as text."""
     assert (expected, True) == REDACTOR.redact_bytes(data.replace(b"%s", b"IOSFODNN7EXAMPLE"))
 
 
@@ -532,7 +532,7 @@ def test_json_stays_json(value: object) -> None:
 
 
 def redact_beside(key: str, value: object) -> object:
-    """A string beside a key that names a secret goes as a whole."""
+    """Redact a string as the value of a key that names a secret."""
     if not isinstance(value, str):
         return redact_strings(value)
     name = names_secret(key)
@@ -576,8 +576,8 @@ def test_split_secret_never_leaves(name: str, before: str, secret: str, after: s
         assert expected == "".join(stream([text[:cut], text[cut:]]))
 
 
-def test_doubt_never_begins_inside_a_character() -> None:
-    """What is held back begins with a whole character, whatever its bytes are."""
+def test_held_back_text_starts_at_a_character() -> None:
+    """The held-back part of a stream starts at a character boundary."""
     for before in ("ü", "\U0001f600", "日本"):
         streaming = StreamRedactor(REDACTOR)
         passed = streaming.feed(f"{before}hvs.") + streaming.feed(MIXED[:24]) + streaming.flush()
@@ -592,22 +592,22 @@ def test_prose_is_hardly_held_back() -> None:
 
 
 @pytest.mark.parametrize("size", [50, 700, HELD_LIMIT_BYTES + 1, 100_000])
-def test_endless_secret_is_swallowed(size: int) -> None:
-    """A secret longer than the limit is replaced once, and nothing of it comes out."""
+def test_endless_secret_is_replaced_once(size: int) -> None:
+    """A secret longer than the limit is replaced once, and no part of it is sent."""
     text = "x sk-" + "ant-" + MIXED * 180 + " and on"
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     assert "x [redacted:anthropic] and on" == "".join(stream(pieces))
 
 
-def test_long_key_file_is_swallowed() -> None:
+def test_long_key_file_is_replaced_once() -> None:
     """A private key larger than the limit is replaced once."""
     end = "-----END PRIVATE KEY-----\nok"
     pieces = ["-----BEGIN PRIVATE KEY-----\n", *([MIXED[:64] + "\n"] * 300), end]
     assert marked("private_key") + end == "".join(stream(pieces))
 
 
-def test_doubt_is_bounded() -> None:
-    """What stays viable for ever is let go, the older half first; what follows is still guarded."""
+def test_held_back_text_is_bounded() -> None:
+    """Text that could be a secret for ever is released, older half first; later text is still redacted."""
     streaming = StreamRedactor(REDACTOR)
     words = len(REDACTOR.scanners)  # each of them may hold as much
     long = "://" + "a" * HELD_LIMIT_BYTES * words
@@ -617,8 +617,8 @@ def test_doubt_is_bounded() -> None:
     assert long + "b" * 100 + " [redacted:aws]" == "".join(passed) + rest
 
 
-def test_flushed_stream_starts_anew() -> None:
-    """After a flush the next text begins at its beginning, whatever was held or swallowed."""
+def test_a_flushed_stream_starts_empty() -> None:
+    """After a flush the stream has no held-back or swallowed text."""
     streaming = StreamRedactor(REDACTOR)
     secret = "sk-" + "ant-" + MIXED * 100
     first = streaming.feed("x") + streaming.feed(secret) + streaming.flush()
@@ -634,7 +634,7 @@ def test_flushed_stream_starts_anew() -> None:
 @pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
 def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, after: str) -> None:
     """A scanner is in doubt from the first character of a match to its last."""
-    scanner = REDACTOR.scanners[0 if name == "known" else 1]
+    scanner = REDACTOR.scanners[0 if name == "known" else 2]
     text = before + secret
     span = scanner.find((text + after).encode())
     assert span is not None
@@ -673,7 +673,7 @@ def test_unclear_match_is_redacted_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_redactor_learns() -> None:
-    """What it is told later it finds from then on, and what it knew before as well."""
+    """A secret that is learned later is found from then on, and earlier ones still are."""
     redactor = Redactor(["first-known-secret"])
     text = "first-known-secret second-known-secret"
     assert ("[redacted:known] second-known-secret", True) == redactor.redact_text(text)
@@ -692,7 +692,7 @@ LONG = json.dumps({"text": "x " * 1_000 + "password: hunter2x"}).encode()
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How long the texts were that were looked through as plain ones."""
+    """The lengths of the texts that were searched as plain text."""
     sizes: list[int] = []
     plain = Redactor._redact_plain
 
@@ -704,8 +704,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_a_long_text_is_looked_through_once(looked: list[int]) -> None:
-    """Also where it stands in something else; a short one each time."""
+def test_a_long_text_is_searched_once(looked: list[int]) -> None:
+    """A long text is searched once, also inside another one; a short one every time."""
     redactor = Redactor([])
     first = redactor.redact_bytes(LONG)
     assert first[1]
@@ -717,8 +717,8 @@ def test_a_long_text_is_looked_through_once(looked: list[int]) -> None:
     assert 3 == len(looked)
 
 
-def test_what_was_learnt_is_looked_for_in_what_is_remembered() -> None:
-    """A text that was clean is not for ever."""
+def test_a_learned_secret_invalidates_cached_texts() -> None:
+    """A text that was clean is searched again after a secret was learned."""
     redactor = Redactor([])
     data = json.dumps({"text": "password: hunter2x " * 100 + TOKEN}).encode()
     assert TOKEN.encode() in redactor.redact_bytes(data)[0]
@@ -746,10 +746,10 @@ def test_a_look_that_began_before_something_was_learnt_is_forgotten(
     assert TOKEN.encode() not in redactor.redact_bytes(data)[0]
 
 
-def test_what_is_remembered_is_bounded_and_holds_no_secret(
+def test_the_cache_is_bounded_and_contains_no_secret(
     monkeypatch: pytest.MonkeyPatch, looked: list[int]
 ) -> None:
-    """Digests, and texts as they may be shown."""
+    """The cache holds digests and redacted texts only."""
     monkeypatch.setattr("palyra.core.redaction.redactor.MEMORY_BYTES", 10_000)
     redactor = Redactor([])
     for number in range(20):

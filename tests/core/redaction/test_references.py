@@ -31,8 +31,8 @@ def test_a_reference(text: str, kind: str, name: str) -> None:
      "vault:-a", "vault:../x", "vault:" + "x" * 65, "keyring:github", "keyring:/x", "keyring:x/",
      "file:", "file:a\nb", "http://hunter2/"],
 )  # fmt: skip
-def test_what_is_none_is_refused_unseen(text: str) -> None:
-    """Somebody may have written the secret in its place."""
+def test_an_invalid_reference_is_refused_without_being_repeated(text: str) -> None:
+    """The error does not repeat the value, which may be the secret itself."""
     with pytest.raises(InvalidParams) as caught:
         parse_reference(text)
     assert "hunter2" not in caught.value.message

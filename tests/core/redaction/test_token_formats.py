@@ -28,7 +28,7 @@ def test_ids_are_unique() -> None:
 
 @each_format
 def test_row_is_complete(row: Format) -> None:
-    """Each row says what it is of, and its keyword stands in what it matches."""
+    """Each row describes its format, and every match contains its keyword."""
     assert row.description
     text = format_sample(row)
     assert all(keyword in text.lower() for keyword in row.keywords)

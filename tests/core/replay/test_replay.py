@@ -58,6 +58,8 @@ INPUTS: dict[str, set[str]] = {
     "route.planned": {"*"},
     "route.changed": {"*"},
     "context.compacted": {"*"},
+    "compaction.applied": {"*"},
+    "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
     "tool.started": set(),
     "guard.warned": set(),
@@ -232,7 +234,7 @@ def test_a_run_that_collected_messages_matches(*, strict: bool) -> None:
 
 @BOTH
 def test_refused_and_cut_off_texts_and_guards_replay(*, strict: bool) -> None:
-    """What is judged, gone on with, warned of and ended follows from the tape again."""
+    """Rejected answers, continuations, warnings and ends by the guard follow from the tape."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     for text, finish in (("", "stop"), ("al", "length"), ("pha", "stop")):
@@ -277,7 +279,7 @@ def test_a_malformed_turn_replays(*, strict: bool) -> None:
 
 
 def test_a_tape_cut_before_a_context_diverges_at_its_end() -> None:
-    """What a lenient replay would take from the tape is not there any more."""
+    """A lenient replay diverges where its recorded input is missing."""
     tape = rows(story())
     end = find(tape, "context.assembled", 2)
     found = replay(tape[:end]).first_divergence
@@ -296,7 +298,7 @@ def test_a_changed_answer_is_the_first_divergence() -> None:
 
 
 def test_a_changed_model_turn_shows_in_the_answer() -> None:
-    """What the model said is an input: the answer that does not follow from it is named."""
+    """A model's turn is an input; the divergence is the answer that does not follow from it."""
     tape = rows(story())
     changed = change(tape, find(tape, "turn.completed", 1), text="something else")
     found = replay(changed).first_divergence
@@ -356,8 +358,8 @@ def test_a_changed_catalogue_is_a_divergence_of_a_strict_replay_only() -> None:
     assert replay(tape, now=now).matched
 
 
-def test_a_call_whose_arguments_were_redacted_is_not_judged_again() -> None:
-    """What the rules judged is not on the tape: the verdict is taken, and the report says so."""
+def test_a_call_with_redacted_arguments_is_not_evaluated_again() -> None:
+    """A strict replay uses the recorded verdict and reports it."""
     tape = rows(story())
     seq = find(tape, "tool.proposed", 1)
     tape[seq] = msgspec.structs.replace(tape[seq], redacted=True)
@@ -377,8 +379,8 @@ def test_a_prompt_that_was_redacted_is_not_judged_again() -> None:
     assert (report.matched, report.unjudged) == (True, (seq - 1,))
 
 
-def test_a_denial_for_want_of_room_is_not_judged_again() -> None:
-    """How many prompts waited in other runs at that moment is on no tape."""
+def test_a_denial_at_the_approval_limit_is_not_evaluated_again() -> None:
+    """The number of approvals of other runs is on no tape, so the recorded verdict is used."""
     tape = rows(story())
     seq = find(tape, "tool.decided", 2)  # after the one of c1 and the person's of c2
     tape = change(tape, seq, reason_code="too_many_prompts")
@@ -460,7 +462,7 @@ def test_an_event_that_nothing_could_have_made_is_a_divergence(kind: str) -> Non
 
 
 def test_a_changed_signature_is_a_divergence() -> None:
-    """What is no signature at all is not taken from the tape."""
+    """An invalid signature is not accepted from the tape."""
     tape = rows(story())
     seq = find(tape, "tool.attested")
     found = replay(change(tape, seq, signature="?")).first_divergence
@@ -489,8 +491,8 @@ def test_nothing_before_the_promise_and_no_gap() -> None:
             Replay(part, environment().redact)
 
 
-def test_what_is_shown_of_a_divergence_is_cut_and_redacted() -> None:
-    """A divergence shows no secret, and not a whole page."""
+def test_the_values_of_a_divergence_are_cut_and_redacted() -> None:
+    """A divergence shows no secret and no long text."""
     base = environment()
     now = msgspec.structs.replace(base, redact=lambda data: (data.replace(b"hunter2", b"*"), True))
     tape = rows(story())
@@ -565,10 +567,8 @@ def test_every_computed_field_of_an_attestation_diverges() -> None:
 
 @settings(max_examples=60)
 @given(choices=CHOICES, data=st.data())
-def test_one_changed_leaf_of_any_run_is_found_where_it_stands(
-    choices: list[int], data: st.DataObject
-) -> None:
-    """In a strict replay only inputs are taken: every other leaf is found at its seq."""
+def test_any_changed_leaf_is_found_at_its_seq(choices: list[int], data: st.DataObject) -> None:
+    """A strict replay takes only inputs from the tape; any other changed leaf diverges at its seq."""
     world = live(choices)
     tape = rows(world)
     event_kinds = (

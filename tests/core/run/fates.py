@@ -59,7 +59,7 @@ def next_input(run: Run, choice: int) -> Input:
 
 
 def _likely(run: Run, choice: int) -> list[Input]:
-    """What the run waits for."""
+    """The inputs that the run waits for."""
     if run.turn_is_open:
         refused = BudgetRefused(
             exceeded=exceeded(

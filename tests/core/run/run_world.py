@@ -17,9 +17,8 @@ from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.environment import GatedCall, RunLimits
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Gather, GoOn, Input, Yield
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, fold
 from palyra.core.run.transition import Transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
@@ -78,6 +77,7 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     plan_route: Callable[[Run], RoutePlan | None] = lambda _run: None
     change_route: ChangeRoute = lambda _run, _leaving, may_retry: None  # noqa: ARG005 - the port's
     compact: Callable[[Run], Compaction | None] = lambda _run: None
+    summary_is_due: Callable[[Run, int], bool] = lambda _run, _tokens: False
     is_stale: Callable[[Call], bool] = lambda _call: False
     has_lapsed: Callable[[Call], bool] = lambda _call: False
     find_sources: Callable[[Run], Gather | None] = lambda _run: None

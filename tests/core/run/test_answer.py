@@ -32,7 +32,7 @@ def answered(
     json_mode: bool = False,
     progress: LoopGuard = LoopGuard(),  # noqa: B008 - frozen
 ) -> Run:
-    """A run whose last turn said `text`."""
+    """A run whose last turn has the text `text`."""
     accepted = ev.RunAccepted(
         principal="ann", session_id="s", agent="a", model="m", json_mode=json_mode
     )
@@ -122,7 +122,7 @@ def test_a_tool_call_written_out_is_no_answer(text: str) -> None:
     "text", [text for text in MARKUP if "esul" not in text and "resp" not in text]
 )
 def test_markup_of_an_unknown_tool_may_be_an_answer(text: str) -> None:
-    """Who has no such tool cannot have meant to call it."""
+    """Markup that names no known tool is not a written-out call."""
     assert not is_tool_markup(text, {"something_else"})
 
 
@@ -208,8 +208,8 @@ def test_a_digest_of_the_instructions_may_be_named() -> None:
     assert find_defect(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
 
 
-def test_what_the_model_said_itself_proves_nothing() -> None:
-    """A digest is not true because it stood in a refused answer, and in what was said of that."""
+def test_a_digest_from_a_rejected_answer_proves_nothing() -> None:
+    """A digest in a rejected answer, or in its guidance, does not count as seen."""
     before = (AssistantMessage(f"It is {SHA}."), GuidanceMessage(f"Your last turn names {SHA}."))
     again = answered(f"It is {SHA}.", *before, progress=MISSED)
     assert code(again) == "contradicted"
@@ -250,8 +250,8 @@ def test_a_digest_contradicts_nothing_when_an_effect_may_have_made_it(progress: 
         "I could not write out/report.txt: it was denied. The exit status would have been 0.",
     ],
 )
-def test_what_is_no_digest_is_not_judged(text: str) -> None:
-    """Numbers, words, short forms, paths and exit statuses: prose about them can be true."""
+def test_text_without_a_digest_is_accepted(text: str) -> None:
+    """Numbers, words, short forms, paths and exit codes are not digests."""
     assert code(answered(f"So: {text}", progress=MISSED)) is None
 
 

@@ -8,10 +8,9 @@ import pytest
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.approvals import LAPSED, STALE
 from palyra.core.run.call import Call
+from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.run.environment import GatedCall
-from palyra.core.run.fold import apply
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -25,7 +24,7 @@ from palyra.core.run.inputs import (
     RulesChanged,
     TurnFinished,
 )
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, apply
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
@@ -344,8 +343,8 @@ def test_the_same_rules_change_nothing() -> None:
     assert desk.hear(RulesChanged()) == []
 
 
-def test_what_was_allowed_under_other_rules_does_not_start() -> None:
-    """The model may propose it again; a question pending at the same time is evaluated again."""
+def test_a_call_allowed_under_older_policies_does_not_start() -> None:
+    """The model may propose it again; an open approval is evaluated again."""
     desk = Desk()
     desk.propose("a", "b")
     desk.answer()
@@ -358,8 +357,8 @@ def test_what_was_allowed_under_other_rules_does_not_start() -> None:
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_what_a_grant_allowed_starts_only_while_it_holds(holds: bool) -> None:  # noqa: FBT001 - a case
-    """The approval may expire while another call waits for an answer."""
+def test_a_call_allowed_by_a_grant_starts_only_while_it_is_valid(holds: bool) -> None:  # noqa: FBT001 - a case
+    """The grant may expire while another call waits for an answer."""
     desk = Desk()
     desk.granted = "a"
     desk.propose("a", "b")

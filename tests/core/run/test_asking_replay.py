@@ -163,8 +163,8 @@ def test_a_tool_that_no_longer_inspects_diverges() -> None:
 
 
 @pytest.mark.parametrize("code", ["granted", "denied_by_grant"])
-def test_what_rested_on_a_grant_is_not_judged_again(code: str) -> None:
-    """Grants of that time are unknown: the verdict is taken from the tape and reported."""
+def test_a_verdict_by_a_grant_is_not_evaluated_again(code: str) -> None:
+    """Grants are not on the tape: the recorded verdict is used and reported."""
     desk = Desk()
     desk.verdict = "allow" if code == "granted" else "deny"
     desk.propose("a")

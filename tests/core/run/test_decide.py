@@ -11,7 +11,6 @@ from palyra.core.model.messages import FailureClass, FinishReason
 from palyra.core.run import transition
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
-from palyra.core.run.fold import apply, fold
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -27,8 +26,9 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.records import phase, record
+from palyra.core.run.state import apply, fold
 from palyra.core.run.transition import Step
+from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvariantBroken
@@ -101,8 +101,8 @@ def test_a_plain_answer_is_one_turn_and_the_end() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 3_600_000])
-def test_how_long_a_call_took_is_measured(jump_ms: int) -> None:
-    """The wall clock jumps while a tool runs: its duration is the measured one, also attested."""
+def test_the_duration_of_a_call_is_measured(jump_ms: int) -> None:
+    """A jump of the wall clock during a call changes neither its duration nor its attestation."""
     world = begun("allow")
     (call,) = world.run.calls
     env = world.env
@@ -160,8 +160,8 @@ def test_a_refused_call_is_attested_and_shown_to_the_model(
     assert world.effects[-1].request.messages[-1].status == status
 
 
-def test_preparation_stops_at_a_prompt_and_goes_on_after_it() -> None:
-    """Nothing behind a prompt is gated, and nothing starts, before the person answered."""
+def test_preparation_stops_at_an_approval() -> None:
+    """No later call is gated, and none starts, before the approval is answered."""
     world = begun()
     assert finished(world, "allow", "ask", "allow") == [
         "turn.completed",
@@ -171,7 +171,7 @@ def test_preparation_stops_at_a_prompt_and_goes_on_after_it() -> None:
         "approval.requested",
     ]
     assert isinstance(world.effects[-1], AskPerson)
-    assert phase(record(world.run)) == "awaiting_approval"
+    assert RunView.of(world.run.to_record()).phase == "awaiting_approval"
     assert answered(world, "allow") == [
         "approval.resolved",
         "tool.decided",
@@ -185,7 +185,7 @@ def test_preparation_stops_at_a_prompt_and_goes_on_after_it() -> None:
 
 
 def test_a_denial_is_remembered_and_fed_back() -> None:
-    """A person's no ends the call, is kept for the gate, and the model hears it."""
+    """A person's denial ends the call, is recorded for the gate, and is shown to the model."""
     world = begun("ask")
     assert answered(world, "deny") == [
         "approval.resolved",
@@ -257,8 +257,10 @@ def test_a_provider_is_not_asked_sooner_than_it_wants(asked_ms: int | None, dela
 
 
 @pytest.mark.parametrize(("failure", "had_output"), [("auth", False), ("transient", True)])
-def test_what_must_not_be_retried_fails_at_once(failure: FailureClass, *, had_output: bool) -> None:
-    """A client error, or a turn of which something was already shown, is not repeated."""
+def test_a_failure_that_must_not_be_retried_ends_the_run(
+    failure: FailureClass, *, had_output: bool
+) -> None:
+    """A client error, and a turn that was partly streamed, are not retried."""
     world = begun()
     assert broke(world, failure, had_output=had_output) == ["turn.failed", "run.failed"]
 
@@ -562,7 +564,7 @@ def test_a_call_of_another_turn_is_not_attested() -> None:
 
 
 def test_a_signature_is_not_redacted() -> None:
-    """Computed fields survive redaction, the text beside them does not."""
+    """Computed fields are not redacted; text fields are."""
     event = ev.ToolAttested(
         call_id="call_hunter2", attestation={}, digest="d" * 64, signature="sk+hunter2=="
     )

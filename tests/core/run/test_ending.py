@@ -48,8 +48,8 @@ def turn(*results: tuple[str, str, str]) -> list[Message]:
     return [AssistantMessage("I did it all!", tuple(named)), *told]
 
 
-def test_what_was_done_and_what_was_not() -> None:
-    """Each call with its outcome, in the order of the first try; never the model's own words."""
+def test_a_partial_answer_lists_calls_and_outcomes() -> None:
+    """Each call has its outcome, in the order of the first attempt, without the model's words."""
     text = partial_answer(
         run_of(
             *turn(("read", "succeeded", "secret text"), ("write", "denied", "not\ntoday")),
@@ -131,8 +131,8 @@ def test_a_result_without_its_call_is_left_out() -> None:
     assert "No tool was called." in partial_answer(run, ENDING)
 
 
-def test_what_another_run_did_is_not_this_ones() -> None:
-    """A fork answers for what it did itself."""
+def test_a_fork_lists_only_its_own_calls() -> None:
+    """Calls of the original run are not in a fork's partial answer."""
     inherited = turn(("theirs", "succeeded", ""))
     run = run_of(*inherited, *turn(("ours", "succeeded", "")))
     run = msgspec.structs.replace(run, inherited=1 + len(inherited))

@@ -7,7 +7,6 @@ from palyra.core.journal.records import Usage
 from palyra.core.model.messages import AssistantMessage, ModelTurn, UserMessage
 from palyra.core.model.sources import ContextSource
 from palyra.core.replay.replay import Replay
-from palyra.core.run.fold import apply, fold
 from palyra.core.run.inputs import (
     Begin,
     CallModel,
@@ -18,7 +17,7 @@ from palyra.core.run.inputs import (
     Steer,
     TurnFinished,
 )
-from palyra.core.run.state import Run, find_unresolved
+from palyra.core.run.state import Run, apply, find_unresolved, fold
 from palyra.core.tape import events as ev
 from palyra.core.text.tokens import FACTOR, learn_factor
 from palyra.errors import InvariantBroken

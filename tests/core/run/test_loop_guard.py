@@ -50,7 +50,7 @@ def after(turns: Iterable[list[Call]], progress: LoopGuard | None = None) -> Loo
 
 
 def said(progress: LoopGuard) -> list[tuple[str, int, bool]]:
-    """What the guard found after the last turn."""
+    """The guard's finding after the last turn."""
     return [(finding.rule, finding.count, finding.ends) for finding in progress.findings]
 
 
@@ -72,7 +72,7 @@ def said(progress: LoopGuard) -> list[tuple[str, int, bool]]:
     ],
 )
 def test_thresholds(call: Call, rule: Rule) -> None:
-    """Nothing is said before the threshold, then a warning where there is one, then the end."""
+    """There is no finding below the threshold, then a warning if the rule has one, then the end."""
     warn, block = WARN_AT.get(rule), BLOCK_AT[rule]
     for count in range(1, block + 1):
         found = said(after([[call]] * count))
@@ -103,7 +103,7 @@ def test_an_effect_that_succeeds_again_is_not_counted(status: str) -> None:
 
 
 def test_other_arguments_are_another_call() -> None:
-    """What differs in its arguments or its tool is counted apart."""
+    """Calls with different arguments or tools are counted separately."""
     turns = [[done(status="denied", digest=str(n))] for n in range(9)]
     assert after(turns).findings == ()
     assert after([[done(f"t{n}", "denied")] for n in range(9)]).findings == ()
@@ -181,7 +181,7 @@ def test_effects_that_undo_each_other_alternate() -> None:
 
 @pytest.mark.parametrize("calls", [[done(status="denied")], [done(status="failed", kind=WRITE)]])
 def test_a_new_effect_resets_the_counts(calls: list[Call]) -> None:
-    """What got further may fail twice more before it is stopped."""
+    """After a new effect the full number of repetitions is allowed again."""
     progress = after([calls, calls, [done("w", kind=WRITE)]])
     assert after([calls, calls], progress).findings == ()
     assert [finding.ends for finding in after([calls] * 3, progress).findings] == [True]
@@ -195,14 +195,14 @@ def test_a_repeated_effect_resets_nothing() -> None:
 
 
 def test_a_message_of_a_person_resets_the_counts() -> None:
-    """What was tried before it counts no more; what succeeded is remembered."""
+    """Repetitions before a steering message do not count; succeeded effects are remembered."""
     progress = reset_counts(after([[done("w", kind=WRITE)], *[[done(status="denied")]] * 2]))
     assert after([[done(status="denied")]] * 2, progress).findings == ()
     assert progress.succeeded == {("w", "d")}
 
 
-def test_what_was_missed_and_done_is_kept_apart() -> None:
-    """Effects only, over the whole run."""
+def test_done_and_missed_effects_are_listed_separately() -> None:
+    """Both lists have effects only, over the whole run."""
     progress = after(
         [
             [done("r", "failed")],
@@ -224,7 +224,7 @@ def test_the_memory_is_never_changed_in_place() -> None:
 
 
 def test_findings_can_be_read() -> None:
-    """The model hears which call, what became of it, and what to do."""
+    """A finding names the call, its outcome and the advice to the model."""
     (warning,) = after([[done("read_file")]] * 3).findings
     assert warning.guidance.startswith('read_file(n="d") gave the same result 3 times')
     (turns,) = after(alternate(4)).findings

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.run.outcome import EMPTY_SHA256, ended_with, ended_without
+from palyra.core.run.calls import EMPTY_SHA256, ended_with, ended_without
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.spec import ToolOutput
 from tests.core.trust.injection_samples import PLAIN_ATTACK
@@ -25,8 +25,8 @@ def test_output_is_redacted_before_it_is_cut() -> None:
     )  # fmt: skip
 
 
-def test_whole_output_is_kept_elsewhere() -> None:
-    """A truncated output is stored whole and redacted, and the model gets its name."""
+def test_a_truncated_output_is_stored_as_an_artifact() -> None:
+    """The complete, redacted output is stored, and the model gets its name."""
     kept: list[str] = []
 
     def keep(text: str) -> str:

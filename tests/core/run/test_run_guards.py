@@ -9,8 +9,8 @@ from palyra.core.context.assembly import CONTINUE
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, FinishReason, GuidanceMessage, ProposedCall
 from palyra.core.run.answer import find_defect
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
+from palyra.core.run.state import fold
 from tests.core.run.run_world import World, turn
 
 SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"
@@ -107,7 +107,7 @@ def test_a_failing_or_identical_read_is_warned_of_and_then_ends(status: str, rul
 
 
 def test_guidance_is_given_once() -> None:
-    """It stays where it was said, and is not said again."""
+    """Guidance stays at its place in the conversation and is not repeated."""
     world = begun()
     for _ in range(3):
         calls(world, "allow")
@@ -185,8 +185,8 @@ def test_a_finding_survives_a_cut_in_the_middle_of_its_step(tool: str, times: in
     ("text", "finish", "reason"),
     [("", "stop", "empty"), ("half", "content_filter", "cut_off"), ("", "length", "empty")],
 )
-def test_what_is_no_answer_is_sent_back_once(text: str, finish: FinishReason, reason: str) -> None:
-    """One recovery turn; the next text that is an answer ends the run."""
+def test_an_invalid_answer_is_returned_once(text: str, finish: FinishReason, reason: str) -> None:
+    """There is one recovery turn; a valid answer then ends the run."""
     world = begun()
     assert says(world, text, finish=finish) == [
         "turn.completed",
@@ -203,8 +203,8 @@ def test_what_is_no_answer_is_sent_back_once(text: str, finish: FinishReason, re
     assert end(world) == ("done", "answered", "")
 
 
-def test_what_is_still_no_answer_ends_as_partial() -> None:
-    """Exactly one recovery turn; the refused text is never the final one."""
+def test_a_second_invalid_answer_ends_the_run_in_part() -> None:
+    """There is exactly one recovery turn, and a rejected text is never the answer."""
     world = begun()
     says(world, "first half", finish="content_filter")
     assert says(world, "second half", finish="content_filter") == [
@@ -218,7 +218,7 @@ def test_what_is_still_no_answer_ends_as_partial() -> None:
 
 
 def test_the_recovery_turn_may_call_tools() -> None:
-    """What follows it is judged without a second chance."""
+    """A text after those calls is checked without another recovery turn."""
     world = begun()
     says(world, "")
     assert calls(world, "allow")[-1] == "turn.started"
@@ -250,7 +250,7 @@ def test_a_claim_that_the_outcomes_contradict_is_sent_back(tool: str) -> None:
 
 
 def test_the_truth_about_a_failure_is_an_answer() -> None:
-    """Who says what happened is believed, whatever the words."""
+    """A text that reports the failure is accepted, whatever its wording."""
     world = begun()
     calls(world, "deny:effect")
     says(world, "Successfully written? No: it was denied.")
@@ -334,7 +334,7 @@ def test_a_fourth_cut_ends_as_partial_with_what_there_is() -> None:
 
 
 def test_a_cut_text_may_end_in_calls() -> None:
-    """The joined text and the calls are one message; the next cut may be gone on with again."""
+    """The joined text and the calls are one message; a later cut is continued again."""
     world = begun()
     says(world, "I loo", finish="length")
     says(world, "k", "deny")
@@ -354,8 +354,8 @@ def test_a_joined_text_is_judged_as_one() -> None:
     assert answer(world) == '{"a": 1}'
 
 
-def test_a_retry_of_a_continuation_goes_on_with_the_same_text() -> None:
-    """A failed attempt, a restart and a steering message in between change nothing."""
+def test_a_retried_continuation_has_the_same_text() -> None:
+    """A failed attempt, a restart and a steering message in between do not change the text."""
     world = begun()
     says(world, "al", finish="length")
     broke = TurnFailedInput(
@@ -371,8 +371,8 @@ def test_a_retry_of_a_continuation_goes_on_with_the_same_text() -> None:
     assert [m.text for m in world.effects[-1].request.messages[1:]] == ["alpha", "hurry"]
 
 
-def test_a_word_ends_a_cut_text() -> None:
-    """What a person said meanwhile comes first: the text stays as it is."""
+def test_a_steering_message_ends_a_cut_text() -> None:
+    """A steering message has precedence: the cut text is not continued."""
     world = begun()
     world.hear(Steer(text="stop", by="ann"))
     says(world, "al", finish="length")
@@ -417,7 +417,7 @@ def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
 
 
 def test_call_ids_that_redaction_makes_equal_are_malformed() -> None:
-    """What counts is the id as the tape will have it."""
+    """Ids are compared as they will be on the tape."""
     world = begun()
     world.env = msgspec.structs.replace(world.env, redact=_redact_digits_of_ids)
     kinds = world.hear(TurnFinished(turn=1, attempt=1, result=turn("allow", "allow")))

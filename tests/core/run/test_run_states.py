@@ -8,9 +8,9 @@ import pytest
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
+from palyra.core.model.summary import Ledger, Summary
 from palyra.core.run.call import CALL_TRANSITIONS
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import RUN_TRANSITIONS, Run
+from palyra.core.run.state import RUN_TRANSITIONS, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import exceeded
@@ -86,6 +86,7 @@ STATES: dict[str, list[ev.Event]] = {
     "failed": [MESSAGE, FAILED],
     "cancelled": [MESSAGE, CANCELLED],
 }
+SUMMARY = Summary(ledger=Ledger(), narrative="", covers=(), before_tokens=9, after_tokens=1)
 TERMINAL = {"done", "failed", "cancelled"}
 LIVE = set(STATES) - TERMINAL
 BETWEEN = {"text", "text cut off", "text refused", "turn failed", "call attested"}
@@ -134,6 +135,16 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     "context.compacted": (
         lambda run: ev.ContextCompacted(turn=run.turn, history_runs=1),
         LIVE - {"accepted, nothing said", "accepted", "turn open"},
+    ),
+    "compaction.applied": (
+        lambda _: ev.CompactionApplied(
+            compaction_id="cmp_1", algorithm="a", trigger="auto", summary=SUMMARY, input_tokens=9
+        ),
+        BETWEEN | {"started"},
+    ),
+    "compaction.skipped": (
+        lambda _: ev.CompactionSkipped(trigger="auto", reason="nothing gained", input_tokens=9),
+        BETWEEN | {"started"},
     ),
     "turn.started": (
         lambda run: turn_started(run.turn + 1, continues=run.is_cut),
@@ -279,6 +290,6 @@ def test_time_of_people_and_of_no_daemon_is_not_spent() -> None:
 
 
 def test_a_clock_that_was_set_back_spends_no_negative_time() -> None:
-    """What the wall clock of the machine does cannot lengthen a run beyond its limit."""
+    """A wall clock that is set back does not extend a run's time limit."""
     assert timed((500, turn_started())).spent_ms() == 0
     assert timed((500, turn_started()), (400, ev.RunRecovered(attempt=1, from_seq=3))).down_ms == 0

@@ -1,4 +1,4 @@
-"""Whether what a client tells is what a session holds."""
+"""Comparison of a client's conversation with the stored one."""
 
 from palyra.core.model.messages import (
     AssistantMessage,

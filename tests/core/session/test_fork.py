@@ -1,4 +1,4 @@
-"""Forks: where one may begin, what it inherits, and that its tape stands alone."""
+"""Forks: their possible start events, their inherited conversation, and their independent tape."""
 
 import msgspec
 import pytest
@@ -9,8 +9,8 @@ from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.replay.replay import Replay
 from palyra.core.run.decide import accept
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Steer, TurnFinished
+from palyra.core.run.state import fold
 from palyra.core.run.transition import Transition
 from palyra.core.session.fork import CHUNK_BYTES, InheritedConversation, find_point, make_branch
 from palyra.core.session.fork import given as given_branch
@@ -47,7 +47,7 @@ def seq_of(world: World, kind: str, nth: int = 0) -> int:
 
 
 def shape(messages: tuple[Message, ...]) -> list[str]:
-    """Who speaks, and the text."""
+    """Role and text of each message."""
     return [
         f"tool {m.output}" if isinstance(m, ToolMessage) else f"{m.__class__.__name__[0]} {m.text}"
         for m in messages
@@ -113,7 +113,7 @@ def test_places_that_are_none_are_refused() -> None:
 
 
 def test_without_a_text_the_model_must_have_something_to_answer() -> None:
-    """After a result or a message it goes on; after its own answer somebody must speak."""
+    """A fork without a text is allowed after a result or a message, not after the model's answer."""
     world = told()
     head = len(world.tape) - 1
     with pytest.raises(InvalidParams, match="ends with an answer") as refused:
@@ -139,8 +139,8 @@ def test_a_cancelled_turn_leaves_no_half_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["and now?", None])
-def test_the_new_tape_stands_alone(text: str | None) -> None:
-    """Folded without the old one, it gives the same conversation; it says where it is from."""
+def test_a_fork_is_folded_from_its_own_tape(text: str | None) -> None:
+    """The fork's tape alone gives the same conversation and names its origin."""
     world = told()
     branch = branch_at(world, seq_of(world, "tool.attested", 1), text)
     step = fork(branch, text)
@@ -195,8 +195,8 @@ def test_a_long_conversation_takes_several_events() -> None:
     choices=st.lists(st.integers(min_value=0, max_value=2**20), max_size=40),
     where=st.integers(min_value=0, max_value=10_000),
 )
-def test_whatever_happened_a_fork_is_paired(choices: list[int], where: int) -> None:
-    """At any seq of any run: every call has one result, and nothing is from behind the place."""
+def test_a_fork_at_any_seq_has_paired_calls(choices: list[int], where: int) -> None:
+    """At any seq of any run every call has one result, and no later event is included."""
     world = live(choices)
     at_seq = 1 + where % (len(world.tape) - 1)
     point = find_point(rows(world), at_seq)
@@ -213,8 +213,8 @@ def test_whatever_happened_a_fork_is_paired(choices: list[int], where: int) -> N
     assert fold("run_2", tape_of(fork(branch))).transcript[:-1] == branch.messages
 
 
-def test_a_conversation_that_a_caller_tells_comes_from_no_run() -> None:
-    """It is inherited all the same, whole and in order."""
+def test_a_conversation_of_a_caller_has_no_run() -> None:
+    """It is inherited completely and in order, with an empty run id."""
     messages: tuple[Message, ...] = (UserMessage("hello"), AssistantMessage("hi"))
     (event,) = given_branch(messages).events()
     assert ("", -1, messages) == (event.run_id, event.at_seq, event.messages)

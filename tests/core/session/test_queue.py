@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.records import SessionRecord
-from palyra.core.run.fold import apply, begin
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, apply, begin
 from palyra.core.session import queue
 from palyra.core.session.commands import ChangeQueue
 from palyra.core.session.queue import QueueState, find_place, plan_adoption, rearrange, takes
@@ -97,8 +96,8 @@ def test_a_message_has_one_place(mode: Any, standing: dict[str, Any], place: Any
         ({**REST, "waiting": 2}, "2 messages waiting"),
     ],
 )
-def test_a_rejection_says_why(standing: dict[str, Any], why: str) -> None:
-    """What the session is busy with is in the refusal."""
+def test_a_rejection_names_the_active_run(standing: dict[str, Any], why: str) -> None:
+    """The error names what the session is busy with."""
     with pytest.raises(Conflict, match=why):
         find_place("reject", QueueState(**standing))
 
@@ -155,8 +154,8 @@ def test_the_cap_counts_messages() -> None:
         (ChangeQueue(drop=("a",), order=("a",)), "twice"),
     ],
 )
-def test_a_queue_is_rearranged_whole_or_not_at_all(change: ChangeQueue, after: Any) -> None:
-    """What is named comes first or goes; a run that does not wait refuses the whole change."""
+def test_a_queue_is_rearranged_completely_or_not_at_all(change: ChangeQueue, after: Any) -> None:
+    """Named runs come first or are dropped; a run that does not wait rejects the whole change."""
     if isinstance(after, list):
         assert after == rearrange(["a", "b", "c"], change)
     else:
@@ -185,14 +184,14 @@ def test_a_run_that_had_its_turn_is_first_although_it_did_not_begin() -> None:
     assert ("run_1", ("run_2",)) == (plan.first, plan.waiting)
 
 
-def test_waiting_runs_alone_have_no_first() -> None:
-    """A queue that is paused stays so: nobody had a turn."""
+def test_a_paused_queue_has_no_next_run() -> None:
+    """Waiting runs without an active one mean that the queue was paused, so none is started."""
     plan = adopt(("run_1",), run("run_1"))
     assert (None, ("run_1",)) == (plan.first, plan.waiting)
 
 
-def test_runs_beside_the_queue_go_on_at_once() -> None:
-    """Background and delegated runs wait for nobody and nobody waits for them."""
+def test_background_runs_start_at_once() -> None:
+    """Background and delegated runs do not wait, and no run waits for them."""
     plan = adopt((), run("run_1", origin="background"), run("run_2", origin="delegated"))
     assert (("run_1", "run_2"), None, ()) == (plan.beside, plan.first, plan.waiting)
 
@@ -229,7 +228,7 @@ def test_a_reset_ends_the_runs_of_earlier_epochs() -> None:
     assert {"run_1": queue.RESET} == plan.doomed
 
 
-def test_a_look_is_no_change() -> None:
-    """Whoever may only read may look."""
+def test_a_request_without_changes_only_reads_the_queue() -> None:
+    """A request with no change in it is a read."""
     assert ChangeQueue().is_look
     assert not ChangeQueue(paused=False).is_look

@@ -93,8 +93,8 @@ def test_every_shorter_or_longer_package_is_refused() -> None:
     assert refusal(b"\0" + data)
 
 
-def test_without_the_signature_check_a_changed_module_is_taken() -> None:
-    """Control: it is the signature that refuses a package somebody else put together."""
+def test_control_without_the_signature_check_a_changed_module_is_accepted() -> None:
+    """Only the signature check refuses a package with a replaced module."""
     forged = {**entries(package()), **entries(build_package(description(), {MODULE: b"other"}))}
     data = render_package(forged)
     assert "the signature does not fit" in refusal(data)
@@ -130,7 +130,7 @@ def test_a_signed_lie_about_a_file_is_refused() -> None:
 
 
 def test_a_zip_bomb_is_not_unpacked() -> None:
-    """What is compressed is refused before anything is inflated."""
+    """A compressed entry is refused before anything is inflated."""
     bomb = zip_of({MANIFEST: b"\0" * 50_000_000}, compression=zipfile.ZIP_DEFLATED)
     assert len(bomb) < MAX_PACKAGE_BYTES
     assert "is compressed" in refusal(bomb)
@@ -167,7 +167,7 @@ def test_a_link_is_refused() -> None:
 
 
 def test_two_files_of_one_name_are_refused() -> None:
-    """Which of them would be checked, and which used?"""
+    """Duplicate names are refused, because the checked file could differ from the used one."""
     out = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(out, "w") as archive:
         warnings.simplefilter("ignore")
@@ -181,8 +181,8 @@ def test_too_many_files_are_refused() -> None:
     assert "the limit is 18" in refusal(zip_of({f"f{n}": b"" for n in range(19)}))
 
 
-def test_another_form_of_the_same_content_is_refused() -> None:
-    """Everything the same but the dates: somebody else's zip program made it."""
+def test_another_zip_form_of_the_same_content_is_refused() -> None:
+    """A package that differs only in its dates is refused."""
     whole = entries(package())
 
     def date(entry: zipfile.ZipInfo) -> None:

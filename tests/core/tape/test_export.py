@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.core.tape.events import Event, MessageCompleted, ToolAttested, encode_event
 from palyra.core.tape.export import (
     ExportLine,
@@ -27,7 +26,7 @@ KEY = b"k" * 32
 
 
 def sign(key: bytes, message: bytes) -> bytes:
-    """Stands for Ed25519: only who knows the key gets this."""
+    """A substitute for Ed25519: the signature depends on a key."""
     return hashlib.sha256(key + message).digest()
 
 
@@ -190,7 +189,7 @@ def proved_export() -> bytes:
 
 
 def test_attestations_are_counted() -> None:
-    """A file tells how many signed outcomes it holds."""
+    """The verification counts the signed outcomes of a file."""
     report = verify_export(proved_export(), is_signed, KEY)
     assert (None, 2) == (report.problem, report.checked_attestations)
 
@@ -252,8 +251,8 @@ def test_an_attestation_that_was_left_out_is_named() -> None:
     assert "does not follow" in str(report.problem)
 
 
-def test_what_is_no_attestation_is_named() -> None:
-    """An event of that kind with another content is a finding, not a crash."""
+def test_an_invalid_attestation_is_a_finding() -> None:
+    """An attestation event with other content is a finding, not a crash."""
     text = MessageCompleted(text="x")
     content = export_of(text).replace(b"message.completed", b"tool.attested")
     line = msgspec.json.decode(content.splitlines()[0], type=ExportLine)

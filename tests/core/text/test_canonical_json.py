@@ -81,8 +81,8 @@ def test_keys_sort_by_utf16() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_what_has_no_canonical_form_is_refused(value: object) -> None:
-    """What JSON cannot say exactly is a typed error, never a guess."""
+def test_a_value_without_a_canonical_form_is_refused(value: object) -> None:
+    """A value that JSON cannot express exactly is a typed error."""
     with pytest.raises(NotCanonical):
         canonical_json(value)
 

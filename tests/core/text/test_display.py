@@ -1,4 +1,4 @@
-"""What a person is shown: everything, and nothing that lies."""
+"""Display of untrusted text: complete and without hidden characters."""
 
 # Ambiguous characters are what these tests are about.
 # ruff: noqa: RUF001
@@ -57,6 +57,34 @@ VALUES = st.recursive(
         ("p\u0430ypal", "p\\u0430ypal"),
         ("\u0430pp.py", "\\u0430pp.py"),
         ("p\u0251th", "p\\u0251th"),
+        # signs of a script without its letters: digits as letters of a host, punctuation as colons
+        ("g\u0ed0\u0ed0gle.com", "g\\u0ed0\\u0ed0gle.com"),
+        ("g\u0c66\u0ce6gle \u06f5", "g\\u0c66\\u0ce6gle \\u06f5"),
+        ("http\u05c3//a http\u1365//b", "http\\u05c3//a http\\u1365//b"),
+        ("http\u0903//a http\u0589//b", "http\\u0903//a http\\u0589//b"),
+        ("http\ufe30//a\u205ab\u204f", "http\\ufe30//a\\u205ab\\u204f"),
+        ("ls\u061b rm a\u06d4b 5\u066a\u066d", "ls\\u061b rm a\\u06d4b 5\\u066a\\u066d"),
+        ("a\u05f3b a\u0964b a\u30fbb", "a\\u05f3b a\\u0964b a\\u30fbb"),
+        (
+            "cat a \u1433 b \U00016f3f c \u146d\u14aa",
+            "cat a \\u1433 b \\ud81b\\udf3f c \\u146d\\u14aa",
+        ),
+        # beside their letters, and without any ASCII letter, they stay
+        (
+            "\u0645\u0644\u0641\u060c \u0643\u062a\u0627\u0628\u061b git",
+            "\u0645\u0644\u0641\u060c \u0643\u062a\u0627\u0628\u061b git",
+        ),
+        ("\u0661\u0662\u0663", "\u0661\u0662\u0663"),
+        (
+            "\u0939\u093f\u0928\u094d\u0926\u0940\u0964 git \u0967",
+            "\u0939\u093f\u0928\u094d\u0926\u0940\u0964 git \u0967",
+        ),
+        ("\u09ac\u09be\u0982\u09b2\u09be\u0964 git", "\u09ac\u09be\u0982\u09b2\u09be\u0964 git"),
+        (
+            "git \u30c6\u30b9\u30c8\u30fb\u30c7\u30fc\u30bf",
+            "git \u30c6\u30b9\u30c8\u30fb\u30c7\u30fc\u30bf",
+        ),
+        ("\u05e9\u05dc\u05d5\u05dd\u05c3 git", "\u05e9\u05dc\u05d5\u05dd\u05c3 git"),
         # blank, ignorable and unassigned characters
         ("a\u2800b\u180eb\u2065c\U0001d159d", "a\\u2800b\\u180eb\\u2065c\\ud834\\udd59d"),
         ("\ue000\uffff\ufffc\u1680\u202f\u2007", "\\ue000\\uffff\\ufffc\\u1680\\u202f\\u2007"),
@@ -124,8 +152,8 @@ def test_visible(text: str, expected: str) -> None:
 
 @settings(derandomize=True, max_examples=300)
 @given(VALUES)
-def test_rendered_json_is_still_the_value(value: object) -> None:
-    """What is shown of a value reads back as exactly that value."""
+def test_rendered_json_parses_to_the_value(value: object) -> None:
+    """The rendered text of a value parses to exactly that value."""
     assert value == json.loads(render_json(value))
 
 
@@ -164,7 +192,7 @@ def test_the_tail_of_a_summary_cannot_be_pushed_out_by_blanks() -> None:
 
 
 def test_long_hostile_texts_grow_by_a_constant_factor() -> None:
-    """Whatever is repeated, an escape has twelve characters at most and nothing is said twice."""
+    """An escape has at most twelve characters, and no character is escaped twice."""
     for unit in (
         " " * 9 + "x",
         "\u0430p",
@@ -208,12 +236,12 @@ def test_a_call_on_one_line() -> None:
 
 
 def test_a_long_value_says_that_it_is_cut() -> None:
-    """A cut value tells how much is missing."""
+    """A cut value ends with the number of missing characters."""
     assert render_call("echo", {"text": "x" * 100}) == f'echo(text="{"x" * 59}… (+42 characters))'
 
 
 def test_a_long_call_says_that_it_is_cut() -> None:
-    """A cut line tells how much is missing."""
+    """A cut line ends with the number of missing characters."""
     shown = render_call("echo", {f"name{n}": n for n in range(100)})
     assert shown[SUMMARY_CHARS:].startswith("… (+")
 

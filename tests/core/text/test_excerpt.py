@@ -1,4 +1,4 @@
-"""Cuts: a beginning that leaves no half of a secret, whatever stands round it."""
+"""Excerpts: a cut that leaves no usable part of a secret."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_no_cut_leaves_half_a_secret(before: str, limit: int) -> None:
 
 
 def test_control_a_plain_cut_leaves_half() -> None:
-    """What the redactor is shown then is no secret to it."""
+    """After a plain cut the redactor does not recognise the rest of the secret."""
     assert SECRET[:30] in REDACTOR.redact_text(f"a text {SECRET}"[:40])[0]
 
 
@@ -34,6 +34,6 @@ def test_it_is_a_beginning(text: str, limit: int) -> None:
     assert head == text if len(text) <= limit else limit - len(head) < 42
 
 
-def test_of_a_long_blob_something_is_left() -> None:
-    """What has no blanks for thousands of characters is no secret, and most of it stays."""
+def test_an_excerpt_of_a_long_blob_keeps_most_of_it() -> None:
+    """A text without blanks for thousands of characters keeps most of its start."""
     assert 100_000 - 4_096 + 8 == len(truncate_safely("x" * 200_000, 100_000))

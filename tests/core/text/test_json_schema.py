@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.text.json_schema import MAX_DEPTH, MAX_VALUE_DEPTH, UnusableSchema, check_schema
-from palyra.core.text.schema_mismatch import find_mismatch
+from palyra.core.text.json_schema import (
+    MAX_DEPTH,
+    MAX_VALUE_DEPTH,
+    UnusableSchema,
+    check_schema,
+    find_mismatch,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5, 1.0]),
@@ -91,8 +96,8 @@ NONSENSE = st.recursive(
 
 
 @given(NONSENSE, JSON)
-def test_nonsense_is_refused_or_harmless(schema: Any, value: Any) -> None:
-    """What a stranger writes never breaks the run that is to be judged by it."""
+def test_an_invalid_schema_is_refused_or_harmless(schema: Any, value: Any) -> None:
+    """A client's invalid schema never crashes the run that is checked by it."""
     try:
         check_schema(schema)
     except UnusableSchema:
@@ -196,8 +201,8 @@ def test_an_unknown_format_is_an_annotation() -> None:
     assert find_mismatch({"format": "int32"}, "x") is None
 
 
-def test_a_pattern_is_dropped_wherever_it_stands() -> None:
-    """Within lists of alternatives too."""
+def test_a_pattern_is_removed_at_every_place() -> None:
+    """Patterns are also removed inside lists of alternatives."""
     schema = {"anyOf": [{"pattern": DECIMAL, "type": "string"}, {"type": "null"}]}
     check_schema(schema)
     assert find_mismatch(schema, "no number") is None
@@ -272,15 +277,15 @@ def test_a_small_schema_that_means_a_large_one_is_refused(schema: Any) -> None:
         check_schema(schema)
 
 
-def test_what_is_written_out_within_bounds_is_taken() -> None:
-    """The negative control."""
+def test_control_a_schema_within_the_bounds_is_accepted() -> None:
+    """A schema that expands to less than the limit is accepted."""
     check_schema(doubling(5))
     assert find_mismatch(doubling(5), "x") is None
     assert find_mismatch(doubling(5), 7) is not None
 
 
-def test_choices_inside_choices_have_an_end() -> None:
-    """A schema with 3^100 ways to look at a value is judged and explained."""
+def test_nested_alternatives_are_bounded() -> None:
+    """A schema with 3^100 readings of a value is validated and explained."""
     inner = [{"title": f"{i}", "items": {"$ref": "#/$defs/x"}} for i in range(3)]
     schema = {
         "$ref": "#/$defs/x",
@@ -291,8 +296,8 @@ def test_choices_inside_choices_have_an_end() -> None:
     assert find_mismatch(schema, wrap(100, None, lambda held: [held])) is None
 
 
-def test_a_syntax_tree_can_be_asked_for() -> None:
-    """Many recursive kinds told apart by a constant are judged at once, and the leaf is named."""
+def test_a_recursive_schema_of_a_syntax_tree_is_validated() -> None:
+    """Recursive kinds with a constant discriminator are validated at once; the error names the leaf."""
     kinds = {
         name: {
             "type": "object",
@@ -405,8 +410,8 @@ FORMS = {
         ({"required": ["a"]}, {}, 'the answer: "a" is a required property (got {})'),
     ],
 )
-def test_what_does_not_fit_is_named(schema: Any, value: Any, told: str) -> None:
-    """The place, the rule and the value."""
+def test_a_mismatch_names_place_rule_and_value(schema: Any, value: Any, told: str) -> None:
+    """The error has the place, the keyword and the value."""
     check_schema(schema)
     assert told == find_mismatch(schema, value)
 

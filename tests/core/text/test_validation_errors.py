@@ -1,4 +1,4 @@
-"""What an error says about a value that does not fit."""
+"""Texts of validation errors."""
 
 from typing import Annotated, Any, Literal
 
@@ -56,13 +56,13 @@ def test_where_what_and_what_came(given: Any, message: str) -> None:
     assert message == explain(caught.value, Outer, given).message
 
 
-def test_what_is_shown_of_a_list() -> None:
-    """Its kind; what is in it may be anything."""
+def test_a_list_is_shown_by_its_kind() -> None:
+    """The error shows the kind of a list, not its content."""
     assert "an array" == show(["s3cret"])
 
 
 def test_secrets_are_not_repeated() -> None:
-    """Of a field that holds a secret only what it takes is told."""
+    """The error of a field with a secret names only the expected type."""
     given = {"mode": "s3cret"}
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(given, Outer)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.tool.addresses import RANGES, Range, find_range, find_refusal
+from palyra.core.tool.hosts import RANGES, Range, find_range, find_refusal
 
 REFUSED = [
     ("0.0.0.0", "this network"),  # noqa: S104 - not bound, refused
@@ -100,7 +100,7 @@ def test_a_special_address_is_refused(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", REACHED)
 def test_an_ordinary_address_is_contacted(text: str) -> None:
-    """What lies just beside a range is not in it."""
+    """Addresses next to a refused range are allowed."""
     assert find_refusal(text, is_opened=False) is None
 
 
@@ -111,8 +111,8 @@ def test_a_configuration_opens_private_networks_only(text: str, name: str) -> No
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "1.2.3", "0x7f.0.0.1", "127.1", "1.1.1.1/32"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    """A resolver that answers nonsense reaches nothing."""
+def test_an_invalid_address_is_refused(text: str) -> None:
+    """An invalid answer of a resolver leads to no connection."""
     assert find_refusal(text, is_opened=True) == "it is no address"
 
 
@@ -129,8 +129,10 @@ ADDRESSES = st.one_of(
 
 
 @given(ADDRESSES)
-def test_the_list_refuses_all_that_the_library_does(address: IPv4Address | IPv6Address) -> None:
-    """What ipaddress takes for not global we refuse as well, except what IANA made global."""
+def test_every_address_that_ipaddress_calls_not_global_is_refused(
+    address: IPv4Address | IPv6Address,
+) -> None:
+    """Exceptions are the ranges that IANA has made global."""
     if address.is_private or address.is_multicast or address.is_link_local or address.is_reserved:
         assert find_range(address) is not None
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.text.argument_schema import TYPES
 from palyra.core.text.canonical_json import canonical_json
 from palyra.core.tool.arguments import MAX_DEPTH, MAX_NODES, Accepted, Refused, check_arguments
 from tests.core.policy.tool_samples import a_spec
@@ -16,7 +16,7 @@ from tests.core.policy.tool_samples import a_spec
 def take(
     properties: dict[str, Any], arguments: object, *, required: tuple[str, ...] = (), **spec: object
 ) -> Accepted | Refused:
-    """What intake says to arguments of a tool with those properties."""
+    """Validate arguments of a tool with those properties."""
     parameters = {"type": "object", "properties": properties, "required": list(required)}
     return check_arguments(a_spec("probe", parameters=parameters, **spec), arguments)
 
@@ -61,8 +61,8 @@ WITHIN = [
 
 
 @pytest.mark.parametrize(("schema", "value"), WITHIN)
-def test_a_value_within_its_schema_stays_as_it_is(schema: dict[str, Any], value: object) -> None:
-    """What the schema allows is passed on unchanged, without a coercion."""
+def test_a_valid_value_is_unchanged(schema: dict[str, Any], value: object) -> None:
+    """A valid value is passed on without coercion."""
     assert accepted({"x": schema}, {"x": value}) == ({"x": value}, ())
 
 
@@ -150,8 +150,8 @@ def test_nothing_is_coerced_where_the_text_is_the_point(
         ("null", "null"),
     ],
 )  # fmt: skip
-def test_no_coercion_has_two_readings(kind: str, value: object) -> None:
-    """What is not plainly the wanted scalar is refused, not guessed."""
+def test_an_ambiguous_scalar_is_refused(kind: str, value: object) -> None:
+    """A value that is not plainly the wanted scalar is refused, not guessed."""
     assert refused({"x": {"type": kind}}, {"x": value}).reason.startswith("x: ")
 
 
@@ -163,7 +163,7 @@ def test_missing_field() -> None:
 
 
 def test_missing_and_unknown_field() -> None:
-    """Who took one name for another sees both: what is missing, and what was there instead."""
+    """The error names both the missing and the unknown field."""
     found = refused({"path": {"type": "string"}}, {"file": "a"}, required=("path",))
     assert found.reason == 'path: got nothing, but the field "file"'
 
@@ -251,8 +251,8 @@ def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
 
 
 @pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
-def test_what_cannot_be_said_exactly_is_refused(value: object) -> None:
-    """Unsafe numbers and broken Unicode never reach a tool."""
+def test_unsafe_numbers_and_broken_unicode_are_refused(value: object) -> None:
+    """Neither reaches a tool."""
     schema = {"type": "array"}
     assert "Unicode" in refused({"x": schema}, {"x": [value]}).repair_hint
 
@@ -279,12 +279,20 @@ VALUES = (
     st.dictionaries(st.sampled_from("abc"), SCALARS),
     st.dictionaries(st.sampled_from("abcd"), VALUES),
 )
-def test_what_is_accepted_fits_the_schema(types: dict[str, str], values: dict[str, object]) -> None:
-    """Accepted arguments have the declared types, and taking them again changes nothing."""
+def test_accepted_arguments_fit_the_schema(
+    types: dict[str, str], values: dict[str, object]
+) -> None:
+    """Accepted arguments have the declared types, and validating them again changes nothing."""
     properties = {name: {"type": kind} for name, kind in types.items()}
     taken = take(properties, values)
     if isinstance(taken, Accepted):
-        assert all(TYPES[types[name]](value) for name, value in taken.arguments.items())
+        kinds: dict[str, set[type]] = {
+            "string": {str},
+            "integer": {int},
+            "number": {int, float},
+            "boolean": {bool},
+        }
+        assert all(type(value) in kinds[types[name]] for name, value in taken.arguments.items())
         assert canonical_json(taken.arguments) == taken.canonical
         again = take(properties, msgspec.json.decode(msgspec.json.encode(taken.arguments)))
         assert isinstance(again, Accepted)
@@ -296,3 +304,124 @@ def test_arguments_are_not_changed_in_place() -> None:
     proposed = {"x": ["1"]}
     accepted({"x": {"type": "array", "items": {"type": "integer"}}}, proposed)
     assert proposed == {"x": ["1"]}
+
+
+# --- schemas beyond lists of properties ----------------------------------------------------------
+
+POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+
+
+def take_of(schema: dict[str, Any], arguments: object) -> Accepted | Refused:
+    """The result for a tool whose parameters are that object."""
+    return check_arguments(a_spec("probe", parameters={"type": "object", **schema}), arguments)
+
+
+def test_a_coercion_follows_references_and_the_alternative_to_null() -> None:
+    """`$ref` and `X or null` are written by generators of schemas, so models meet them often."""
+    nullable = {"anyOf": [{"$ref": "#/$defs/point"}, {"type": "null"}]}
+    schema = {
+        "properties": {"a": nullable, "b": {"type": ["integer", "null"]}},
+        "$defs": {"point": POINT},
+    }
+    taken = take_of(schema, {"a": {"x": "1"}, "b": "2"})
+    assert isinstance(taken, Accepted)
+    assert ({"a": {"x": 1}, "b": 2}, ('a.x: "1" -> 1', 'b: "2" -> 2')) == (
+        taken.arguments,
+        taken.coercions,
+    )
+    assert isinstance(take_of(schema, {"a": None, "b": None}), Accepted)
+    beside_null = take_of(schema, {"a": None, "b": "2"})
+    assert isinstance(beside_null, Accepted)
+    assert {"a": None, "b": 2} == beside_null.arguments
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason", "hint"),
+    [
+        ({"type": "string", "pattern": "^x"}, "y", "a: got a string of 1 character",
+         'another value: it does not match "^x"'),
+        ({"type": "integer", "exclusiveMinimum": 3}, 3, "a: got the number 3", "another value: it is less"),
+        ({"const": 1}, 2, "a: got the number 2", "another value: 1 was expected"),
+        ({"$ref": "#/$defs/point"}, {}, "a.x: got nothing", "an integer"),
+        ({"$ref": "#/$defs/point"}, {"x": "y"}, "a.x: got a string", "an integer"),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, "y", "a: got a string",
+         "another value: it fits none of the 2 forms of oneOf"),
+        ({"additionalProperties": False, "required": ["z"]}, {"hunter2x": 1},
+         'a.z: got nothing, but the field "hunter2x"', "a value"),
+        ({"type": "array", "uniqueItems": True}, [1, 1], "a: got an array of 2 items", "non-unique"),
+    ],
+)  # fmt: skip
+def test_the_innermost_broken_rule_is_named(
+    schema: dict[str, Any], value: object, reason: str, hint: str
+) -> None:
+    """Any keyword of JSON Schema can be the reason; the position leads to the innermost one."""
+    found = take_of({"properties": {"a": schema}, "$defs": {"point": POINT}}, {"a": value})
+    assert isinstance(found, Refused)
+    assert found.reason.startswith(reason)
+    assert hint in found.repair_hint
+
+
+def test_half_of_a_surrogate_pair_is_refused() -> None:
+    """A text that is no Unicode reaches neither the tool nor the caller as an exception."""
+    for value in ({"a": "\ud800"}, {"\ud800": "a"}):
+        found = take_of({"properties": {"a": {"type": "string", "pattern": "^x"}}}, value)
+        assert isinstance(found, Refused)
+        assert "Unicode" in found.repair_hint
+
+
+def test_a_costly_check_is_refused() -> None:
+    """Values times alternatives are bounded; control: a tenth of the values is checked."""
+    choices = {"anyOf": [{"const": number} for number in range(100)]}
+    schema = {"properties": {"a": {"type": "array", "items": choices}}}
+    assert isinstance(take_of(schema, {"a": [99] * 100}), Accepted)
+    found = take_of(schema, {"a": [99] * 1_000})
+    assert isinstance(found, Refused)
+    assert "fewer values" in found.repair_hint
+
+
+CHOICES = st.recursive(
+    st.sampled_from(
+        [{"type": "integer"}, {"type": "string", "minLength": 1}, {"type": "null"}, {}]
+    ),
+    lambda inner: (
+        st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=2)})
+        | st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=2)})
+        | st.fixed_dictionaries({"not": inner})
+        | st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.fixed_dictionaries(
+            {"type": st.just("object")},
+            optional={
+                "properties": st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+                "additionalProperties": inner,
+                "$ref": st.just("#/$defs/point"),
+            },
+        )
+    ),
+    max_leaves=5,
+)
+ANY_JSON = st.recursive(
+    st.sampled_from([None, True, 1, 2.0, 0.5, "", "a", "5"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abx"), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(derandomize=True, max_examples=400)
+@given(
+    st.dictionaries(st.sampled_from("ab"), CHOICES, max_size=2),
+    st.dictionaries(st.sampled_from("abc"), ANY_JSON, max_size=2),
+)
+def test_what_is_accepted_fits_by_the_reference(
+    properties: dict[str, Any], values: dict[str, Any]
+) -> None:
+    """Closed objects and coercions accept nothing that the reference implementation refuses."""
+    schema = {"type": "object", "properties": properties, "$defs": {"point": POINT}}
+    taken = check_arguments(a_spec("probe", parameters=schema), values)
+    reference = jsonschema.Draft202012Validator(schema)
+    if isinstance(taken, Accepted):
+        assert reference.is_valid(taken.arguments)
+        assert taken.coercions or values == taken.arguments
+    elif properties and not values.keys() - properties.keys() and "{" not in str(values)[1:]:
+        assert not reference.is_valid(values)  # without objects inside, nothing else is refused

@@ -47,8 +47,8 @@ def test_lines_are_found(lines: list[str]) -> None:
     assert line_offset(data, len(lines) + 2) is None
 
 
-def test_what_is_no_utf8_is_read_too() -> None:
-    """Bytes that go on without a beginning are taken as they stand."""
+def test_a_page_with_invalid_utf8_is_read() -> None:
+    """Continuation bytes without a start byte are read unchanged."""
     page = read_page(b"\x80" * 9, 5, 4)
     assert page is not None
     assert (5, 9, "\ufffd" * 4) == (page.offset, page.next_offset or 9, page.text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.tool.batches import MAX_PARALLEL, Slot, next_batch
+from palyra.core.run.decide import MAX_PARALLEL, Slot, next_batch
 from palyra.core.tool.spec import PARALLEL
 
 READ, SCOPED, NETWORK, EFFECT = "read_only_safe", "path_scoped", "idempotent_network", "effect"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from palyra.core.tool.call_facts import call_path_marks, host_marks, read_paths
+from palyra.core.tool.hosts import host_marks
+from palyra.core.tool.paths import call_path_marks, read_paths
 
 HOSTS = {
     "": set(),

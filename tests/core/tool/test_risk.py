@@ -2,8 +2,7 @@
 
 import pytest
 
-from palyra.core.tool.risk import compute_risk, is_sensitive
-from palyra.core.tool.spec import Risk
+from palyra.core.tool.spec import Risk, compute_risk, is_sensitive
 from tests.core.policy.tool_samples import a_spec
 
 

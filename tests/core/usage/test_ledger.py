@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from palyra.core.journal.records import Charge, Usage, UsageRecord
-from palyra.core.run.fold import fold
 from palyra.core.run.inputs import (
     ApprovalAnswered,
     AskPerson,
@@ -20,7 +19,8 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.records import phase, record
+from palyra.core.run.state import fold
+from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.usage.ledger import usage_record
 from tests.core.run.run_world import World, exceeded, turn
@@ -197,7 +197,10 @@ def test_a_budget_that_asks_has_a_person_decide() -> None:
         prompt.arguments["spent"],
         prompt.arguments["limit"],
     )
-    assert (1, "awaiting_approval") == (world.run.pending_approvals, phase(record(world.run)))
+    assert (1, "awaiting_approval") == (
+        world.run.pending_approvals,
+        RunView.of(world.run.to_record()).phase,
+    )
     assert ["approval.resolved", "context.assembled", "turn.started"] == world.hear(said("allow"))
     assert (frozenset({"day"}), 0, 2) == (
         world.run.lifted,

@@ -1,4 +1,4 @@
-"""Usage and budgets as connections see them: one of each, and what was asked of them."""
+"""Fake usage and budgets for connections: one of each, and the recorded requests."""
 
 from palyra.core.access import Caller
 from palyra.core.journal.changes import UsageSum

@@ -1,4 +1,4 @@
-"""What is kept of files, as connections see it: one output, one checkpoint."""
+"""Fake stored files for connections: one output, one checkpoint."""
 
 import trio
 

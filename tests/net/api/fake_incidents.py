@@ -1,4 +1,4 @@
-"""Incidents as connections see them: one, and what was asked of it."""
+"""Fake incidents for connections: one incident, and the recorded requests."""
 
 import msgspec
 

@@ -40,7 +40,7 @@ SAM = PairingRecord(
 
 
 class Asked:
-    """Keeps what was asked, and the receipt of a change as the real ones do."""
+    """Records requests, and the receipt of a change as the real services do."""
 
     def __init__(self, store: FakeStore) -> None:
         self.store = store

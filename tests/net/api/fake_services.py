@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 import trio
 
-from palyra.actors.hub.hub import Hub, hub
+from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, Resolved
@@ -42,6 +42,7 @@ from palyra.core.session.commands import (
     Forked,
     Queue,
     RunView,
+    SessionCompacted,
     Started,
     StartRun,
     Steered,
@@ -49,14 +50,13 @@ from palyra.core.session.commands import (
 from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
-from palyra.net.api.backend import Backend
 from palyra.net.api.idempotency import IdempotencyStore
-from palyra.net.api.rate_limit import ConnectionLimits
+from palyra.net.api.method import Backend
+from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import authenticate, digest_token
 from palyra.net.connection.connection import serve_connection
-from palyra.net.delivery import encoding
-from palyra.net.delivery.pacer import Pacer
 from palyra.net.protocol import notifications
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -172,7 +172,7 @@ class FakeGateway:
         record = self.store.runs.get(run_id)
         if record is None or not caller.sees(record.principal):
             raise NotFound(f"no run {run_id!r}", field="run_id")
-        return RunView.of(record, "in_progress")
+        return RunView.of(record)
 
     async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
         await self.get_run(caller, run_id)
@@ -181,7 +181,7 @@ class FakeGateway:
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()
         seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
-        return [RunView.of(run, "in_progress") for run in seen[: wanted.limit]]
+        return [RunView.of(run) for run in seen[: wanted.limit]]
 
     async def wait_run(
         self,
@@ -196,6 +196,16 @@ class FakeGateway:
         with trio.move_on_after(timeout_s) as scope:
             await self.wake.wait()
         return view, scope.cancelled_caught
+
+    async def compact_session(
+        self, _caller: Caller, session_id: str, receipt: IdempotencyKey | None = None
+    ) -> SessionCompacted:
+        compacted = SessionCompacted(session_id=session_id, run_id="run_9")
+        await self.perform(f"compact {session_id}", receipt, compacted)
+        return compacted
+
+    async def preview_compaction(self, _caller: Caller, session_id: str) -> SessionCompacted:
+        return SessionCompacted(session_id=session_id, reason="nothing to summarise")
 
     async def explain_context(
         self, _caller: Caller, run_id: str, turn: int | None
@@ -229,7 +239,7 @@ class FakeGateway:
 
 
 class FakeApprovals:
-    """No approvals; each is resolved as it is asked for."""
+    """No approvals; each is resolved as requested."""
 
     def __init__(self, gateway: FakeGateway) -> None:
         self._gateway = gateway
@@ -344,7 +354,7 @@ class FakeGrants:
 
 
 class Daemon:
-    """Hub, store and services; `publish` and `commit` stand for the run and journal actors."""
+    """Hub, store and services; `publish` and `commit` replace the run and journal actors."""
 
     def __init__(self, nursery: trio.Nursery, limits: ConnectionLimits, *, is_paced: bool) -> None:
         self.nursery = nursery
@@ -357,7 +367,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.skills = FakeSkills()
         self.files = FakeFiles()
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
         self.blocking_calls = 0  # that would have held up the loop

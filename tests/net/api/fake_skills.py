@@ -1,4 +1,4 @@
-"""Skills as connections see them: one of them, and what was asked."""
+"""Fake skills for connections: one skill, and the recorded requests."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ COUNTER = SkillRecord(
 
 
 class FakeSkills:
-    """Keeps what was asked."""
+    """Records requests."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

@@ -121,7 +121,7 @@ class FakeJournal:
 
 
 def run_record(run_id: str, *, principal: str = "ann", **changes: object) -> RunRecord:
-    """A run under way."""
+    """A run in progress."""
     record = RunRecord(
         run_id=run_id,
         session_id="ses_1",

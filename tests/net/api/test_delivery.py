@@ -14,8 +14,8 @@ import hypothesis.strategies as st
 import trio.testing
 from hypothesis import given, settings
 
-from palyra.actors.hub import feed
-from palyra.actors.hub.hub import COMMITTED_DELAY_S
+from palyra.actors import hub as feed
+from palyra.actors.hub import COMMITTED_DELAY_S
 from palyra.core.journal.tape_row import TapeRow
 from palyra.net.api.rate_limit import ConnectionLimits
 from tests.net.api.fake_services import RUN, Daemon, open_daemon, row
@@ -114,7 +114,7 @@ class Stage:
             self.daemon.commit(*rows)
 
     async def fail_commit(self, amount: int) -> None:
-        """The journal refuses what is pending; the run goes on from the committed head."""
+        """The journal refuses pending rows; the run continues from the committed head."""
         self.pending.clear()
         await self.publish(amount)
 
@@ -124,7 +124,7 @@ class Stage:
         await viewer.subscribe()
 
     async def ask_only(self, amount: int) -> None:
-        """A subscription under way while other things happen: nobody waits for its reply."""
+        """Start a subscription without waiting for its reply."""
         if self.viewers:
             viewer = self.viewers[amount % len(self.viewers)]
             viewer.peer.post("tape.subscribe", run_id=RUN, after_seq=-1)
@@ -204,6 +204,6 @@ async def play(script: Script, page_rows: int) -> None:
 def test_every_interleaving_ends_with_the_tape(
     script: Script, page_rows: int, kept_bytes: int
 ) -> None:
-    """Each viewer has exactly the tape, was told once that it had caught up, and lost nothing."""
+    """Each viewer has exactly the tape and one caught_up, and has lost nothing."""
     with mock.patch.object(feed, "KEEP_BYTES", kept_bytes):
         trio.run(play, script, page_rows, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -1,4 +1,4 @@
-"""Idempotency: one effect per key, whoever asks, however often, before and after a restart."""
+"""Idempotency: one effect per key, for any number of requests, before and after a restart."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Inline:
 
 
 class SlowInline(Inline):
-    """One whose commits take a second, whoever waits for them."""
+    """A journal whose commits take a second."""
 
     async def commit(self, change: Change) -> None:
         async def write() -> None:
@@ -110,7 +110,7 @@ async def test_another_body_is_refused(autojump_clock: Clock) -> None:
     services = Office()
     await services.ask()
     for _ in range(2):
-        with pytest.raises(IdempotencyConflict, match="'k' was used before"):
+        with pytest.raises(IdempotencyConflict, match="'k' was already used"):
             await services.ask(body="other")
         services.restart()
     assert 1 == services.effects
@@ -123,7 +123,7 @@ async def test_keys_belong_to_their_principal(autojump_clock: Clock) -> None:
 
 
 async def test_simultaneous_requests_have_one_effect(autojump_clock: Clock) -> None:
-    """Requests that arrive while the first is under way wait for it and get its answer."""
+    """Requests during the first one wait for it and get its reply."""
     services = Office()
     services.gate = trio.Event()
     answers: list[int] = []
@@ -169,8 +169,8 @@ async def test_cancelled_request_frees_its_key(autojump_clock: Clock, *, keeps: 
     assert 1 == await services.ask()
 
 
-async def test_a_receipt_on_its_way_is_waited_for(autojump_clock: Clock) -> None:
-    """Who asked may hang up while the receipt is being written; a repeat finds it, not a race."""
+async def test_a_pending_receipt_is_waited_for(autojump_clock: Clock) -> None:
+    """After a disconnect during the commit of a receipt, a repetition finds the receipt."""
     services = Office()
     journal = SlowInline(services.store)
     services.receipts = IdempotencyStore(cast("Any", journal), lambda: services.now_ms)
@@ -226,6 +226,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1", "paused": True},
+    "session.compact": {"session_id": "ses_1"},
     "token.create": {"principal": "ann", "role": "client", "name": "laptop"},
     "token.revoke": {"token_id": "id-of-tok-bob"},
     "agent.create": {"name": "scout", "instructions": "Look."},
@@ -251,7 +252,7 @@ def test_every_mutation_is_covered() -> None:
 
 
 def effects_of(daemon: Daemon) -> list[Any]:
-    """What has happened in the daemon."""
+    """The effects in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
     asked += [*daemon.budgets.asked, *daemon.incidents.asked]
     tokens = list(daemon.store.tokens.items())

@@ -6,7 +6,7 @@ from palyra.net.api.rate_limit import ConnectionLimits, TokenBucket
 
 
 def take(bucket: TokenBucket, now_s: float, times: int) -> int:
-    """How many of so many attempts at one moment succeed."""
+    """The number of attempts that succeed at one moment."""
     return sum(bucket.take(now_s) for _ in range(times))
 
 
@@ -36,7 +36,7 @@ def test_wait_is_until_the_next_one(taken: int, wait_ms: int) -> None:
     assert wait_ms == bucket.wait_ms
 
 
-def test_public_limits_are_a_part_of_all() -> None:
-    """What clients are told is what is enforced."""
+def test_announced_limits_are_enforced() -> None:
+    """The limits in hello are those of the connection."""
     limits = ConnectionLimits(max_inflight=3, requests_per_s=7)
     assert (3, 7) == (limits.public.max_inflight, limits.public.requests_per_s)

@@ -31,7 +31,7 @@ def walk(value: object) -> Iterator[dict[str, Any]]:
 
 
 def resolve(reference: str, document: dict[str, Any]) -> object:
-    """What a local reference points to.  Raises KeyError."""
+    """The target of a local reference.  Raises KeyError."""
     assert reference.startswith("#/")
     place: Any = document
     for part in reference[2:].split("/"):
@@ -79,7 +79,7 @@ def test_component_keys_are_allowed() -> None:
 
 
 def test_operations_are_the_methods_and_notifications() -> None:
-    """Each method is received, each notification sent; nothing else is there."""
+    """Each method is received, each notification sent; there is no other operation."""
     actions = {name: operation["action"] for name, operation in DOCUMENT["operations"].items()}
     expected = dict.fromkeys(METHODS, "receive") | dict.fromkeys(NOTIFICATIONS, "send")
     assert expected == actions
@@ -114,8 +114,8 @@ def test_every_event_kind_is_described() -> None:
     assert {"class", "reason", "action", "abandoned"} == set(failed["properties"])
 
 
-def test_equal_names_of_different_structs_are_told_apart() -> None:
-    """A result and an event both called after the same thing keep a schema each."""
+def test_different_structs_of_one_name_have_two_schemas() -> None:
+    """A result and an event with the same name keep a schema each."""
     for name, kind in KINDS.items():
         schema: Any = resolve(PROTOCOL.events[name]["$ref"], {"schemas": PROTOCOL.schemas})
         fields = {field.encode_name for field in msgspec.structs.fields(kind)}

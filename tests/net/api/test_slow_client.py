@@ -1,4 +1,4 @@
-"""A client that reads slowly or not at all: bounded memory, a close code, nobody else delayed."""
+"""A slow or stalled client: bounded memory, a close code, no delay of others."""
 
 import json
 
@@ -16,8 +16,8 @@ def request(method: str, **params: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
 
 
-async def test_stalled_client_is_closed_and_delays_nobody(autojump_clock: Clock) -> None:
-    """A client that reads nothing ends with 1013 after 10 s; the other sees every event at once."""
+async def test_stalled_client_is_closed_and_delays_no_other(autojump_clock: Clock) -> None:
+    """It is closed with 1013 after 10 s; the other client sees every event at once."""
     async with open_daemon() as daemon:
         stalled, reader = await daemon.connect(window=2), await daemon.connect()
         for peer in (stalled, reader):

@@ -42,7 +42,7 @@ HOSTILE: dict[str, tuple[bytes, int]] = {
 async def test_hostile_frame_costs_an_error(
     autojump_clock: Clock, data: bytes, number: int
 ) -> None:
-    """Each kind gets its own error; the connection and all others go on."""
+    """Each kind gets its own error; this connection and all others continue."""
     async with open_daemon() as daemon:
         peer, other = await daemon.connect(), await daemon.connect("tok-bob")
         peer.send_raw(data)
@@ -83,7 +83,7 @@ async def test_bad_frame_of_the_transport_ends_the_connection(
 
 
 async def test_more_than_the_rate_is_refused(autojump_clock: Clock) -> None:
-    """The burst passes, the next request is told when to come back, and then passes."""
+    """The burst passes, the next request gets retry_after_ms, and then passes."""
     async with open_daemon(ConnectionLimits(requests_per_s=10, burst=3)) as daemon:
         peer = await daemon.connect()
         for _ in range(3):
@@ -113,8 +113,8 @@ async def test_a_flood_ends_the_connection(autojump_clock: Clock) -> None:
         assert {-32700} == {message["error"]["code"] for message in peer.messages[2:]}
 
 
-async def test_requests_under_way_are_bounded(autojump_clock: Clock) -> None:
-    """One over the bound is `overloaded`; the others are still answered."""
+async def test_concurrent_requests_are_bounded(autojump_clock: Clock) -> None:
+    """One over the limit is `overloaded`; the others are answered."""
     async with open_daemon(ConnectionLimits(max_inflight=2)) as daemon:
         peer = await daemon.connect()
         waits = [peer.post("run.wait", run_id=RUN) for _ in range(2)]
@@ -125,7 +125,7 @@ async def test_requests_under_way_are_bounded(autojump_clock: Clock) -> None:
 
 
 async def test_an_id_is_used_once_at_a_time(autojump_clock: Clock) -> None:
-    """A request with the id of one under way is invalid; afterwards the id is free again."""
+    """A request with the id of one in progress is invalid; afterwards the id is free again."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         data = request("run.wait", run_id=RUN)
@@ -214,8 +214,8 @@ async def test_going_down_is_announced_and_closed_with_1001(autojump_clock: Cloc
         assert (1001, "draining") == await peer.read_to_end()
 
 
-async def test_first_reason_counts(autojump_clock: Clock) -> None:
-    """A connection that is told to end twice gives the first code."""
+async def test_the_first_close_code_counts(autojump_clock: Clock) -> None:
+    """A connection that is ended twice sends the first code."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         daemon.hub.hang_up(1001, "draining")
@@ -223,8 +223,8 @@ async def test_first_reason_counts(autojump_clock: Clock) -> None:
         assert (1001, "draining") == await peer.read_to_end()
 
 
-async def test_goodbye_does_not_wait_for_a_stalled_client(autojump_clock: Clock) -> None:
-    """What waits is written for a second at most, then the connection is closed all the same."""
+async def test_closing_does_not_wait_for_a_stalled_client(autojump_clock: Clock) -> None:
+    """Queued frames are written for at most a second, then the connection is closed."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(window=2)
         for number in range(9):
@@ -244,8 +244,8 @@ async def test_cancelled_connection_says_going_away(autojump_clock: Clock) -> No
     assert (1001, "going away") == peer.transport.farewell
 
 
-async def test_client_that_leaves_changes_nothing(autojump_clock: Clock) -> None:
-    """After a client disappears nothing of it is left, and the others go on."""
+async def test_a_disconnected_client_leaves_nothing(autojump_clock: Clock) -> None:
+    """Nothing of it remains, and other connections continue."""
     async with open_daemon() as daemon:
         peer, other = await daemon.connect(), await daemon.connect()
         for one in (peer, other):
@@ -260,8 +260,8 @@ async def test_client_that_leaves_changes_nothing(autojump_clock: Clock) -> None
         assert 2 == len(other.events())
 
 
-async def test_a_client_that_leaves_is_nothing_to_worry_about(autojump_clock: Clock) -> None:
-    """What is logged of it is that, and not that something was lost."""
+async def test_a_disconnect_is_logged_as_such(autojump_clock: Clock) -> None:
+    """The log line does not report a loss."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         peer.leave()
@@ -311,7 +311,7 @@ async def test_bug_behind_a_request_is_internal(
 async def test_crash_ends_only_its_connection(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody foresaw is raised to the supervisor; the client is told 1011 and no more."""
+    """The exception reaches the supervisor; the client gets 1011 and no detail."""
     with pytest.RaisesGroup(ZeroDivisionError, flatten_subgroups=True):
         async with open_daemon() as daemon:
             peer = await daemon.connect()

@@ -5,16 +5,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, ProgressDelta, PublishedRow, RunFeed
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvariantBroken
-from palyra.net.delivery import encoding
 from palyra.net.delivery import feed_cursor as lane_module
 from palyra.net.delivery.feed_cursor import FeedCursor
 from palyra.net.delivery.outbox import ROOM_BYTES, Outbox
 from palyra.net.delivery.subscription import ClientContext, LiveSubscription, SubscriptionFilter
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.wiring.host import new_id
 from tests.net.api.fake_services import RUN, row
 
@@ -27,7 +26,7 @@ class Client:
     """A connection without a socket: what it was sent, read and spawned."""
 
     def __init__(self) -> None:
-        self.hub = Hub(encoding)
+        self.hub = Hub(encode_notification)
         self.outbox = Outbox(10_000_000, lambda: None)
         self.tasks = list[Callable[[], Awaitable[None]]]()
         self.reads: list[tuple[str, int]] = []
@@ -49,7 +48,7 @@ class Client:
         return page_of(after_seq, run_id)
 
     def subscribe(self, *runs: str) -> tuple[LiveSubscription, list[FeedCursor]]:
-        """A subscription that has begun, on runs that nobody publishes."""
+        """A subscription in progress on runs without a publisher."""
         subscription = LiveSubscription(self.viewer, SubscriptionFilter())
         lanes = [subscription.open_cursor(self.hub.get_feed(run), 0) for run in runs]
         subscription.start()
@@ -115,8 +114,8 @@ async def test_one_task_reads_for_all_lanes_each_time_some_are_behind(
 
 
 @pytest.mark.parametrize("by", ["what waits to be written", "another large read"])
-async def test_reading_waits(autojump_clock: Clock, by: str) -> None:
-    """What is read waits in memory, so little else may."""
+async def test_reading_is_bounded_by_the_outbox(autojump_clock: Clock, by: str) -> None:
+    """Rows that were read wait in memory, so reading stops while the outbox is full."""
     client = Client()
     client.subscribe(RUN)
     if by == "another large read":
@@ -134,8 +133,8 @@ async def test_reading_waits(autojump_clock: Clock, by: str) -> None:
     assert [(RUN, -1)] == client.reads
 
 
-async def test_what_was_given_up_while_it_was_read_is_not_sent(autojump_clock: Clock) -> None:
-    """Nobody has that subscription any more."""
+async def test_rows_of_an_ended_subscription_are_not_sent(autojump_clock: Clock) -> None:
+    """The subscription ended while its rows were read."""
     client = Client()
     subscription, _ = client.subscribe(RUN)
     client.on_read = subscription.close
@@ -149,14 +148,14 @@ async def test_what_was_given_up_while_it_was_read_is_not_sent(autojump_clock: C
 @pytest.mark.parametrize("seq", [0, 1, 3])
 def test_a_row_that_is_not_the_next_one_is_not_sent(seq: int) -> None:
     """Neither an old one nor one behind a gap: the lane goes back to the tape, once."""
-    lane, follower = follow(Hub(encoding))
+    lane, follower = follow(Hub(encode_notification))
     for _ in range(2):
         lane.deliver([PublishedRow(row(seq))])
     assert ([], 1) == (follower.sink.pack(is_batched=False), follower.behind)
 
 
-def test_rows_nobody_wants_are_read_all_the_same() -> None:
-    """Or their page would be read again for ever."""
+def test_filtered_rows_advance_the_cursor() -> None:
+    """Otherwise their page would be read again for ever."""
     lane = FeedCursor(Follower(frozenset({"run.done"})), RunFeed(RUN), 0)
     lane.replay(page_of(-1))
     assert HEAD + 1 == lane.next_seq
@@ -171,9 +170,9 @@ def test_a_page_that_lacks_what_it_claims_is_a_bug(missing: int) -> None:
         lane.replay(page)
 
 
-def test_what_an_event_tells_is_not_told_by_itself() -> None:
+def test_a_commit_known_from_an_event_sends_no_notice() -> None:
     """The commit came between the event's publishing and its writing."""
-    hub = Hub(encoding)
+    hub = Hub(encode_notification)
     _, follower = follow(hub)
     hub.publish([row(2)])
     hub.committed([(RUN, 2)])
@@ -185,7 +184,7 @@ def test_what_an_event_tells_is_not_told_by_itself() -> None:
 def test_deltas_are_held_until_the_first_try_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as may be, and each is sent once, however often the lane falls behind later."""
     monkeypatch.setattr(lane_module, "MOST_HELD", 2)
-    hub = Hub(encoding)
+    hub = Hub(encode_notification)
     hub.publish([row(0)])
     follower = Follower()
     lane = FeedCursor(follower, hub.get_feed(RUN), 1)

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
-from palyra.net.delivery.encoding import encode_notice
+from palyra.actors.hub import ProgressDelta, PublishedRow
 from palyra.net.delivery.outbox import (
     ARRAY_BYTES,
     ENTRY_BYTES,
@@ -16,6 +15,7 @@ from palyra.net.delivery.outbox import (
     SEND_BYTES,
     Outbox,
 )
+from palyra.net.protocol.jsonrpc import encode_notification
 from tests.net.api.fake_services import row
 
 Clock = trio.testing.MockClock
@@ -69,7 +69,7 @@ def test_messages_keep_their_order() -> None:
     assert 0 == outbox.waiting_bytes
 
 
-def test_what_is_published_is_encoded_once() -> None:
+def test_a_published_row_is_encoded_once() -> None:
     """Two connections queue the same bytes, of an event and of a delta."""
     published, progress = PublishedRow(row(0)), delta("a")
     bodies: list[tuple[bytes | None, tuple[bytes, bytes] | None]] = []
@@ -83,7 +83,7 @@ def test_what_is_published_is_encoded_once() -> None:
 
 
 def test_arrays_hold_neighbouring_notifications() -> None:
-    """With batching, runs of notifications share an array; a reply stands alone between them."""
+    """With batching, adjacent notifications share an array; a reply is sent alone."""
     outbox, _ = make()
     for body in (b"1", b"2"):
         outbox.put(body)
@@ -103,15 +103,15 @@ def test_arrays_are_bounded() -> None:
 
 
 def test_one_write_is_bounded() -> None:
-    """What is handed over at once stops at SEND_BYTES; the rest waits for the next time."""
+    """One write has at most SEND_BYTES; the rest waits for the next one."""
     outbox, _ = make(10_000_000)
     for _ in range(5):
         outbox.put(b"x" * (SEND_BYTES // 2))
     assert [2, 2, 1, 0] == [len(outbox.pack(is_batched=False)) for _ in range(4)]
 
 
-def test_overflow_is_told_once_and_nothing_remains() -> None:
-    """The first byte over the limit gives up: queue gone, one call, later messages ignored."""
+def test_overflow_is_reported_once_and_clears_the_queue() -> None:
+    """The first byte over the limit clears the queue, calls back once, and ignores later messages."""
     outbox, full = make(1_000)
     outbox.put(b"x" * (1_000 - ENTRY_BYTES))
     assert 0 == full.count
@@ -125,7 +125,7 @@ def test_overflow_is_told_once_and_nothing_remains() -> None:
 
 
 def test_deltas_of_one_item_merge() -> None:
-    """What waits is one frame, in the place of the first delta, with the order of the last."""
+    """They become one frame, in the place of the first delta, with the order of the last."""
     outbox, _ = make()
     outbox.put_progress(delta("He said ", order=3))
     outbox.put(b'{"params":1}')
@@ -235,10 +235,10 @@ async def test_the_writer_waits_on_when_what_woke_it_is_nothing(
     assert [True] == results
 
 
-async def test_who_waits_for_something_urgent_hears_of_replies_and_of_the_end(
+async def test_a_reply_and_the_end_are_urgent(
     autojump_clock: Clock,
 ) -> None:
-    """News can gather; somebody waits for a reply, and after the end nothing gathers."""
+    """Notifications may gather; a reply and the end wake the writer at once."""
     outbox, _ = make()
     outbox.put(b"news")
     with trio.move_on_after(1) as scope:
@@ -253,8 +253,8 @@ async def test_who_waits_for_something_urgent_hears_of_replies_and_of_the_end(
         await outbox.wait_urgent()
 
 
-def test_what_is_withdrawn_takes_no_room() -> None:
-    """Its events are gone and others' are not."""
+def test_withdrawn_events_free_their_bytes() -> None:
+    """Only the events of that subscription are removed."""
     outbox, _ = make()
     lane, other = Numbered(), Numbered()
     outbox.put_rows([encoded(0, b"a"), encoded(1, b"bb")], lane)
@@ -286,8 +286,8 @@ async def test_room_is_waited_for_by_all(autojump_clock: Clock) -> None:
         assert expected == sorted(passed)
 
 
-async def test_the_end_ends_waiting_for_room(autojump_clock: Clock) -> None:
-    """A finished outbox keeps nobody waiting."""
+async def test_a_finished_outbox_wakes_waiters(autojump_clock: Clock) -> None:
+    """A task that waits for room returns at the end."""
     outbox, _ = make(10_000_000)
     async with trio.open_nursery() as nursery:
         outbox.put(b"x" * (2 * ROOM_BYTES))
@@ -298,5 +298,5 @@ async def test_the_end_ends_waiting_for_room(autojump_clock: Clock) -> None:
 
 def test_notices_are_notifications() -> None:
     """A notice has a method and params, and no id."""
-    notice = json.loads(encode_notice("m", {"a": 1}))
+    notice = json.loads(encode_notification("m", {"a": 1}))
     assert {"jsonrpc": "2.0", "method": "m", "params": {"a": 1}} == notice

@@ -3,7 +3,7 @@
 import pytest
 import trio.testing
 
-from palyra.net.delivery.pacer import GAP_S, LONGEST_S, SLOT_S, Pacer
+from palyra.net.api.rate_limit import GAP_S, LONGEST_S, SLOT_S, Pacer
 from tests.net.api.fake_services import RUN, open_daemon, row
 
 Clock = trio.testing.MockClock
@@ -28,8 +28,8 @@ def test_many_connections_share_slots() -> None:
     assert pytest.approx([5.0 + turn * SLOT_S for turn in range(4)]) == due
 
 
-def test_nobody_waits_longer_than_promised() -> None:
-    """However many there are, no turn is later than LONGEST_S, and the rush is soon forgotten."""
+def test_no_turn_is_later_than_the_limit() -> None:
+    """With any number of connections a turn comes within LONGEST_S, and a burst is soon forgotten."""
     pacer = Pacer()
     assert pytest.approx(5.0 + LONGEST_S) == max(
         pacer.reserve(5.0, LONG_AGO_S) for _ in range(1_000)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub.feed import PublishedRow, RunFeed
+from palyra.actors.hub import PublishedRow, RunFeed
 from palyra.core.journal.changes import Change, TapePage
 from palyra.errors import InvariantBroken, Unavailable
 from palyra.net.api.rate_limit import ConnectionLimits
@@ -32,7 +32,7 @@ def restart(daemon: Daemon) -> None:
 
 
 def outline(peer: Peer) -> list[Any]:
-    """What the peer was told: a seq for an event, a name and number for everything else."""
+    """The frames that the peer got: a seq for an event, name and number for any other."""
     short: list[Any] = []
     for notice in peer.notices:
         params = notice["params"]
@@ -51,8 +51,8 @@ def outline(peer: Peer) -> list[Any]:
 # --- one run ---
 
 
-async def test_a_run_that_has_ended_is_said_to(autojump_clock: Clock) -> None:
-    """Who has the last event already is not left waiting for another."""
+async def test_a_subscription_to_an_ended_run_completes(autojump_clock: Clock) -> None:
+    """A client with the last event does not wait for another one."""
     async with open_daemon() as daemon:
         fill(daemon, 3, kind="run.done")
         daemon.store.runs[RUN] = run_record(RUN, state="done", head_seq=2)
@@ -106,8 +106,8 @@ async def test_events_carry_the_stored_bytes(autojump_clock: Clock) -> None:
         assert expected | {"subscription": seen["subscription"]} == seen
 
 
-async def test_cursor_ahead_of_the_head_is_told_to_drop(autojump_clock: Clock) -> None:
-    """After a crash lost rows the reply's `through` is below the cursor; the tape wins."""
+async def test_a_cursor_ahead_of_the_head_is_reset(autojump_clock: Clock) -> None:
+    """After a crash lost rows, the reply's `through` is below the cursor."""
     async with open_daemon() as daemon:
         fill(daemon, 2)
         restart(daemon)
@@ -157,8 +157,8 @@ async def test_failed_commit_resets_who_saw_it(autojump_clock: Clock) -> None:
         assert [0, ("caught_up", 0), 1, 2, ("truncated", 1), 1] == outline(peer)
 
 
-async def test_rows_that_wait_when_they_become_void_are_not_told(autojump_clock: Clock) -> None:
-    """Written later, they would be called committed: others have their numbers by then."""
+async def test_void_rows_in_the_queue_are_not_sent(autojump_clock: Clock) -> None:
+    """Sent later, they would count as committed, because other rows have their numbers."""
     async with open_daemon() as daemon:
         fill(daemon, 1)
         peer = await daemon.connect()
@@ -220,7 +220,7 @@ async def test_run_that_ends_during_the_request_is_whole(autojump_clock: Clock, 
         assert 1 == sum(entry[0] == "caught_up" for entry in told if isinstance(entry, tuple))
 
 
-async def test_terminal_commit_is_told_at_once(autojump_clock: Clock) -> None:
+async def test_terminal_commit_is_sent_at_once(autojump_clock: Clock) -> None:
     """The commit of a run's end reaches an idle reader without the usual delay."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
@@ -234,8 +234,8 @@ async def test_terminal_commit_is_told_at_once(autojump_clock: Clock) -> None:
         assert [("caught_up", -1), 0, ("tape.committed", 0)] == outline(peer)
 
 
-async def test_a_reader_of_the_tape_takes_no_word_from_others(autojump_clock: Clock) -> None:
-    """The journal's word comes after somebody read the head: who waits for it still hears it."""
+async def test_reading_a_head_does_not_consume_a_commit_notice(autojump_clock: Clock) -> None:
+    """A listener that waits for the notice still gets it after another one read the head."""
     async with open_daemon() as daemon:
         peer, late = await daemon.connect(), await daemon.connect()
         await peer.call("tape.subscribe", run_id=RUN)
@@ -263,7 +263,7 @@ async def test_kinds_filter_the_events(autojump_clock: Clock) -> None:
 
 
 async def test_unwanted_kinds_do_not_silence_a_connection(autojump_clock: Clock) -> None:
-    """Rows nobody wants to see, while nothing waits to be written: the next reply still comes."""
+    """Filtered rows do not block the next reply of an idle connection."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         await peer.call("tape.subscribe", run_id=RUN, kinds=["run.done"])
@@ -291,8 +291,8 @@ async def test_unsubscribed_is_silent(autojump_clock: Clock) -> None:
         assert "not_found" == error["data"]["code"]
 
 
-async def test_subscription_given_up_before_it_began_is_silent(autojump_clock: Clock) -> None:
-    """Who unsubscribes before the reply to `tape.subscribe` gets the reply and nothing else."""
+async def test_unsubscribing_before_the_reply_sends_no_rows(autojump_clock: Clock) -> None:
+    """The client gets the reply to `tape.subscribe` and no row."""
     async with open_daemon() as daemon:
         fill(daemon, 2)
         peer = await daemon.connect()
@@ -322,10 +322,10 @@ async def test_start_with_subscribe_shows_the_run_whole(autojump_clock: Clock) -
 
 
 @pytest.mark.parametrize("is_over", [False, True], ids=["under way", "complete"])
-async def test_what_a_run_streams_before_its_reply_is_not_lost(
+async def test_deltas_before_the_reply_are_not_lost(
     autojump_clock: Clock, *, is_over: bool
 ) -> None:
-    """Its model may answer before the acceptance is committed; a whole turn says it all itself."""
+    """The model may answer before the acceptance is committed; a complete turn needs no deltas."""
     async with open_daemon() as daemon:
 
         def stream(run_id: str) -> None:
@@ -345,10 +345,10 @@ async def test_what_a_run_streams_before_its_reply_is_not_lost(
         ]
 
 
-async def test_more_deltas_than_are_held_are_all_left_out(
+async def test_deltas_above_the_buffer_are_all_dropped(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is streamed is a piece of the text without a gap."""
+    """The streamed part of a text has no gap."""
     monkeypatch.setattr(lane_module, "MOST_HELD", 2)
     async with open_daemon() as daemon:
 
@@ -497,7 +497,7 @@ async def test_wide_stream_forgets_ended_runs(autojump_clock: Clock) -> None:
 
 
 async def test_foreign_run_is_like_a_missing_one(autojump_clock: Clock) -> None:
-    """Every method about a run answers alike for somebody else's and for none."""
+    """Every method about a run replies the same for a foreign and a missing run."""
     async with open_daemon() as daemon:
         bob = await daemon.connect("tok-bob")
         for method in ("run.get", "tape.subscribe", "tape.read", "tape.verify", "tape.export"):

@@ -41,7 +41,7 @@ TREE = ChildSnapshot(
 
 @dataclass
 class Daemon:
-    """What the pages are made from, to be changed while the edge runs."""
+    """The sources of the pages, which a test changes while the edge runs."""
 
     state: State = "ready"
     is_writable: bool = True
@@ -104,7 +104,7 @@ async def get(running: RunningEdge, path: str, *headers: str) -> Answer:
 
 
 async def test_open_pages_need_no_token() -> None:
-    """Whether the process is up and ready, and what it is, can be asked by anybody local."""
+    """Liveness, readiness and the index are open to local clients."""
     async with serving() as running:
         assert (200, b"up\n") == _said(await get(running, "/healthz"))
         assert (200, b"ready\n") == _said(await get(running, "/readyz"))
@@ -143,19 +143,19 @@ async def test_not_ready_when_the_journal_cannot_be_written() -> None:
         assert 200 == (await get(running, "/readyz")).status
 
 
-async def test_problems_are_counted_and_not_told() -> None:
-    """Who has no token learns that something is to be mended, and where to ask, not what."""
+async def test_problems_are_counted_and_not_described() -> None:
+    """Without a token the page has their number and the command to list them."""
     async with serving(Daemon(problems=["the jail leaks: a keyring"])) as running:
         answer = await get(running, "/readyz")
-    assert (200, b"ready\n1 problem(s); `palyra doctor` says which\n") == _said(answer)
+    assert (200, b"ready\n1 problem(s); `palyra doctor` lists them\n") == _said(answer)
 
 
-async def test_open_incidents_are_counted_and_not_told() -> None:
-    """On a line of their own, beside problems; ready is still ready."""
+async def test_open_incidents_are_counted_and_not_described() -> None:
+    """They have a line of their own; the daemon is still ready."""
     async with serving(Daemon(problems=["x"], incidents=2)) as running:
         answer = await get(running, "/readyz")
     assert 200 == answer.status
-    assert b"2 open incident(s); `palyra incidents list --open` shows them" in answer.body
+    assert b"2 open incident(s); `palyra incidents list --open` lists them" in answer.body
     assert b"1 problem(s)" in answer.body
 
 
@@ -187,7 +187,7 @@ async def test_metrics_are_for_those_who_see_everybody() -> None:
 
 
 async def test_metrics_show_readings_without_ids() -> None:
-    """State, tally and tree are there; actors are counted by kind, however many there are."""
+    """State, counters and tree are included; actors are counted by kind."""
     extra = Reading("palyra_turns", "Model requests.", 7, (("provider", "x"),), is_total=True)
     async with serving(Daemon(readings=[extra])) as running:
         page = (await get(running, "/metrics", "Authorization: Bearer pal_op")).body.decode()
@@ -347,7 +347,7 @@ async def test_cancelled_server_drops_http_connections_at_once() -> None:
 
 
 async def test_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response nobody takes ends at the write timeout, though the server shields its writes."""
+    """A response that is not read ends at the write timeout, although the server shields its writes."""
     monkeypatch.setattr(late, "WRITE_TIMEOUT_S", 0.2)
     pages = [Reading(f"palyra_big_{number}", "x" * 1_000, 1) for number in range(20_000)]
     request = GET.format(path="/metrics", headers="Authorization: Bearer pal_op\r\n")

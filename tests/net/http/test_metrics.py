@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.core.journal.changes import UsageSum
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.usage.prices import Prices
-from palyra.net.delivery import encoding
 from palyra.net.http.metrics import (
     Reading,
     read_budgets,
@@ -25,8 +24,9 @@ from palyra.net.http.metrics import (
     read_tally,
     read_tree,
 )
+from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.protocol.notifications import State
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.services.budgets import Budgets
 from palyra.services.usage_sums import open_accounts
 
@@ -69,7 +69,7 @@ def test_incidents_by_severity() -> None:
 
 
 def test_stranded_readings() -> None:
-    """How many runs need somebody, and no word on which."""
+    """The metric has the number of stranded runs and no id."""
     (reading,) = read_stranded(2)
     assert ("palyra_runs_stranded", 2, ()) == (reading.name, reading.value, reading.labels)
 
@@ -99,14 +99,16 @@ def test_loop_readings() -> None:
 def test_budget_readings_name_no_one() -> None:
     """Sums by scope and metric, whatever the budgets and subjects are called."""
     prices, limit = Prices(), {"metric": "tokens", "window": "day", "hard": 9}
-    budgets = Budgets(Hub(encoding), lambda: 1_000, prices=prices)
+    budgets = Budgets(Hub(encode_notification), lambda: 1_000, prices=prices)
     for n in range(3):
         budget = BudgetRecord(budget_id=f"b{n}", scope="agent", **limit)  # type: ignore[arg-type]
         sums = [UsageSum(key=f"agent {n}", input_tokens=4, last_ms=5)]
         budgets.enforce(budget, open_accounts(budget, sums, 1_000))
     budgets.refusals["agent"] += 2
     found = list(read_budgets(budgets))
-    assert len(list(read_budgets(Budgets(Hub(encoding), lambda: 0, prices=prices)))) == len(found)
+    assert len(
+        list(read_budgets(Budgets(Hub(encode_notification), lambda: 0, prices=prices)))
+    ) == len(found)
     assert 12 == values(found, "palyra_budget_spent")["agenttokens"]
     assert 0 == values(found, "palyra_budget_reserved")["agenttokens"]
     assert {"agent": 2, "global": 0} == {

@@ -49,8 +49,8 @@ def dead_pid() -> int:
     return ended.pid
 
 
-def test_what_is_written_is_found(tmp_path: Path) -> None:
-    """An announcement is read back whole, and nothing else is left beside it."""
+def test_a_written_announcement_is_found(tmp_path: Path) -> None:
+    """It is read back completely, and no temporary file is left."""
     write_discovery(tmp_path, make_discovery(7))
     assert make_discovery(7) == find_discovery(tmp_path)
     assert ["daemon.json"] == [path.name for path in tmp_path.iterdir()]
@@ -63,8 +63,8 @@ def test_damaged_announcement_is_none(tmp_path: Path, content: bytes) -> None:
     assert None is find_discovery(tmp_path)
 
 
-def test_endpoint_is_what_is_announced(tmp_path: Path) -> None:
-    """Without an address the announced one is used, with the token beside it."""
+def test_the_announced_endpoint_is_the_default(tmp_path: Path) -> None:
+    """Without an address the announced one is used, with the token of its directory."""
     write_discovery(tmp_path, make_discovery(os.getpid()))
     write_token(tmp_path)
     endpoint = find_endpoint(home=tmp_path)
@@ -72,11 +72,11 @@ def test_endpoint_is_what_is_announced(tmp_path: Path) -> None:
     assert "secret" not in repr(endpoint)
 
 
-def test_dead_daemon_is_said_to_be_gone(tmp_path: Path) -> None:
-    """The announcement of a process that no longer lives is not used."""
+def test_the_announcement_of_a_dead_daemon_is_not_used(tmp_path: Path) -> None:
+    """The error says that its process is no longer running."""
     write_discovery(tmp_path, make_discovery(dead_pid()))
     write_token(tmp_path)
-    with pytest.raises(Unavailable, match=r"is gone.*palyra up"):
+    with pytest.raises(Unavailable, match=r"no longer running.*palyra up"):
         find_endpoint(home=tmp_path)
 
 
@@ -137,6 +137,6 @@ def test_home_is_given_or_in_the_environment(
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "ws://"])
 def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
-    """What is no WebSocket address is named as such."""
+    """An address that is not a WebSocket address is named in the error."""
     with pytest.raises(InvalidParams, match="no WebSocket address"):
         find_endpoint(url, "token", home=tmp_path)

@@ -75,7 +75,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize(("data", "text"), UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_text_is_a_parse_error(data: bytes, text: str) -> None:
-    """What is no strict JSON answers -32700, names the rule, and has no id to answer to."""
+    """Text that is not strict JSON gets -32700, the violated rule, and no id."""
     error = refusal(data)
     assert (jsonrpc.PARSE_ERROR, None) == (error.rpc_code, error.request_id)
     assert text in error.message
@@ -237,8 +237,8 @@ def test_back_off_is_in_milliseconds() -> None:
     assert expected == data
 
 
-def test_a_full_disk_says_when_it_is_tried_again() -> None:
-    """What cannot know it says nothing of it."""
+def test_a_full_disk_error_has_the_retry_time() -> None:
+    """Other errors have no retry time."""
     refusal = Unavailable("no room")
     expected = {"code": "unavailable", "message": "no room", "retryable": True}
     assert expected == sent(refusal)["data"]

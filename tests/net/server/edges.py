@@ -9,7 +9,7 @@ import trio
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.redaction.redactor import Redactor
 from palyra.net.server.accept import EdgeServer, EdgeSettings, HttpServer, Serve
-from palyra.net.server.counters import EdgeCounters
+from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.stream import PrefixedStream
 from palyra.net.server.transport import BadFrame, Peer, PeerClosed, Transport
 from tests.net.server.peers import UPGRADE, RawPeer
@@ -29,7 +29,7 @@ async def echo(transport: Transport, _peer: Peer) -> None:
 
 
 class NoHttp:
-    """Stands in for the HTTP server where a test is about something else."""
+    """A substitute for the HTTP server in tests of other parts."""
 
     async def serve(self, stream: PrefixedStream) -> None:
         await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")

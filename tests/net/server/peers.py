@@ -49,7 +49,7 @@ def open_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
 
 
 def mask(payload: bytes) -> bytes:
-    """What a client must do to every payload."""
+    """Mask a payload as a client must."""
     return bytes(byte ^ MASK[index % 4] for index, byte in enumerate(payload))
 
 
@@ -134,7 +134,7 @@ class RawPeer:
 
 
 async def serve_socket(stream: trio.SocketStream, serve: Serve, limits: WebSocketLimits) -> None:
-    """What the listener does with an upgrade it admits."""
+    """Serve an admitted upgrade as the listener does."""
     head, parser = await read_head(stream, timeout_s=5)
     admission = check_upgrade(head, Names(PORT))
     assert isinstance(admission, UpgradeRequest)

@@ -6,7 +6,7 @@ import h11
 import pytest
 from h11._receivebuffer import ReceiveBuffer  # noqa: PLC2701 - what is replaced must still be there
 
-from palyra.net.server.strict import StrictBuffer, harden
+from palyra.net.server.strict import MAX_HEAD_BYTES, StrictBuffer, harden
 from tests.net.http.test_http import serving
 from tests.net.server.edges import RunningEdge
 
@@ -133,7 +133,7 @@ async def check_still_serving(running: RunningEdge) -> None:
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 async def test_an_ambiguous_head_is_refused_and_the_connection_ends(bad: bytes) -> None:
-    """What follows it on the connection is no request, also behind a good one; others go on."""
+    """Bytes after it are not served, also after a valid request; other connections continue."""
     async with serving() as running:
         assert [400] == statuses(await running.ask(bad + SMUGGLED))
         found = statuses(await running.ask(GOOD + bad + SMUGGLED))
@@ -172,15 +172,15 @@ def test_ambiguous_chunks_are_errors_of_the_peer(chunks: bytes) -> None:
 
 
 @pytest.mark.parametrize("good", GOOD_ONES.values(), ids=GOOD_ONES.keys())
-async def test_a_plain_head_is_served_and_the_connection_goes_on(good: bytes) -> None:
+async def test_a_plain_head_is_served_and_the_connection_stays_open(good: bytes) -> None:
     """Twice on one connection, then a third request that ends it."""
     last = GOOD[:-2] + b"Connection: close\r\n\r\n"
     async with serving() as running:
         assert [200, 200, 200] == statuses(await running.ask(good + good + last))
 
 
-async def test_nothing_is_served_behind_a_request_to_close() -> None:
-    """What follows `Connection: close` is no request."""
+async def test_nothing_is_served_after_connection_close() -> None:
+    """Bytes after `Connection: close` are not a request."""
     async with serving() as running:
         last = GOOD[:-2] + b"Connection: close\r\n\r\n"
         assert 1 == len(statuses(await running.ask(last + SMUGGLED)))
@@ -221,9 +221,34 @@ def test_a_head_that_drips_in_is_read_like_a_whole_one(bad: bytes) -> None:
 async def test_an_oversized_head_is_refused() -> None:
     """Endless lines and endless numbers of lines alike."""
     async with serving() as running:
-        for bad in (get(b"X-A: " + b"a" * 40_000), get(b"X-A: 1\r\n" * 9_000)):
+        for bad in (get(b"X-A: " + b"a" * 17_000), get(b"X-A: 1\r\n" * 9_000)):
             assert [431] == statuses(await running.ask(bad))
         await check_still_serving(running)
+
+
+def refusal(data: bytes, step: int) -> tuple[int, str] | None:
+    """Status and reason of the parser's refusal of a request that arrives in such pieces."""
+    connection = h11.Connection(h11.SERVER)
+    harden(connection)
+    try:
+        for start in range(0, len(data), step):
+            connection.receive_data(data[start : start + step])
+            while not isinstance(connection.next_event(), type):
+                pass
+    except h11.RemoteProtocolError as error:
+        return error.error_status_hint, str(error)
+    return None
+
+
+@pytest.mark.parametrize("step", [1, 100, 65_536])
+@pytest.mark.parametrize("before", [b"GET / HTTP/1.1\r\nHost: a\r\n", CHUNKED + b"0\r\n"])
+def test_the_limit_of_a_head_is_independent_of_how_it_is_cut(before: bytes, step: int) -> None:
+    """A head of that size passes and one byte more does not; so does a trailer."""
+    bounded = before.removeprefix(CHUNKED + b"0\r\n") + b"X: \r\n\r\n"
+    spare = MAX_HEAD_BYTES - len(bounded)
+    assert None is refusal(before + b"X: " + b"a" * spare + b"\r\n\r\n", step)
+    expected = (431, f"a head may have {MAX_HEAD_BYTES} bytes")
+    assert expected == refusal(before + b"X: " + b"a" * (spare + 1) + b"\r\n\r\n", step)
 
 
 UPGRADE = (
@@ -283,6 +308,36 @@ async def test_a_token_in_any_parameter_is_refused(
         answer = await running.ask(GOOD + get(target=b"/healthz?" + target))
         assert ([200, 400], False) == (statuses(answer), token.encode() in answer)
     assert token not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "token", [TOKENS[name] for name in ("ours", "encoded", "encoded often", "JWT", "of a forge")]
+)
+@pytest.mark.parametrize("path", ["/{}", "/v1/models/{}", "/v1/{}/ws", "//{}", "/healthz;x={}"])
+async def test_a_token_in_the_path_is_refused(
+    token: str, path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Like one in a parameter, as the first request and as a later one."""
+    async with serving() as running:
+        for before, expected in ((b"", [400]), (GOOD, [200, 400])):
+            answer = await running.ask(before + get(target=path.format(token).encode()))
+            assert (expected, False) == (statuses(answer), token.encode() in answer)
+    assert token not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/agent/Qwen2-5-Coder-32B-Instruct-128K-Context",
+        "/v1/models/pal_assistant1",
+        "/v1/responses/resp_01a204b9-72aa-75f6-98a3-e446752652a4/input_items",
+    ],
+)
+async def test_other_paths_pass(path: str) -> None:
+    """Names of models and ids are no tokens, however mixed."""
+    async with serving() as running:
+        answer = await running.ask(get(b"Connection: close\r\n", target=path.encode()))
+        assert [400] != statuses(answer)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The listener and its connections: one port, a child per socket, nobody hurts a neighbour."""
+"""The listener and its connections: one port, a child per socket, isolated from each other."""
 
 import errno
 import socket
@@ -9,8 +9,7 @@ from trio.testing import MockClock, open_stream_to_socket_listener
 
 from palyra.errors import Unavailable
 from palyra.net.server.accept import EdgeSettings
-from palyra.net.server.counters import EdgeCounters
-from palyra.net.server.listener import Binding, accept_all
+from palyra.net.server.listener import Binding, EdgeCounters, accept_all
 from palyra.net.server.transport import Peer, Transport
 from palyra.net.server.websocket import WebSocketLimits
 from tests.net.server.edges import running_edge, wait_for_connections
@@ -38,7 +37,7 @@ async def test_port_zero_takes_a_free_port() -> None:
 
 
 async def test_taken_port_is_an_error_with_advice() -> None:
-    """A port somebody else has is Unavailable, and the message names it and the option."""
+    """A port in use is Unavailable, and the message names it and the option."""
     async with running_edge() as running:
         with pytest.raises(Unavailable, match=rf"127.0.0.1:{running.port}.*--port"):
             await Binding("127.0.0.1", running.port).open()
@@ -63,7 +62,7 @@ async def test_peer_is_known_by_address_and_token() -> None:
 
 
 async def test_crash_of_one_connection_is_its_own() -> None:
-    """An exception in one connection ends that one with 1011; another goes on undisturbed."""
+    """An exception in one connection closes it with 1011; another continues."""
 
     async def serve(transport: Transport, _peer: Peer) -> None:
         message = await transport.receive()
@@ -98,7 +97,7 @@ async def test_connection_cap_turns_the_next_away() -> None:
 
 
 async def test_stop_accepting_keeps_connections() -> None:
-    """The first step of a drain: nobody new gets in, those inside stay."""
+    """The first step of a drain refuses new connections and keeps open ones."""
     async with running_edge() as running:
         peer = await running.open_websocket()
         async with peer.stream:
@@ -121,7 +120,7 @@ async def is_open(port: int) -> bool:
         return False
 
 
-async def test_stop_tells_every_client_1001() -> None:
+async def test_stop_closes_every_connection_with_1001() -> None:
     """Stopping the edge closes all connections with 1001 at the same time."""
     peers: list[RawPeer] = []
     async with running_edge() as running:
@@ -161,7 +160,7 @@ class FailingListener:
 
 
 async def accept_after(errnos: list[int]) -> tuple[int, int]:
-    """How many errors were survived, and how many connections welcomed, until the first of them."""
+    """The number of errors survived, and of connections accepted, until the first one."""
     counters, stop = EdgeCounters(), trio.CancelScope()
 
     async def accept_socket(stream: trio.SocketStream) -> None:
@@ -184,8 +183,8 @@ async def test_full_descriptor_table_is_waited_out(autojump_clock: MockClock) ->
     assert pytest.approx(0.4, abs=0.05) == autojump_clock.current_time() - began
 
 
-async def test_an_address_of_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no address of this machine has another remedy than a port that is taken."""
+async def test_a_foreign_address_has_its_own_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address of another machine has another remedy than a port in use."""
 
     def refuse(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -197,7 +196,7 @@ async def test_an_address_of_elsewhere_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_other_accept_errors_crash_the_listener() -> None:
-    """What cannot be waited out is a crash, and the supervisor's business."""
+    """An error that does not pass is a crash for the supervisor."""
     with pytest.raises(OSError, match="as the test wants it"):
         await accept_after([errno.EBADF])
 
@@ -230,8 +229,8 @@ async def test_restarted_listener_keeps_its_port() -> None:
         (b"204", b"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"),
     ],
 )
-async def test_door_answers_before_any_handler(status: bytes, request_head: bytes) -> None:
-    """What must not come in is answered at the door; plain HTTP goes to the HTTP server."""
+async def test_refusals_are_sent_before_any_handler(status: bytes, request_head: bytes) -> None:
+    """A refused request gets its answer from the edge; plain HTTP goes to the HTTP server."""
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket"
     async with running_edge() as running:
         answer = await running.ask(request_head.replace(b"UPGRADE", upgrade))
@@ -240,7 +239,7 @@ async def test_door_answers_before_any_handler(status: bytes, request_head: byte
 
 
 async def test_refusals_are_counted_by_status() -> None:
-    """The counters knows how many were refused with which status, and how many said nothing."""
+    """The counters have the number of refusals by status, and of silent connections."""
     async with running_edge() as running:
         await running.ask(b"nonsense\r\n\r\n")
         await running.ask(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")

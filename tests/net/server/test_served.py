@@ -107,7 +107,7 @@ async def test_wrong_token_of_the_upgrade_is_4401() -> None:
 
 
 async def test_silence_after_hello_is_4401() -> None:
-    """Who does not connect in time is closed."""
+    """A client that does not connect in time is closed."""
     async with serving(ConnectionLimits(connect_timeout_s=0.05)) as (_, running):
         client = await dial(running, token=None)
         async with client.peer.stream:
@@ -135,7 +135,7 @@ async def test_bad_frame_closes_with_its_code(code: int, data: bytes) -> None:
 
 
 async def test_stalled_reader_is_closed_while_another_sees_everything() -> None:
-    """One client stops reading: it is told 1013 and its last seq; the other misses nothing."""
+    """A client that stops reading gets 1013 and its last seq; the other one misses nothing."""
     limits = ConnectionLimits(outbox_bytes=400_000, stall_s=0.3)
     rows = [row(seq, text="x" * 50_000) for seq in range(200)]
     async with serving(limits) as (daemon, running):

@@ -90,7 +90,7 @@ BAD = {
 
 @pytest.mark.parametrize(("data", "status"), BAD.values(), ids=BAD.keys())
 def test_bad_head_is_refused(data: bytes, status: int) -> None:
-    """What is no HTTP/1 request gets an answer that says so."""
+    """A head that is not an HTTP/1 request gets a response that says so."""
     with pytest.raises(BadHead) as caught:
         HeadParser().feed(data)
     assert status == caught.value.refusal.status
@@ -117,7 +117,7 @@ def test_refusal_is_a_whole_response() -> None:
 
 
 async def read_back(data: bytes, *, is_whole: bool) -> bytes:
-    """What a server behind the sniffer reads when the client sent `data` and closed."""
+    """The bytes that a server behind the sniffer reads when the client sent `data` and closed."""
     near, far = open_pair()
     async with near, far:
         await near.send_all(data)
@@ -158,7 +158,7 @@ async def test_slow_head_is_cut_off(autojump_clock: MockClock) -> None:
 
 
 async def test_silent_peer_gets_no_answer(autojump_clock: MockClock) -> None:
-    """Who connects and says nothing is dropped at the deadline without a word."""
+    """A silent connection is closed at the deadline without a response."""
     near, far = open_pair()
     began = autojump_clock.current_time()
     async with near, far:

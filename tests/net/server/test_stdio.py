@@ -40,7 +40,7 @@ class Parent:
         self.input = -1
 
     def read_lines(self) -> list[bytes]:
-        """What has been written; the transport must be closed."""
+        """The written lines; the transport must be closed."""
         with os.fdopen(os.dup(self.output), "rb") as output:
             return output.read().splitlines()
 
@@ -205,8 +205,8 @@ async def test_file_and_null_can_be_used_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_crash", [False, True])
-async def test_end_is_told_however_it_ends(parent: Parent, *, is_crash: bool) -> None:
-    """The composition root hears when the parent is gone, and when serving it crashed."""
+async def test_every_end_is_reported(parent: Parent, *, is_crash: bool) -> None:
+    """The composition root learns that the parent is gone, or that serving it crashed."""
     ended = trio.Event()
 
     async def serve(transport: Transport, peer: Peer) -> None:

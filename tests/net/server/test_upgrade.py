@@ -1,4 +1,4 @@
-"""Who may talk to the daemon: names, origins, handshakes, tokens."""
+"""Admission to the daemon: names, origins, handshakes, tokens."""
 
 from http import HTTPStatus
 
@@ -59,7 +59,7 @@ def status(verdict: UpgradeRequest | HttpRefusal | None) -> int | None:
     ],
 )
 def test_loopback_names_are_ours(host: str) -> None:
-    """Whoever names this machine is served, unless with a port that is not ours."""
+    """A name of this machine is served, unless its port is another one."""
     assert None is check_request(request(("host", host)), OWN)
 
 
@@ -120,7 +120,7 @@ def test_other_names_are_refused(host: str) -> None:
     ],
 )
 def test_configured_names(*, expected: bool, host: str) -> None:
-    """A name without a port stands for any port, one with a port for that port alone."""
+    """A name without a port allows any port, one with a port only that port."""
     assert expected == is_own_host(host, CONFIGURED)
 
 
@@ -211,7 +211,7 @@ def test_two_origins_are_refused() -> None:
 
 
 def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
-    """The answer tells what to change, and repeats at most 100 escaped characters."""
+    """The response names the setting, and repeats at most 100 escaped characters."""
     verdict = check_request(request(("host", "\x1b]0;" + "x" * 500)), OWN)
     assert verdict is not None
     assert "server.allowed_hosts" in verdict.text
@@ -303,8 +303,8 @@ def test_bad_handshake_is_refused(expected: int, head: RequestHead) -> None:
     assert expected == status(check_upgrade(head, OWN))
 
 
-def test_wrong_version_is_told_the_right_one() -> None:
-    """RFC 6455 section 4.4: the answer to another version names the one we speak."""
+def test_a_wrong_version_gets_the_supported_one() -> None:
+    """RFC 6455 section 4.4: the response to another version names the supported one."""
     verdict = check_upgrade(handshake(without="sec-websocket-version"), OWN)
     assert isinstance(verdict, HttpRefusal)
     assert (("Sec-WebSocket-Version", "13"),) == verdict.headers

@@ -49,7 +49,7 @@ class Recorder:
 
 
 async def test_handshake_answers_the_key() -> None:
-    """The 101 answer proves that the key was read, and names no subprotocol nobody asked for."""
+    """The 101 response proves that the key was read, and names no subprotocol without a request."""
     async with connected() as peer:
         assert peer.answer.startswith(b"HTTP/1.1 101 ")
         assert ACCEPT in peer.answer
@@ -57,7 +57,7 @@ async def test_handshake_answers_the_key() -> None:
 
 
 async def test_subprotocol_is_confirmed() -> None:
-    """A client that asks for palyra.v1 among others is told that it got it."""
+    """A client that offers palyra.v1 among others gets it confirmed."""
     async with connected(extra=b"Sec-WebSocket-Protocol: other, palyra.v1\r\n") as peer:
         assert b"sec-websocket-protocol: palyra.v1\r\n" in peer.answer.lower()
 
@@ -173,7 +173,7 @@ async def test_fragments_up_to_the_limit_pass_however_they_are_cut() -> None:
 
 
 async def test_messages_before_a_bad_frame_are_received() -> None:
-    """What was said before the bad frame still counts."""
+    """Messages before the bad frame are delivered."""
     recorder = Recorder()
     async with connected(recorder) as peer:
         await peer.send(frame(TEXT, b"one") + frame(TEXT, b"two") + frame(BINARY, b"x"))
@@ -208,7 +208,7 @@ async def test_peer_may_vanish() -> None:
 
 
 async def test_server_closes_with_code_and_reason() -> None:
-    """`close` tells code and reason, waits for the answer, and a second call says nothing."""
+    """`close` sends code and reason and waits for the peer; a second call sends nothing."""
 
     async def serve(transport: Transport) -> None:
         await transport.close(4401, "no token")
@@ -246,8 +246,8 @@ async def test_goodbye_is_bounded_in_time(autojump_clock: MockClock) -> None:
     assert pytest.approx(3, abs=0.1) == autojump_clock.current_time() - began
 
 
-async def test_crash_of_the_server_side_is_told_as_1011() -> None:
-    """An exception of the handler passes on, and the peer hears `internal error` before."""
+async def test_crash_of_the_server_side_closes_with_1011() -> None:
+    """The handler's exception propagates, and the peer gets `internal error` first."""
 
     async def serve(transport: Transport) -> None:
         await transport.receive()
@@ -261,8 +261,8 @@ async def test_crash_of_the_server_side_is_told_as_1011() -> None:
             await peer.read_to_end()
 
 
-async def test_cancelled_connection_is_told_as_1001(autojump_clock: MockClock) -> None:
-    """Cancelling the connection closes it with 1001, and ends as soon as the peer agrees."""
+async def test_cancelled_connection_closes_with_1001(autojump_clock: MockClock) -> None:
+    """Cancelling the connection closes it with 1001, and ends when the peer agrees."""
     scope = trio.CancelScope()
     began = autojump_clock.current_time()
     async with connected(scope=scope) as peer:
@@ -273,8 +273,8 @@ async def test_cancelled_connection_is_told_as_1001(autojump_clock: MockClock) -
     assert began == autojump_clock.current_time()
 
 
-async def test_cancelled_connection_ends_though_nobody_receives(autojump_clock: MockClock) -> None:
-    """A message that nobody takes does not keep a cancelled connection whose peer has left."""
+async def test_cancelled_connection_ends_without_a_receiver(autojump_clock: MockClock) -> None:
+    """An unread message does not hold a cancelled connection whose peer has left."""
     scope = trio.CancelScope()
 
     async def serve(_transport: Transport) -> None:
@@ -342,7 +342,7 @@ async def test_send_that_was_cancelled_does_not_cut_a_frame() -> None:
 
 
 async def test_silent_peer_is_found_by_ping(autojump_clock: MockClock) -> None:
-    """A peer that answers no ping is gone 40 s after it was last heard."""
+    """A peer that answers no ping is closed 40 s after its last message."""
     recorder = Recorder()
     began = autojump_clock.current_time()
     async with connected(recorder) as peer:
@@ -380,7 +380,7 @@ async def test_slow_upload_is_not_taken_for_a_dead_peer(autojump_clock: MockCloc
 
 
 async def test_busy_receiver_is_not_taken_for_a_dead_peer(autojump_clock: MockClock) -> None:
-    """While messages wait for us, a pong behind them cannot be seen, and that kills nobody."""
+    """While unread messages wait, a pong behind them cannot be seen, and the peer stays."""
     received: list[bytes] = []
 
     async def serve(transport: Transport) -> None:

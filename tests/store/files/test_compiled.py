@@ -61,8 +61,8 @@ def test_code_of_one_module_is_not_code_of_another(tmp_path: Path) -> None:
     assert None is cache.find("e", sha256_hex(b"other"))
 
 
-def test_without_the_mac_poisoned_code_is_run(tmp_path: Path) -> None:
-    """Control: machine code of another program, put in the place of the right one, runs."""
+def test_control_without_the_mac_poisoned_code_is_run(tmp_path: Path) -> None:
+    """Machine code of another program, put in the place of the right one, runs."""
 
     def code_of(number: int) -> bytes:
         text = f'(module (func (export "f") (result i32) (i32.const {number})))'
@@ -88,7 +88,7 @@ def test_without_the_mac_poisoned_code_is_run(tmp_path: Path) -> None:
 
 
 def test_the_key_is_private_and_another_one_finds_nothing(tmp_path: Path) -> None:
-    """Mode 0600; a key that is lost costs a compilation, one that is no key is said."""
+    """The mode is 0600; a lost key costs a compilation, and an invalid key is an error."""
     open_cache(tmp_path).put("e", MODULE, b"code")
     key = tmp_path / "keys" / "compiled-wasm.key"
     assert 0o600 == key.stat().st_mode & 0o777

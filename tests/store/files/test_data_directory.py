@@ -86,7 +86,7 @@ def test_a_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
 
 
 def test_closing_twice_is_harmless(tmp_path: Path) -> None:
-    """The second close does not touch a descriptor that may be somebody else's by now."""
+    """The second close does not touch a descriptor that may be reused by then."""
     owned = DataDirectory(tmp_path)
     owned.close()
     owned.close()
@@ -106,10 +106,10 @@ def test_a_lock_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         DataDirectory(tmp_path)
 
 
-def test_a_lock_that_cannot_be_written_is_given_back(
+def test_a_lock_that_cannot_be_written_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk nobody becomes the owner, and the next who tries can."""
+    """On a full disk no process becomes the owner, and a later start can."""
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

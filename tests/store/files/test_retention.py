@@ -1,4 +1,4 @@
-"""What is kept beside the journal: artifacts and file checkpoints, on disk and in memory."""
+"""Files stored next to the journal: artifacts and file checkpoints, on disk and in memory."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 
 def artifact(session_id: str, data: bytes) -> Artifact:
-    """What is said of an output."""
+    """The metadata of an output."""
     return Artifact(
         artifact=hashlib.sha256(data).hexdigest(), session_id=session_id, run_id="run_1",
         call_id="call_1", tool="shell", size_bytes=len(data), created_ms=7, trust="workspace",
@@ -85,8 +85,8 @@ def test_an_artifact_is_found_in_its_session(artifacts: Artifacts) -> None:
     assert artifacts.find(mine, kept.artifact + "0") is None
 
 
-def test_a_name_that_means_two_means_none(artifacts: Artifacts) -> None:
-    """Whoever asks must say more."""
+def test_an_ambiguous_prefix_finds_nothing(artifacts: Artifacts) -> None:
+    """A longer prefix is needed."""
     session = new_id("ses")
     for number in range(40):
         data = b"%d" % number
@@ -96,8 +96,8 @@ def test_a_name_that_means_two_means_none(artifacts: Artifacts) -> None:
 
 
 @pytest.mark.parametrize("session_id", ["", "..", "../keys", "ses_1", "ses_/../../x"])
-def test_no_session_leads_elsewhere(tmp_path: Path, session_id: str) -> None:
-    """What is no id of a session has no artifacts, and gets none."""
+def test_an_invalid_session_id_has_no_artifacts(tmp_path: Path, session_id: str) -> None:
+    """It has none and gets none."""
     store = FileArtifacts(tmp_path / "a" / "b", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "secret").write_text("x")
@@ -150,20 +150,20 @@ def test_checkpoints_are_listed(checkpoints: CheckpointStore) -> None:
     assert [5, 4, 3, 2, 1, 0] == listed(session_id="ses_1", run_id="run_1")
 
 
-def test_what_is_dropped_is_gone(checkpoints: CheckpointStore) -> None:
-    """And dropping it again is no error."""
+def test_a_dropped_checkpoint_is_deleted(checkpoints: CheckpointStore) -> None:
+    """Dropping it again is no error."""
     kept = checkpoint(new_id("ckp"), a=b"1")
     checkpoints.put(kept, by_digest(b"1"))
     checkpoints.drop(kept.checkpoint_id)
     checkpoints.drop(kept.checkpoint_id)
     assert checkpoints.find(kept.checkpoint_id) is None
     assert [] == checkpoints.list(CheckpointFilter())
-    with pytest.raises(Unavailable, match="not kept any more"):
+    with pytest.raises(Unavailable, match="no longer stored"):
         checkpoints.contents(kept.checkpoint_id)
 
 
-def test_no_name_leads_elsewhere(tmp_path: Path) -> None:
-    """What is no id of a checkpoint is none."""
+def test_an_invalid_checkpoint_id_is_not_found(tmp_path: Path) -> None:
+    """A text that is no id of a checkpoint finds nothing."""
     (tmp_path / "secret").write_text("{}")
     store = FileCheckpoints(tmp_path / "ckp", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
     for name in ("../secret", "", "..", "ckp_1", "x"):
@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_is_not_restored(tmp_path: Path) -> None:
     store.put(kept, by_digest(b"1" * 9))
     path = tmp_path / kept.checkpoint_id
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Unavailable, match="damaged on the disk"):
+    with pytest.raises(Unavailable, match="damaged on disk"):
         store.contents(kept.checkpoint_id)
 
 
@@ -218,7 +218,7 @@ def kept(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Retai
 
 
 def all_names(store: RetainedFiles) -> list[str]:
-    """Every name, in folders and beside them."""
+    """The names of all files in the folder and below it."""
     return sorted(
         path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()
     )
@@ -251,8 +251,8 @@ def test_a_file_is_whole_or_not_there(kept: RetainedFiles, monkeypatch: pytest.M
     assert (["a"], (b"1", b"")) == (all_names(kept), kept.find("a"))
 
 
-def test_what_is_too_old_goes(kept: RetainedFiles, clock: Clock) -> None:
-    """With the next one that comes after an hour; drafts of a crash too, and empty folders."""
+def test_old_files_are_deleted(kept: RetainedFiles, clock: Clock) -> None:
+    """A write an hour later deletes them, drafts of a crash and empty folders included."""
     kept.put("ses/a", b"1", [])
     (kept.root / "b.1234.draft").touch()
     os.utime(kept.root / "b.1234.draft", ns=(0, 0))
@@ -267,8 +267,10 @@ def test_what_is_too_old_goes(kept: RetainedFiles, clock: Clock) -> None:
     assert ["new", "newer"] == sorted(kept.names())
 
 
-def test_what_is_too_much_goes(kept: RetainedFiles, clock: Clock) -> None:
-    """The oldest of the fullest folder first: a flood takes nothing of others."""
+def test_the_oldest_files_of_the_fullest_folder_are_deleted_first(
+    kept: RetainedFiles, clock: Clock
+) -> None:
+    """A flood of one folder deletes no file of another."""
     kept.put("quiet/a", b"", [b"x" * 1000])
     for number in range(20):
         clock.now_ms += 1
@@ -280,8 +282,8 @@ def test_what_is_too_much_goes(kept: RetainedFiles, clock: Clock) -> None:
     assert "loud/00" not in left
 
 
-def test_what_can_never_fit_is_refused(kept: RetainedFiles) -> None:
-    """And takes nothing away."""
+def test_a_file_above_the_limit_is_refused(kept: RetainedFiles) -> None:
+    """It deletes no other file."""
     kept.put("a", b"1", [])
     with pytest.raises(Unavailable, match="more than kept may keep"):
         kept.put("b", b"", [b"x" * 10_000])
@@ -289,27 +291,27 @@ def test_what_can_never_fit_is_refused(kept: RetainedFiles) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "none/none", "a/none"])
-def test_what_is_not_there(kept: RetainedFiles, name: str) -> None:
-    """Is not found, and its folder is empty."""
+def test_a_missing_file_is_not_found(kept: RetainedFiles, name: str) -> None:
+    """Its folder is empty."""
     kept.put("a", b"1", [])
     assert (None, None, []) == (kept.find(name), kept.find_head(name), kept.names(name))
     kept.drop(name)
 
 
 @pytest.mark.parametrize("act", [RetainedFiles.find, RetainedFiles.find_head])
-def test_what_cannot_be_read_is_said(
+def test_an_unreadable_file_is_unavailable(
     kept: RetainedFiles, act: Callable[[RetainedFiles, str], object]
 ) -> None:
-    """A dependency that is down, not a thing that is missing."""
+    """It is an error of a dependency, not a missing file."""
     kept.put("folder/a", b"1", [])
     with pytest.raises(Unavailable, match="cannot be read"):
         act(kept, "folder")
 
 
-def test_a_file_that_goes_during_a_sweep(
+def test_a_file_that_vanishes_during_a_sweep(
     kept: RetainedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else was faster; that is no error."""
+    """Another process deleted it first; that is no error."""
     kept.put("a", b"1", [])
     real = Path.stat
 

@@ -30,8 +30,8 @@ def test_nothing_is_there_at_first(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """By another store of the same directory; nobody else may read it."""
+def test_a_written_skill_is_read(tmp_path: Path) -> None:
+    """Another store of the same directory reads it, and its mode is private."""
     store = SkillStore(tmp_path / "skills")
     digest = store.put_package(package())
     store.write(shelf_of(digest))
@@ -65,15 +65,15 @@ def test_a_package_is_what_its_name_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"surprise":1}', b'{"skills":{"a":{}}}', b"\xff"]
 )
-def test_a_file_that_is_not_ours_is_said(tmp_path: Path, content: bytes) -> None:
-    """With its path."""
+def test_a_foreign_index_is_an_error(tmp_path: Path, content: bytes) -> None:
+    """The error names its path."""
     (tmp_path / "skills.json").write_bytes(content)
     with pytest.raises(Unavailable, match=r"skills\.json: cannot be read"):
         SkillStore(tmp_path).read()
 
 
-def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
-    """Where a file stands in the place of the directory."""
+def test_a_failed_write_is_an_error(tmp_path: Path) -> None:
+    """A file is in the place of the directory."""
     (tmp_path / "skills").write_bytes(b"")
     store = SkillStore(tmp_path / "skills")
     with pytest.raises(Unavailable):

@@ -132,7 +132,7 @@ def test_the_operators_token_is_made_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["signing.key", "operator.token"])
 def test_a_secret_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
-    """What could not be kept is not used."""
+    """A key that could not be stored is not used."""
     (tmp_path / f".{name}.draft").mkdir()
     read = (
         partial(KeyRing.open, tmp_path)
@@ -146,7 +146,7 @@ def test_a_secret_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("text", ["", "junk", "a" * 31, "a b" * 20])
 def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
-    """What can be guessed, or was emptied by accident, opens no door; the remedy is named."""
+    """A short or empty token file is an error that names the remedy."""
     read_operator_token(tmp_path, lambda: "fresh" * 8)
     (tmp_path / "operator.token").write_text(text)
     with pytest.raises(Unavailable, match="start again"):

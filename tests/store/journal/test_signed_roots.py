@@ -1,4 +1,4 @@
-"""The roots file: what is signed, what a power cut may do to it, what nobody else may."""
+"""The roots file: signatures, effects of a power cut, and changes by others."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def written(count: int) -> MemoryFile:
 
 
 def indexes(roots: SignedRootsFile) -> list[int | str]:
-    """The numbers of the roots that hold, and what is said where one does not."""
+    """The numbers of the valid roots, and the problem of the first invalid one."""
     return [
         entry.index if isinstance(entry, SignedRoot) else entry.detail for entry in roots.entries()
     ]
@@ -67,16 +67,16 @@ def test_a_line_is_json_with_a_signature() -> None:
     assert [64, 64] == [len(bytes.fromhex(line["signature"])) for line in lines]
 
 
-def test_an_opened_file_goes_on() -> None:
-    """After opening the next root follows the last one."""
+def test_an_opened_file_is_continued() -> None:
+    """After opening, the next root follows the last one."""
     roots = opened(written(2), 2)
     roots.append(kind="root", first=21, through=21, merkle_root=bytes(32), at_ms=9)
     assert [0, 1, 2] == indexes(roots)
 
 
 @pytest.mark.parametrize("keep", range(0, 600, 37))
-def test_a_torn_last_line_is_cut_off_and_said(keep: int) -> None:
-    """A power cut in the middle of the last line loses that line only, and is reported."""
+def test_a_torn_last_line_is_cut_off_and_reported(keep: int) -> None:
+    """A power cut within the last line loses that line only."""
     file = written(3)
     start = bytes(file.content).rindex(b"\n", 0, -1) + 1
     keep = min(keep, len(file.content) - start - 2)
@@ -97,8 +97,8 @@ def test_a_last_line_torn_in_its_middle_is_cut_off() -> None:
     assert ([0, 1], True) == (indexes(roots), roots.note is not None)
 
 
-def test_a_last_line_known_to_the_database_is_missed() -> None:
-    """What the database knew to be durable cannot have been torn: its loss is a break."""
+def test_a_missing_line_known_to_the_database_is_a_break() -> None:
+    """A line that the database counts as durable cannot have been torn."""
     file = written(3)
     file.truncate(len(file.content) - 10)
     assert [0, 1, "roots 2 to 2 are missing"] == indexes(opened(file, 3))
@@ -148,7 +148,7 @@ def test_a_root_of_another_history_is_a_break() -> None:
         fork.append(kind="root", first=1, through=9, merkle_root=bytes(32), at_ms=number)
     file = written(1)
     file.write(len(file.content), bytes(other.content).splitlines(keepends=True)[1])
-    assert [0, "root 1 does not follow the one before it", 1] == indexes(opened(file, 2))
+    assert [0, "root 1 does not follow the root before it", 1] == indexes(opened(file, 2))
 
 
 def test_several_damaged_last_lines_are_left_alone() -> None:
@@ -297,8 +297,8 @@ def test_lost_roots_are_found_at_start(
 
 
 @pytest.mark.real
-def test_a_torn_root_is_said_at_start(tmp_path: Path) -> None:
-    """The report of the opening carries what was repaired, and nothing counts as broken."""
+def test_a_torn_root_is_reported_at_the_start(tmp_path: Path) -> None:
+    """The report of the opening has the repair, and no break."""
     store = sqlite_journal(tmp_path)
     store.open()
     store.commit([rows("run_a", 0, 1)])

@@ -52,5 +52,5 @@ class MemoryCheckpoints:
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
         held = self._held.get(checkpoint_id)
         if held is None:
-            raise Unavailable(f"the checkpoint {checkpoint_id} is not kept any more")
+            raise Unavailable(f"the checkpoint {checkpoint_id} is no longer stored")
         return held[1]

@@ -20,7 +20,6 @@ from palyra.core.journal.changes import (
     TapePage,
     VerifyReport,
 )
-from palyra.core.journal.hash_chain import merkle_root
 from palyra.core.journal.records import (
     RECEIPT_TTL_MS,
     AgentRecord,
@@ -37,6 +36,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.errors import (
     Conflict,
@@ -223,7 +223,7 @@ _REVISED: dict[type[msgspec.Struct], str] = {
 
 
 def _check_successor(before: Record, record: Record) -> None:
-    """What may take the place of a record of the same key."""
+    """Check that a record may replace the one with the same key."""
     match before, record:
         case RunRecord(), RunRecord() if before.is_terminal and record.state != before.state:
             raise Conflict("the run has ended; a terminal state never changes")
@@ -250,7 +250,7 @@ def _check_successor(before: Record, record: Record) -> None:
 
 
 def _may_follow(before: ApprovalRecord, record: ApprovalRecord) -> bool:
-    """What is answered can only be used, at most once for each call it is for."""
+    """True for a use of an allowed approval, at most one for each call it covers."""
     if before.state == "pending" or record == before:
         return True
     unused = msgspec.structs.replace(record, uses=before.uses)
@@ -263,25 +263,27 @@ def _unended(grant: GrantRecord) -> GrantRecord:
 
 
 def _check_unique(other: Record, record: Record) -> None:
-    """What two records of different keys must not share."""
+    """Check the fields that two records of different keys must not share."""
     match other, record:
         case SessionRecord(), SessionRecord() if record.key is not None and (
             other.principal,
             other.key,
         ) == (record.principal, record.key):
-            raise Conflict("sessions.principal, sessions.key is taken")
+            raise Conflict("sessions.principal, sessions.key is already in use")
         case SessionRecord(), SessionRecord() if (
             record.place is not None and record.place == other.place
         ):
-            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is taken")
+            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is already in use")
         case PairingRecord(), PairingRecord() if (
             other.principal,
             other.channel,
             other.sender,
         ) == (record.principal, record.channel, record.sender):
-            raise Conflict("pairings.principal, pairings.channel, pairings.sender is taken")
+            raise Conflict(
+                "pairings.principal, pairings.channel, pairings.sender is already in use"
+            )
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
-            raise Conflict("tokens.sha256 is taken")
+            raise Conflict("tokens.sha256 is already in use")
 
 
 def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:

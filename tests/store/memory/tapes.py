@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from palyra.core.journal.tape_row import TapeRow
-from palyra.store.journal.admission import NO_HEAD, ChainHead, ChainLink, TapeExtent, TapeHead
-from palyra.store.journal.verification import PAGE_ROWS
+from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
+from palyra.store.journal.verification import PAGE_ROWS, ChainHead, TapeExtent
 from palyra.store.sqlite.tapes import PAGE_BYTES
 
 
@@ -89,5 +89,5 @@ class MemoryTapes:
     def read_hashes(self, *, first: int, through: int) -> list[bytes]:
         return [link.hash for link in self.links[first - 1 : through]]
 
-    def read_run(self, run_id: str, *, after_seq: int) -> list[ChainLink]:
+    def read_links(self, run_id: str, *, after_seq: int) -> list[ChainLink]:
         return self.read_page(run_id, after_seq, PAGE_ROWS)

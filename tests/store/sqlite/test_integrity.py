@@ -1,4 +1,4 @@
-"""Damaged pages: found beside the work after an unclean end, and then no work goes on."""
+"""Damaged pages: found in the background after an unclean end, and then work stops."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ OLD_PAGES = range(52, 102, 7)  # of a run that ended long ago
 
 
 def never() -> bool:
-    """Nobody stops the walk."""
+    """Never stop the check."""
     return False
 
 
@@ -56,7 +56,7 @@ def damaged(tmp_path: Path) -> Callable[[], SqliteJournal]:
 
 
 def test_damage_does_not_delay_the_start(damaged: Callable[[], SqliteJournal]) -> None:
-    """The journal opens and serves what is whole; the look at all pages finds the rest."""
+    """The journal opens and serves intact pages; the background check finds the damage."""
     store = damaged()
     assert not store.open().was_clean
     assert [0, 1, 2] == seqs(store, "run_c")
@@ -68,8 +68,8 @@ def test_damage_does_not_delay_the_start(damaged: Callable[[], SqliteJournal]) -
     store.close()
 
 
-def test_what_was_found_damaged_is_not_opened_again(damaged: Callable[[], SqliteJournal]) -> None:
-    """Neither by this process nor by the next, until it is whole."""
+def test_a_database_found_damaged_is_not_opened_again(damaged: Callable[[], SqliteJournal]) -> None:
+    """Neither this process nor a later one opens it until it is intact."""
     store = damaged()
     whole = store.path.read_bytes()
     store.open()

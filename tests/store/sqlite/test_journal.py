@@ -1,4 +1,4 @@
-"""What the journal on SQLite promises beyond the contract: locks, settings, ownership, files."""
+"""The journal on SQLite beyond the contract: locks, settings, ownership, files."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def writer(journal: SqliteJournal) -> apsw.Connection:
     ],
 )
 def test_the_database_refuses_to_change_a_tape(journal: SqliteJournal, statement: str) -> None:
-    """A row of a tape is neither updated nor deleted nor replaced, whoever asks."""
+    """A row of a tape cannot be updated, deleted or replaced by any statement."""
     journal.commit([rows("run_a", 0, 2)])
     with pytest.raises(apsw.ConstraintError):
         writer(journal).execute(statement)
@@ -82,7 +82,7 @@ def test_a_second_owner_elsewhere_is_refused(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with pytest.raises(Unavailable, match="in use elsewhere"):
+        with pytest.raises(Unavailable, match="in use by another process"):
             sqlite_journal(tmp_path).open()
         holder.communicate()
 
@@ -99,8 +99,8 @@ def test_a_writer_that_lost_ownership_adds_nothing(tmp_path: Path) -> None:
     assert [0, 1, 2] == seqs(new, "run_a")
 
 
-def test_readers_work_beside_the_writer(journal: SqliteJournal) -> None:
-    """A transaction under way neither blocks a reader nor is seen by it."""
+def test_readers_work_during_a_transaction(journal: SqliteJournal) -> None:
+    """An open transaction neither blocks a reader nor is visible to it."""
     journal.commit([rows("run_a", 0, 1)])
     connection = writer(journal)
     connection.execute("BEGIN IMMEDIATE")
@@ -160,8 +160,8 @@ def test_files_are_private_under_any_umask(tmp_path: Path, mask: int) -> None:
 
 
 @pytest.mark.parametrize(("synchronous", "expected"), [("full", 2), ("normal", 1)])
-def test_settings_are_as_wanted(tmp_path: Path, synchronous: str, expected: int) -> None:
-    """What protects against power loss is set, and read back."""
+def test_settings_are_verified(tmp_path: Path, synchronous: str, expected: int) -> None:
+    """Settings that protect against power loss are set and read back."""
     connection = open_writer(tmp_path / "x.sqlite3", REAL_DISK, synchronous)  # type: ignore[arg-type]  # a literal
     names = ("journal_mode", "synchronous", "recursive_triggers", "wal_autocheckpoint")
     assert ["wal", expected, 1, 0] == [connection.pragma(name) for name in names]
@@ -249,14 +249,14 @@ def test_heads_of_ended_runs_are_not_kept(journal: SqliteJournal) -> None:
     assert ["run_b"] == list(journal._opened.writer._heads)
 
 
-def test_a_failed_commit_is_forgotten_whole(
+def test_a_failed_commit_leaves_nothing(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When storage refuses, nothing of the batch is there, and the next commit goes on."""
+    """No row of the batch is stored, and the next commit succeeds."""
     journal.commit([rows("run_a", 0, 1)])
     writer(journal).pragma("max_page_count", writer(journal).pragma("page_count") + 2)
     large = Change(rows=(row("run_a", 1, data=b"x" * 100_000),))
-    with pytest.raises(DiskFull, match="make room"):
+    with pytest.raises(DiskFull, match="free space"):
         journal.commit([rows("run_b", 0, 1), large])
     assert [[0], []] == [seqs(journal, name) for name in ("run_a", "run_b")]
     writer(journal).pragma("max_page_count", 1_000_000)
@@ -265,10 +265,10 @@ def test_a_failed_commit_is_forgotten_whole(
     assert (3, None) == (journal.verify().checked_events, journal.verify().first_break)
 
 
-def test_a_log_without_bound_is_folded_within_a_commit(
+def test_a_long_log_is_checkpointed_within_a_commit(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When nobody seals for long, a commit makes the checkpoint itself."""
+    """Without seals for a long time, a commit makes the checkpoint itself."""
     monkeypatch.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 50)
     for seq in range(20):
         journal.commit([Change(rows=(row("run_a", seq, data=b"x" * 30_000),))])
@@ -289,7 +289,7 @@ def test_a_checkpoint_that_fails_is_no_half_commit(
     with monkeypatch.context() as full:
         full.setattr(writer_module, "CHECKPOINT_NOW_PAGES", 1)
         full.setattr(journal._opened.writer, "_checkpoint", fail)
-        with pytest.raises(DiskFull, match="make room"):
+        with pytest.raises(DiskFull, match="free space"):
             journal.commit([rows("run_a", 1, 1)])
     assert [0] == seqs(journal, "run_a")
     assert [None] == journal.commit([rows("run_a", 1, 1)])
@@ -298,7 +298,7 @@ def test_a_checkpoint_that_fails_is_no_half_commit(
 def test_heads_of_abandoned_runs_are_bounded(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs that never end are forgotten in time, and their tapes go on all the same."""
+    """Cached heads of runs that never end are evicted, and their tapes can still grow."""
     monkeypatch.setattr(writer_module, "KNOWN_HEADS", 3)
     names = [f"run_{n}" for n in range(9)]
     for seq in range(3):
@@ -309,8 +309,8 @@ def test_heads_of_abandoned_runs_are_bounded(
     assert [[0, 1, 2]] * 9 == [seqs(journal, name) for name in names]
 
 
-def test_closed_readers_lend_nothing(tmp_path: Path) -> None:
-    """A thread that comes too late is told so."""
+def test_a_closed_pool_of_readers_is_an_error(tmp_path: Path) -> None:
+    """A thread that comes too late gets Unavailable."""
     readers = Readers(tmp_path / "x", REAL_DISK)
     readers.close()
     with pytest.raises(Unavailable, match="closed"), readers.borrow():

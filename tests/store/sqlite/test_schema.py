@@ -56,8 +56,8 @@ def test_every_version_becomes_the_newest(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
-def test_an_older_journal_opens_with_everything_in_it(tmp_path: Path, version: int) -> None:
-    """What an older program committed is there, and can be added to."""
+def test_an_older_journal_is_migrated_completely(tmp_path: Path, version: int) -> None:
+    """Its rows are readable, and new ones can be added."""
     path = tmp_path / "journal.sqlite3"
     modern = sqlite_journal(tmp_path / "modern")
     (tmp_path / "modern").mkdir()

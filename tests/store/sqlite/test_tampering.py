@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import ChainViolation, Change, VerifyReport
-from palyra.core.journal.hash_chain import GENESIS, link
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.journal import verification
-from palyra.store.sqlite import tapes
+from palyra.store.sqlite.tapes import Tapes
 from palyra.store.sqlite.writer import Writer
 from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
@@ -48,7 +47,7 @@ def build(directory: Path, *, is_signed: bool) -> None:
 
 
 def damage(directory: Path, change: Damage) -> None:
-    """Change the file as somebody with a shell would."""
+    """Change the file without the journal."""
     connection = apsw.Connection(str(directory / "journal.sqlite3"))
     for name in ("updated", "deleted"):
         connection.execute(f"DROP TRIGGER tape_is_never_{name}")
@@ -57,7 +56,7 @@ def damage(directory: Path, change: Damage) -> None:
 
 
 def verify_all(directory: Path) -> tuple[VerifyReport, VerifyReport]:
-    """What opening finds, and what a verification of everything finds after it."""
+    """The findings of opening and of a complete verification after it."""
     store = sqlite_journal(directory)
     opening = store.open().verification
     thorough = store.verify()
@@ -89,7 +88,7 @@ def run_sql(*statements: str) -> Damage:
 
 
 def named(found: ChainViolation | None) -> tuple[str | None, int | None, int | None]:
-    """What a break says about where it is."""
+    """The place that a break names."""
     return (None, None, None) if found is None else (found.run_id, found.seq, found.position)
 
 
@@ -230,10 +229,10 @@ def test_damage_older_than_the_last_root_is_found_on_demand(
 
 
 def rechain(connection: apsw.Connection, *run_ids: str) -> None:
-    """Compute all hashes anew, run by run, as somebody could who knows this program."""
+    """Recompute all hashes, run by run, as an attacker who knows this program could."""
     for run_id in run_ids:
         prev = GENESIS
-        for found in tapes.read_links(connection, run_id, after_seq=-1, limit=99):
+        for found in Tapes(connection).read_links(run_id, after_seq=-1, limit=99):
             prev = link(prev, found.position, found.row)
             connection.execute(
                 "UPDATE tape SET hash = ? WHERE position = ?", (prev, found.position)
@@ -252,8 +251,8 @@ def swap_and_hide(connection: apsw.Connection) -> None:
     rechain(connection, "run_a")
 
 
-def test_a_chain_computed_anew_does_not_fit_its_root(tmp_path: Path) -> None:
-    """Without the signing key a forged history is consistent only until the signed root."""
+def test_a_recomputed_chain_does_not_match_its_root(tmp_path: Path) -> None:
+    """Without the signing key a forged history is consistent only up to the signed root."""
     build(tmp_path, is_signed=True)
     damage(tmp_path, forge)
     for report in verify_all(tmp_path):
@@ -262,8 +261,8 @@ def test_a_chain_computed_anew_does_not_fit_its_root(tmp_path: Path) -> None:
         assert ("root", ("run_a", 2, 5)) == (found.kind, named(found))
 
 
-def test_reading_goes_on_behind_a_break(tmp_path: Path) -> None:
-    """Every event that is still there can be read, also from the damaged run."""
+def test_reads_continue_after_a_break(tmp_path: Path) -> None:
+    """Every remaining event can be read, also of the damaged run."""
     build(tmp_path, is_signed=True)
     damage(tmp_path, flip("data", 1))
     damage_twice = run_sql("DELETE FROM tape WHERE position = 8")
@@ -280,8 +279,8 @@ def test_reading_goes_on_behind_a_break(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
-def test_a_break_is_reported_once_and_work_goes_on(tmp_path: Path, *, is_signed: bool) -> None:
-    """Opening raises a break once; a full verification still knows it and checks what follows."""
+def test_a_break_is_reported_once_and_work_continues(tmp_path: Path, *, is_signed: bool) -> None:
+    """Opening reports it once; a full verification still finds it and checks later events."""
     build(tmp_path, is_signed=is_signed)
     damage(tmp_path, run_sql("DELETE FROM tape WHERE position >= 9"))
     store = sqlite_journal(tmp_path)
@@ -327,8 +326,8 @@ def test_a_segment_that_was_cut_short_is_a_segment(
     store.close()
 
 
-def test_a_break_that_left_no_trace_is_remembered(tmp_path: Path) -> None:
-    """What only the opening could see is kept, signed, in the roots."""
+def test_a_break_without_a_trace_is_recorded_in_the_roots(tmp_path: Path) -> None:
+    """A finding that only the opening can make is a signed line of the roots."""
     build(tmp_path, is_signed=False)
     damage(tmp_path, lambda connection: append_well(connection, 6))
     opening, thorough = verify_all(tmp_path)
@@ -450,8 +449,8 @@ def test_more_runs_than_are_remembered_are_verified(
         assert ("run_a", 2, 5) == named(report.first_break)
 
 
-def test_a_run_under_damaged_roots_says_so(tmp_path: Path) -> None:
-    """Verifying one run counts a lost root: nobody can say any more what it covered."""
+def test_verifying_a_run_reports_a_lost_root(tmp_path: Path) -> None:
+    """The events that the root covered are unknown."""
     build(tmp_path, is_signed=True)
     store = sqlite_journal(tmp_path)
     lines = store.roots_path.read_bytes().splitlines(keepends=True)

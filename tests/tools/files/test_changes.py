@@ -1,4 +1,4 @@
-"""Changes of several files: all of them or none, whatever fails and whoever interferes."""
+"""Changes of several files: all of them or none, under failures and interference."""
 
 import errno
 import os
@@ -85,14 +85,14 @@ def test_permissions_are_kept(workspace: Workspace) -> None:
 
 
 def test_a_reader_keeps_the_old_file(workspace: Workspace) -> None:
-    """Who has the old file open reads it to its end."""
+    """A process with the old file open reads it to its end."""
     with (workspace.root / "a").open() as reader:
         change(workspace, {"a": "new"})
         assert reader.read() == "old a"
 
 
-def test_what_is_so_already_is_not_touched(workspace: Workspace) -> None:
-    """The file stays the very same, and no checkpoint is needed."""
+def test_an_unchanged_file_is_not_touched(workspace: Workspace) -> None:
+    """The file keeps its inode, and no checkpoint is needed."""
 
     def look() -> tuple[int, int, int]:  # not at the time of reading: it is read
         found = (workspace.root / "a").stat()
@@ -157,7 +157,7 @@ def test_a_failure_puts_everything_back(
 def test_a_full_disk_leaves_the_old_files(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the operating system says is told, with the path."""
+    """The error has the operating system's message and the path."""
 
     def full(_fd: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -203,7 +203,7 @@ def _write(path: Path, text: str) -> None:
 def test_a_file_that_appears_is_not_overwritten(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there was none, somebody else's new file stays."""
+    """A new file of another process stays."""
     interfering(monkeypatch, "_commit_one", lambda: _write(workspace.root / "n", "theirs"))
     with pytest.raises(ToolFailure, match="n was changed by somebody else meanwhile"):
         change(workspace, {"a": "new", "n": "ours"})
@@ -268,10 +268,10 @@ def test_a_folder_swapped_for_another_is_caught(
     assert (workspace.root / "moved" / "c").read_text() == "old sub/c"
 
 
-def test_what_cannot_be_put_back_is_named(
+def test_a_file_that_cannot_be_put_back_is_named(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old file is then under the name that is told, and the checkpoint is not forgotten."""
+    """The error has its temporary name, and the checkpoint is kept."""
     real = changes_module._commit_one
     forgotten: list[bool] = []
 
@@ -291,7 +291,7 @@ def test_what_cannot_be_put_back_is_named(
 def test_a_made_folder_that_is_used_meanwhile_stays(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else's file in it is not lost."""
+    """A file of another process in it is not lost."""
 
     def use() -> None:
         (workspace.root / "deep" / "theirs").write_text("x")
@@ -308,7 +308,7 @@ def test_a_made_folder_that_is_used_meanwhile_stays(
 
 @pytest.mark.parametrize("path", [".git/config", ".vscode/tasks.json", "AGENTS.md", ""])
 def test_configuration_is_not_changed(workspace: Workspace, path: str) -> None:
-    """What other programs take orders from is refused before anything is read."""
+    """A write to protected configuration is refused before anything is read."""
     with pytest.raises(ToolFailure, match="may not be used"):
         Changes(workspace).look(path)
 
@@ -326,8 +326,8 @@ def test_a_file_below_a_file_cannot_be_made(workspace: Workspace) -> None:
     assert files(workspace) == OLD
 
 
-def test_a_rename_that_fails_otherwise_is_told(tmp_path: Path) -> None:
-    """An error of the operating system that is no lack of ability comes through."""
+def test_an_unexpected_rename_error_is_reported(tmp_path: Path) -> None:
+    """Only an unsupported operation is worked around."""
     fd = os.open(tmp_path, os.O_RDONLY)
     assert not syscalls._rename(fd, "a", "b", 99)  # what the kernel does not know
     with pytest.raises(FileNotFoundError):

@@ -99,8 +99,8 @@ def test_a_restore_can_be_restored(world: World) -> None:
     assert world.files() == NEW
 
 
-def test_what_is_so_already_needs_nothing(world: World) -> None:
-    """No file is touched and no checkpoint made."""
+def test_restoring_an_unchanged_file_does_nothing(world: World) -> None:
+    """No file is touched and no checkpoint is made."""
     world.restore()
     before = (world.root / "a").stat()
     assert Restored(restored="ckp_00", side="before", files=()) == world.restore()
@@ -116,8 +116,8 @@ def test_a_change_cut_short_is_undone(world: World) -> None:
     assert world.files() == OLD
 
 
-def test_what_others_did_since_is_not_lost(world: World) -> None:
-    """Nothing is restored unless it is forced; then their version is in the new checkpoint."""
+def test_later_changes_are_not_overwritten(world: World) -> None:
+    """Nothing is restored without force; with it, the new checkpoint has their version."""
     (world.root / "a").write_text("theirs")
     with pytest.raises(Conflict, match=r"^a: changed by somebody else since.*--force"):
         world.restore()
@@ -141,7 +141,7 @@ def test_many_foreign_changes_are_counted(world: World) -> None:
 
 
 def test_a_link_in_the_place_is_refused(world: World) -> None:
-    """The walls hold for restores too; nothing is restored."""
+    """Restores are confined as well; nothing is restored."""
     (world.root / "a").unlink()
     (world.root / "a").symlink_to("made")
     for force in (False, True):
@@ -157,11 +157,11 @@ def test_another_workspace_is_refused(world: World) -> None:
         world.checkpoints.restore(other, "before", is_forced=True)
 
 
-def test_what_is_not_kept_any_more(world: World) -> None:
-    """Its contents are gone: nothing is changed."""
+def test_a_deleted_checkpoint_restores_nothing(world: World) -> None:
+    """Its contents are deleted, and no file changes."""
     kept = world.kept()
     world.store.drop("ckp_00")
-    with pytest.raises(Unavailable, match="not kept any more"):
+    with pytest.raises(Unavailable, match="no longer stored"):
         world.checkpoints.restore(kept, "before", is_forced=False)
     assert world.files() == NEW
 
@@ -169,7 +169,7 @@ def test_what_is_not_kept_any_more(world: World) -> None:
 def test_without_room_for_a_checkpoint_nothing_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be undone is not done."""
+    """A change that could not be undone is not made."""
 
     def full(*_: object) -> None:
         raise Unavailable("no space left on device")

@@ -29,7 +29,7 @@ SECRET = "the-secret-of-the-house"
 
 
 class World:
-    """A workspace, a secret beside it, and every file tool."""
+    """A workspace, a secret outside it, and every file tool."""
 
     def __init__(self, base: Path, *, use_openat2: bool | None) -> None:
         self.outside = base / "outside"
@@ -50,7 +50,7 @@ class World:
         self.tools = {tool.spec.name: tool for tool in made if isinstance(tool, ThreadTool)}
 
     def call(self, tool: str, **arguments: Any) -> ToolOutput:
-        """What the tool gives."""
+        """The tool's result."""
         return self.tools[tool].run(
             ToolCall(
                 call_id="c", run_id="r", session_id="s", principal="p", tool=tool,
@@ -82,7 +82,7 @@ def _quoted(path: str) -> str:
 
 @pytest.fixture(params=["openat2", "nofollow"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    """Behind each of the two walls."""
+    """With each of the two methods of confinement."""
     made = World(tmp_path, use_openat2=False if request.param == "nofollow" else None)
     if made.workspace.enforcement != request.param:
         pytest.skip("this kernel has no openat2")
@@ -99,7 +99,7 @@ def untouched(world: World) -> None:
 
 
 def outcome(attempt: Callable[[], ToolOutput]) -> str:
-    """What a model sees of it."""
+    """The result that a model sees."""
     try:
         return attempt().text
     except ToolFailure as failure:
@@ -133,8 +133,8 @@ def test_no_tool_gets_out(world: World, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["parent", "link", "link to a folder", "hard link"])
-def test_what_exists_outside_is_not_told(world: World, way: str) -> None:
-    """The same words, whether the thing outside is there or not."""
+def test_outside_paths_get_one_message(world: World, way: str) -> None:
+    """The message is the same whether the path exists or not."""
     path, prepare = WAYS_OUT[way]
     prepare(world)
     there = {name: outcome(attempt) for name, attempt in world.attempts(path).items()}
@@ -150,8 +150,8 @@ def test_what_exists_outside_is_not_told(world: World, way: str) -> None:
 
 @pytest.mark.parametrize("tool", ["read", "write", "patch", "search"])
 @pytest.mark.parametrize("kind", ["fifo", "device", "absolute", "nul"])
-def test_what_is_no_file(world: World, kind: str, tool: str) -> None:
-    """Refused at once, and nothing waits for a writer."""
+def test_special_files_are_refused(world: World, kind: str, tool: str) -> None:
+    """They are refused at once, without waiting for a writer."""
     path = {"absolute": str(world.root / "a.txt"), "nul": "a.txt\0.png"}.get(kind, kind)
     if kind == "fifo":
         os.mkfifo(world.root / "fifo")
@@ -192,15 +192,15 @@ def test_places_for_secrets_are_closed(world: World, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".env.example", "sub/.env.sample", "environment", ".sshx"])
-def test_what_only_looks_private_is_open(world: World, path: str) -> None:
-    """Examples are made to be shared."""
+def test_example_files_are_readable(world: World, path: str) -> None:
+    """Examples of private files may be shared."""
     (world.root / path).write_text("shown\n")
     assert world.call("read_file", path=path).text == "shown\n"
 
 
 @pytest.mark.parametrize("path", ["caf\u00e9", "cafe\u0301"])
 def test_forms_of_one_name_are_two_files(world: World, path: str) -> None:
-    """A name means the file of exactly these bytes, never its twin in another form."""
+    """A name is the file of exactly these bytes, never one in another Unicode form."""
     other = "cafe\u0301" if path == "caf\u00e9" else "caf\u00e9"
     (world.root / other).write_text("other\n")
     with pytest.raises(ToolFailure, match="no such file"):
@@ -238,7 +238,7 @@ def swapping(root: Path) -> Generator[None]:
 
 
 def check_then_open(root: Path, path: str) -> str:
-    """What a tool without these walls does."""
+    """The unconfined way: check the path, then open it."""
     target = root / path
     if not target.resolve().is_relative_to(root.resolve()):
         return "refused"
@@ -246,7 +246,7 @@ def check_then_open(root: Path, path: str) -> str:
 
 
 def race(world: World, seconds: float, enough: int) -> dict[str, Counter[str]]:
-    """What came of as many attempts as fit; by tool, and of the control."""
+    """The results of repeated attempts, by tool, and of the control."""
     (world.root / "spot").mkdir()
     (world.root / "spot" / "secret").write_text("inside")
     (world.root / "door").symlink_to(world.outside)
@@ -297,6 +297,6 @@ def test_a_race_finds_nothing_outside(world: World) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize("half", [1, 2])
 def test_a_race_of_a_minute_finds_nothing_outside(world: World, half: int) -> None:
-    """A minute against each wall, in two halves."""
+    """A minute against each method, in two halves."""
     assert half
     check_race(world, race(world, 30.0, 0))

@@ -11,7 +11,7 @@ from palyra.tools.files.line_search import BadQuery
 
 
 def means(pattern: str, path: str) -> bool:
-    """Whether the pattern means the path."""
+    """True if the pattern matches the path."""
     return compile_glob(pattern).search(path.encode()) is not None
 
 
@@ -28,8 +28,8 @@ def means(pattern: str, path: str) -> bool:
         ("é*", "é1"),
     ],
 )  # fmt: skip
-def test_what_a_pattern_means(pattern: str, path: str) -> None:
-    """The path is found."""
+def test_matching_paths(pattern: str, path: str) -> None:
+    """The pattern matches the path."""
     assert means(pattern, path)
 
 
@@ -41,8 +41,8 @@ def test_what_a_pattern_means(pattern: str, path: str) -> None:
         ("src/**", "src"), ("A", "a"),
     ],
 )  # fmt: skip
-def test_what_it_does_not_mean(pattern: str, path: str) -> None:
-    """The path is not found."""
+def test_other_paths_do_not_match(pattern: str, path: str) -> None:
+    """The pattern does not match the path."""
     assert not means(pattern, path)
 
 

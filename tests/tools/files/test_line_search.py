@@ -65,7 +65,7 @@ def test_a_query_that_cannot_be(query: str, said: str) -> None:
 
 
 def test_a_hostile_expression_is_linear() -> None:
-    """What takes a backtracking engine longer than the universe lives takes none here."""
+    """An expression that explodes in a backtracking engine takes linear time."""
     assert [] == lines_found(b"a" * 100_000 + b"!\n", "(a+)+$")
 
 
@@ -109,6 +109,6 @@ def test_a_long_line_is_shown_round_the_hit() -> None:
     assert late.endswith("xneedle")
 
 
-def test_what_is_no_text_is_shown_replaced() -> None:
-    """A byte that is no UTF-8 does not stop the search."""
+def test_invalid_utf8_is_replaced() -> None:
+    """Such a byte does not stop the search."""
     assert ["f:1:\ufffdx"] == shown(b"\xffx\n", "x")

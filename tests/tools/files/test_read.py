@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def page(workspace: Workspace, content: bytes, **arguments: int) -> ToolOutput:
-    """What read_file gives of a file with that content."""
+    """The result of read_file for a file with that content."""
     (workspace.root / "file").write_bytes(content)
     return read_file(workspace, {"path": "file", **arguments})
 
@@ -56,7 +56,7 @@ def test_an_empty_file_says_so(workspace: Workspace) -> None:
     ],
 )
 def test_a_page_of_lines(workspace: Workspace, offset: int, limit: int, expected: str) -> None:
-    """A page says what it holds and where to go on."""
+    """A page has its range and the next offset."""
     output = page(workspace, b"1\n2\n3\n4\n5", offset=offset, limit=limit)
     assert (expected, "go on" in expected) == (output.text, output.is_truncated)
 
@@ -135,7 +135,7 @@ def test_a_folder_is_listed(workspace: Workspace) -> None:
 
 
 def test_a_private_entry_below_a_folder(workspace: Workspace) -> None:
-    """What is private by its folder is recognised in the folder's listing."""
+    """An entry that is private because of its folder is marked in the listing."""
     (workspace.root / ".config" / "gh").mkdir(parents=True)
     assert list_dir(workspace, {"path": "./.config/"}).text == "gh  private"
 
@@ -160,7 +160,7 @@ def test_a_large_folder_is_cut(workspace: Workspace) -> None:
 def test_a_vast_folder_is_not_counted(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Past the bound on entries the rest is only said to be there."""
+    """Above the limit of entries the listing says only that there are more."""
     monkeypatch.setattr(read, "MAX_ENTRIES", 10)
     for n in range(900):
         (workspace.root / f"{'x' * 200}{n:04}").touch()
@@ -169,7 +169,7 @@ def test_a_vast_folder_is_not_counted(
 
 
 def test_an_entry_that_vanishes(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file removed while the folder is read is said to be gone."""
+    """A file removed while the folder is read is marked as gone."""
     (workspace.root / "a").touch()
     real = os.scandir
 
@@ -191,8 +191,8 @@ def test_an_entry_that_vanishes(workspace: Workspace, monkeypatch: pytest.Monkey
     assert list_dir(workspace, {}).text == "a  gone"
 
 
-def test_the_specs_tell_the_truth(workspace: Workspace) -> None:
-    """Both are harmless and may be repeated, and each names its walls."""
+def test_the_specs_declare_safe_reads(workspace: Workspace) -> None:
+    """Both are harmless and repeatable, and each names its isolation."""
     specs = {tool.spec.name: tool.spec for tool in file_tools(workspace)}
     assert [True, True] == [specs[name].may_rerun for name in ("read_file", "list_dir")]
     assert {spec.enforcement for spec in specs.values()} == {workspace.enforcement}

@@ -20,7 +20,7 @@ SECRET = "the-secret-of-the-house"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
-    """A workspace with a few files, beside a folder that is not its business."""
+    """A workspace with a few files, and a folder outside it."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.py").write_text(SECRET)
     root = tmp_path / "work"
@@ -59,12 +59,12 @@ def test_files_are_found_by_name(workspace: Workspace) -> None:
 
 
 def test_a_store_can_be_named(workspace: Workspace) -> None:
-    """Whoever asks for .git itself may look into it."""
+    """A pattern that names .git searches it."""
     assert [".git/config.py"] == found(workspace, "*", ".git")
 
 
-def test_nothing_says_so(workspace: Workspace) -> None:
-    """No file is told as such."""
+def test_no_match_is_reported(workspace: Workspace) -> None:
+    """A search without a match says so."""
     assert ["[no file is meant by it]"] == found(workspace, "*.none")
 
 
@@ -84,7 +84,7 @@ def test_a_folder_that_is_missing(workspace: Workspace) -> None:
 
 
 def test_many_files_are_cut(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit is counted."""
+    """The number of omitted files is reported."""
     for n in range(1500):
         (workspace.root / f"f{n:04}").touch()
     output = glob(workspace, {"pattern": "f????"})
@@ -125,7 +125,7 @@ def test_a_file_can_be_named(workspace: Workspace) -> None:
 
 
 def test_nothing_private_is_found(workspace: Workspace) -> None:
-    """A secret's file is not searched; read plainly it is there."""
+    """A file with a secret is not searched; a plain search finds it."""
     assert (workspace.root / ".ssh" / "id.py").read_text() == SECRET
     assert ["[nothing was found]"] == lines(workspace, SECRET)
 
@@ -142,8 +142,8 @@ def test_no_link_is_followed(workspace: Workspace) -> None:
     assert "door.py" not in found(workspace, "*.py")
 
 
-def test_no_second_name_is_read(workspace: Workspace) -> None:
-    """A hard link is left out, and that is said."""
+def test_hard_links_are_not_searched(workspace: Workspace) -> None:
+    """A hard link is left out, and the result says so."""
     (workspace.root / "twin").hardlink_to(workspace.root.parent / "outside" / "secret.py")
     assert lines(workspace, SECRET) == [
         "[nothing was found; 1 file not searched (too large, or with a second name)]"
@@ -156,8 +156,8 @@ def test_no_pipe_holds_the_search(workspace: Workspace) -> None:
     assert ["[nothing was found]"] == lines(workspace, "zzz")
 
 
-def test_a_name_that_is_no_text_is_left_out(workspace: Workspace) -> None:
-    """It could not be asked for anyway."""
+def test_a_name_that_is_not_text_is_left_out(workspace: Workspace) -> None:
+    """A call could not name it anyway."""
     (workspace.root / os.fsdecode(b"\xff")).write_text("zzz")
     assert ["[nothing was found]"] == lines(workspace, "zzz")
 
@@ -175,7 +175,7 @@ def test_a_bad_query_is_a_failure(workspace: Workspace) -> None:
 
 
 def test_many_hits_are_cut(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number and by bytes, and the text says how to go on."""
+    """The result is limited by number and bytes, and says how to continue."""
     (workspace.root / "many").write_text("zzz\n" * 5000)
     more = "[there is more: narrow the search with path, glob or a longer query]"
     got = lines(workspace, "zzz", limit=3)
@@ -218,10 +218,10 @@ def test_the_walk_is_not_too_deep(workspace: Workspace, monkeypatch: pytest.Monk
     assert [".hidden.py", "b.py", "bin.py"] == found(workspace, "*.py")
 
 
-def test_what_vanishes_is_passed_over(
+def test_vanishing_entries_are_skipped(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that becomes a link while it is entered, and a file that goes, are left out."""
+    """A folder that becomes a link, and a file that is deleted, are left out."""
     real = walk.WorkspaceWalk._entries
 
     def entries_then_change(self: walk.WorkspaceWalk, fd: int) -> list[tuple[str, bool]]:
@@ -251,8 +251,8 @@ def test_the_repository_is_searched_like_grep(monkeypatch: pytest.MonkeyPatch) -
     workspace.close()
 
 
-def test_the_specs_tell_the_truth(workspace: Workspace) -> None:
-    """Both are harmless, may be repeated, and name their walls."""
+def test_the_specs_declare_safe_searches(workspace: Workspace) -> None:
+    """Both are harmless and repeatable, and name their isolation."""
     for tool in search_tools(workspace):
         assert tool.spec.may_rerun
         assert (tool.spec.enforcement, tool.spec.executor) == (workspace.enforcement, "thread")

@@ -32,7 +32,7 @@ ENOUGH_RACES = 300  # opens that met the folder, and as many that met the link
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the workspace, with a secret in it."""
+    """A folder next to the workspace, with a secret in it."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret").write_text(SECRET)
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["openat2", "nofollow"])
 def workspace(request: pytest.FixtureRequest, root: Path) -> Iterator[Workspace]:
-    """The workspace, behind each of the two walls."""
+    """The workspace, with each of the two methods of confinement."""
     opened = Workspace(root, use_openat2=False if request.param == "nofollow" else None)
     if opened.enforcement != request.param:
         pytest.skip("this kernel has no openat2")
@@ -60,18 +60,18 @@ def workspace(request: pytest.FixtureRequest, root: Path) -> Iterator[Workspace]
 
 
 def names(folder: Path) -> list[str]:
-    """What lies in a folder."""
+    """The entries of a folder."""
     return sorted(entry.name for entry in folder.iterdir())
 
 
 def read(workspace: Workspace, path: str) -> str:
-    """The text of a file, through the walls."""
+    """The text of a file, read through the workspace."""
     with workspace.open_file(path) as fd:
         return os.read(fd, 1000).decode()
 
 
 def put(workspace: Workspace, path: str, data: bytes) -> None:
-    """Write a file, through the walls."""
+    """Write a file through the workspace."""
     changes = Changes(workspace)
     key = usable(path)
     changes.look(key)
@@ -91,8 +91,8 @@ def refused(workspace: Workspace, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["a.txt", "./a.txt", "sub/b.txt", "sub//b.txt", "sub/./b.txt"])
-def test_what_lies_inside_is_read(workspace: Workspace, root: Path, path: str) -> None:
-    """The walls let through what a plain open reads."""
+def test_inside_files_are_read(workspace: Workspace, root: Path, path: str) -> None:
+    """The workspace reads what a plain open reads."""
     assert (root / path).read_text() == read(workspace, path)
 
 
@@ -139,7 +139,7 @@ def test_no_link_to_a_folder(workspace: Workspace, root: Path, outside: Path) ->
 def test_outside_looks_the_same_whether_it_exists(
     workspace: Workspace, root: Path, outside: Path
 ) -> None:
-    """Nobody learns what exists outside."""
+    """The error does not reveal what exists outside."""
     (root / "door").symlink_to(outside)
     (root / "there").symlink_to(outside / "secret")
     (root / "nowhere").symlink_to(outside / "missing")
@@ -220,7 +220,7 @@ def test_no_place_for_secrets(workspace: Workspace, root: Path, path: str) -> No
 
 
 def test_configuration_is_read_but_not_written(workspace: Workspace, root: Path) -> None:
-    """What git obeys can be looked at and not changed."""
+    """Git's configuration can be read and not changed."""
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text("[core]")
     assert read(workspace, ".git/config") == "[core]"
@@ -231,7 +231,7 @@ def test_configuration_is_read_but_not_written(workspace: Workspace, root: Path)
 
 
 def test_missing_is_missing(workspace: Workspace) -> None:
-    """Inside, what does not exist is said not to exist."""
+    """A missing file inside is reported as missing."""
     with pytest.raises(ToolFailure, match=r"none\.txt: no such file"):
         read(workspace, "none.txt")
 
@@ -296,8 +296,9 @@ def test_some_roots_are_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (data / "keys").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path))
     for root in [Path("/"), tmp_path, data, data.parent, data / "keys"]:
-        with pytest.raises(InvalidParams, match="workspace"):
+        with pytest.raises(InvalidParams, match="workspace") as refused:
             Workspace(root, keep_out=[data])
+        assert "workspace" == refused.value.field  # so the command line adds no other remedy
     Workspace(data.parent, keep_out=[tmp_path / "elsewhere"]).close()
 
 
@@ -333,8 +334,8 @@ def test_an_endless_race_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch)
 # --- a root that is taken away -------------------------------------------------------------------
 
 
-def test_a_root_that_is_gone_is_told(workspace: Workspace, root: Path) -> None:
-    """Not as an empty folder: whatever is asked of it names the workspace, and what helps."""
+def test_a_missing_root_is_an_error(workspace: Workspace, root: Path) -> None:
+    """Every operation names the workspace and a remedy, instead of finding it empty."""
     shutil.rmtree(root)
     gone = f"the workspace {re.escape(str(root))} cannot be used: it is not there any more; .*make"
     for attempt in (
@@ -392,7 +393,7 @@ def test_a_file_is_no_root(workspace: Workspace, root: Path) -> None:
 
 
 def test_a_root_is_checked_again(root: Path) -> None:
-    """What the daemon keeps for itself may have come to lie there meanwhile."""
+    """A folder of the daemon may have been moved to its path."""
     kept = root.with_name("kept")
     workspace = Workspace(root, keep_out=[kept])
     shutil.rmtree(root)

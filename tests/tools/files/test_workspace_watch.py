@@ -21,10 +21,10 @@ async def inline(fn: Callable[..., T], *args: object) -> T:  # noqa: RUF029 - as
     return fn(*args)
 
 
-async def test_it_is_told_once_and_is_over_when_it_is(
+async def test_an_unusable_workspace_is_one_incident(
     nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    """Also one that an operator resolved while nothing had changed."""
+    """It ends with the problem, also after an operator resolved it too early."""
     root, alarms = tmp_path / "ws", FakeAlarms()
     root.mkdir()
     watch = WorkspaceWatch(Workspace(root), inline, alarms)

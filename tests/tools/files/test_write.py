@@ -9,8 +9,7 @@ import pytest
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.gate import policy_request
-from palyra.core.policy.validation import CheckedCall, admit
+from palyra.core.policy.gate import CheckedCall, policy_request, validate
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure
 from palyra.tools.files.checkpoints import Checkpoints
@@ -65,14 +64,14 @@ def a_call(tool: str, **arguments: Any) -> ToolCall:
 
 
 def run(tools: dict[str, Tool], name: str, **arguments: Any) -> str:
-    """What the tool says."""
+    """The tool's output."""
     tool = tools[name]
     assert isinstance(tool, ThreadTool)
     return tool.run(a_call(name, **arguments)).text
 
 
 def look(tools: dict[str, Tool], name: str, **arguments: Any) -> dict[str, str]:
-    """The operands that are looked at before anybody is asked."""
+    """The inspection before an approval."""
     inspect = tools[name].inspect
     assert inspect is not None
     return dict(inspect(a_call(name, **arguments)).operands)
@@ -92,8 +91,8 @@ CHANGE = sections(
 # --- write_file ----------------------------------------------------------------------------------
 
 
-def test_writing_says_what_was_written(workspace: Workspace, tools: dict[str, Tool]) -> None:
-    """New and replaced files are told apart; sizes are bytes."""
+def test_the_output_of_a_write(workspace: Workspace, tools: dict[str, Tool]) -> None:
+    """It distinguishes new and replaced files; sizes are bytes."""
     said = run(tools, "write_file", path="./new/a.txt", content="é")
     assert said == "wrote 2 bytes to ./new/a.txt, a new file"
     said = run(tools, "write_file", path="new/a.txt", content="")
@@ -110,8 +109,8 @@ def test_a_huge_content_is_refused(workspace: Workspace, tools: dict[str, Tool])
     assert (workspace.root / "a").stat().st_size == MAX_WRITE_BYTES
 
 
-def test_what_is_replaced_is_looked_at(tools: dict[str, Tool]) -> None:
-    """An approval is for the file that was there; a place that is none is refused at once."""
+def test_a_replaced_file_is_inspected(tools: dict[str, Tool]) -> None:
+    """An approval is for the file that was there; an invalid path is refused at once."""
     digest = hashlib.sha256(b"b\n").hexdigest()
     assert {"b.txt": digest} == look(tools, "write_file", path="./b.txt", content="x")
     assert {"none": "missing"} == look(tools, "write_file", path="none", content="x")
@@ -141,7 +140,7 @@ def test_a_dry_run_is_judged_as_a_read() -> None:
     for patch, is_dry, expected in cases:
         arguments = {"patch": patch, "dry_run": is_dry}
         call = ProposedCall(call_id="call_1", tool="apply_patch", arguments=arguments)
-        admitted = admit(
+        admitted = validate(
             call, a_catalogue(apply_patch_spec("walls")), lambda _, given: patch_facets(given)
         )
         assert isinstance(admitted, CheckedCall)
@@ -161,8 +160,8 @@ def test_a_dry_run_changes_nothing(
     assert [] == store.list(CheckpointFilter())
 
 
-def test_tolerance_is_said(tools: dict[str, Tool]) -> None:
-    """Where the patch did not fit exactly, the model is told."""
+def test_tolerance_is_reported(tools: dict[str, Tool]) -> None:
+    """The model is told where the patch did not match exactly."""
     patch = "--- a/src/a.py\n+++ b/src/a.py\n@@ -7 +7 @@\n-two\n+zwei\n"
     assert run(tools, "apply_patch", patch=patch).endswith("note: src/a.py: line 7 is at 2")
     same = sections("*** Update File: b.txt", "*** Move to: ./b.txt")
@@ -184,10 +183,10 @@ def test_tolerance_is_said(tools: dict[str, Tool]) -> None:
         (("*** Update File: large", "+x"), "a file of more than 2097152 is not changed"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_patched(
+def test_an_inapplicable_patch_is_refused(
     workspace: Workspace, tools: dict[str, Tool], lines: tuple[str, ...], said: str
 ) -> None:
-    """Refused before anybody is asked, and again if it were run; the first files stay as well."""
+    """It is refused before an approval and again at execution; no file changes."""
     (workspace.root / "bin").write_bytes(b"a\0b")
     (workspace.root / "link").symlink_to("b.txt")
     (workspace.root / "large").write_bytes(b"x" * 2_097_153)
@@ -260,10 +259,10 @@ def test_a_grant_is_for_one_folder(path: str, key: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["first", "last", "target"])
-def test_no_rule_permits_what_lies_elsewhere(
+def test_no_policy_permits_a_path_outside(
     tmp_path: Path, tools: dict[str, Tool], path: str, rule: str, place: str
 ) -> None:
-    """Whatever the user permits, wherever in the patch the path stands."""
+    """Whatever the user permits, at any place in the patch."""
     sections_of = {
         "first": (f"*** Add File: {path}", "+x", "*** Add File: ok", "+x"),
         "last": ("*** Add File: ok", "+x", f"*** Delete File: {path}"),
@@ -275,7 +274,7 @@ def test_no_rule_permits_what_lies_elsewhere(
     patch = ProposedCall(
         call_id="call_1", tool="apply_patch", arguments={"patch": sections(*sections_of[place])}
     )
-    admitted = admit(patch, toolbox.catalogue(), toolbox.facets)
+    admitted = validate(patch, toolbox.catalogue(), toolbox.facets)
     assert isinstance(admitted, CheckedCall)
     decision = CedarPolicy(tmp_path / "rules").decide(policy_request(admitted, FACTS))
     if rule:
@@ -308,10 +307,10 @@ def test_each_change_leaves_a_checkpoint(tools: dict[str, Tool], store: MemoryCh
     }  # fmt: skip
 
 
-def test_a_change_that_fails_leaves_none(
+def test_a_failed_change_leaves_no_checkpoint(
     tools: dict[str, Tool], store: MemoryCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What did not happen cannot be undone."""
+    """A change that did not happen cannot be undone."""
 
     def fail(*_: object) -> None:
         raise ToolFailure("no")
@@ -322,8 +321,8 @@ def test_a_change_that_fails_leaves_none(
     assert [] == store.list(CheckpointFilter())
 
 
-def test_the_specs_tell_the_truth(workspace: Workspace, tools: dict[str, Tool]) -> None:
-    """Writes may not be repeated, and name their walls."""
+def test_the_specs_declare_writes(workspace: Workspace, tools: dict[str, Tool]) -> None:
+    """Writes are not repeatable, and name their isolation."""
     for tool in tools.values():
         assert not tool.spec.may_rerun
         assert (tool.spec.enforcement, tool.spec.executor) == (workspace.enforcement, "thread")

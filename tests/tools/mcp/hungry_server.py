@@ -1,7 +1,8 @@
 """The sample server behind a start of its own: `hungry_server.py WHAT`.
 
 `files` opens 300 files first, `errors` writes a mebibyte to standard error, `die` says why and ends,
-`killed` ends by a signal, `silent` never says hello.
+`killed` ends by a signal, `silent` never says hello, `banner` prints one and works, `lost` prints
+its errors to standard output and ends.
 """
 
 import os
@@ -34,6 +35,13 @@ with ExitStack() as held:
             sys.stderr.flush()
             os.close(1)
             threading.Event().wait()
+        case "banner":
+            sys.stdout.write("Welcome!\n")
+            sys.stdout.flush()
+        case "lost":
+            sys.stdout.write("x" * 2_000 + "\n" + SAID)
+            sys.stdout.flush()
+            sys.exit(7)
         case what:
             sys.exit(f"it cannot do {what}")
     del sys.argv[1:]

@@ -41,7 +41,12 @@ class Box:
         self.starts = 0
         self.toolbox = Toolbox([], run_sync)
         self.server = McpServer(
-            terms, self._counted(prepare), self.toolbox, lambda: 0.0, redact=REDACT
+            terms,
+            self._counted(prepare),
+            self.toolbox,
+            lambda: 0.0,
+            run_blocking=run_sync,
+            redact=REDACT,
         )
         self._changed = trio.Event()
         put = self.toolbox.put
@@ -64,7 +69,7 @@ class Box:
 
     @property
     def names(self) -> set[str]:
-        """What can be called, without the server's prefix."""
+        """The callable tools, without the server's prefix."""
         return {name.removeprefix("mcp:sample.") for name in self.toolbox.catalogue().tools}
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -90,7 +95,7 @@ class Box:
 
 @asynccontextmanager
 async def serving(open_link: OpenLink, terms: AdoptionTerms = TERMS) -> AsyncGenerator[Box]:
-    """The server's actor at work; its tools are there when the block begins."""
+    """The server's actor in operation, with its tools registered."""
     box = Box(open_link, terms)
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)

@@ -7,10 +7,11 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ToolAnnotations
+from pydantic import Field
 
 server = MCPServer("sample")
 
@@ -40,9 +41,9 @@ def poisoned(a: int) -> str:
 
 
 @server.tool()
-def many(kind: int | str) -> str:
+def many(kind: Annotated[str, Field(json_schema_extra={"$dynamicRef": "#kind"})]) -> str:
     """Take what intake cannot check."""
-    return str(kind)
+    return kind
 
 
 @server.tool()
@@ -59,7 +60,7 @@ def page() -> str:
 
 @server.tool()
 def echo_back(text: str) -> str:
-    """Say what it is told to say."""
+    """Return the text."""
     return text
 
 
@@ -89,20 +90,20 @@ def crash() -> str:
 
 @server.tool()
 def hang() -> str:
-    """Answer to nobody any more."""
+    """Never answer."""
     threading.Event().wait()
     return ""
 
 
 @server.tool()
 def variable(name: str) -> str:
-    """Tell a variable of the environment."""
+    """Return a variable of the environment."""
     return os.environ.get(name, "")
 
 
 @server.tool()
 async def grow(ctx: Context[Any, Any]) -> str:
-    """Add a tool, and tell."""
+    """Add a tool and notify the client."""
 
     def grown(text: str) -> str:
         return text.upper()

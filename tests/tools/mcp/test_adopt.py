@@ -1,4 +1,4 @@
-"""A stranger's tools: narrowed, fenced, capped, or left out with a reason."""
+"""Tools of servers: reduced to rules, fenced, capped, or left out with a reason."""
 
 from typing import Any
 
@@ -6,15 +6,16 @@ import msgspec
 import pytest
 
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.text.json_schema import MAX_DEPTH
 from palyra.core.trust.fences import inside_fence
 from palyra.tools.mcp.adopt import (
     MAX_DESCRIPTION_CHARS,
+    MAX_REASON_CHARS,
     MAX_TOOLS,
     AdoptionTerms,
     DescribedTool,
     adopt,
 )
-from palyra.tools.mcp.schema import MAX_DEPTH, Unusable, narrowed
 from tests.core.trust.injection_samples import PLAIN_ATTACK
 
 SECRET = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ"
@@ -36,66 +37,88 @@ def a_property(schema: Any) -> dict[str, Any]:
 # --- schemas -------------------------------------------------------------------------------------
 
 
+def adopted_schema(schema: Any, **more: Any) -> dict[str, Any]:
+    """The schema of the only property of a tool, as adopted."""
+    tool = described(parameters={**a_property(schema), **more})
+    adopted = adopt(TERMS, [tool], REDACT)
+    assert {} == adopted.missing
+    parameters = adopted.tools["mcp:s.tool"][1].parameters
+    found: dict[str, Any] = parameters["properties"]["a"]
+    return found
+
+
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
         ({"type": "string", "format": "uri", "title": "A", "default": "x"}, {"type": "string"}),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}),
-        ({"type": ["integer", "null"], "minimum": 1}, {"type": "integer", "minimum": 1}),
-        ({"type": "integer", "exclusiveMinimum": 1}, {"type": "integer", "minimum": 2}),
-        ({"type": "integer", "exclusiveMaximum": 9}, {"type": "integer", "maximum": 8}),
-        (
-            {"type": "array", "items": {"type": "string", "title": "x"}},
-            {"type": "array", "items": {"type": "string"}},
-        ),
-        ({"type": "object", "additionalProperties": True}, {"type": "object"}),
-        ({"type": "object", "additionalProperties": {}}, {"type": "object"}),
-        (
-            {"type": "object", "additionalProperties": False},
-            {"type": "object", "additionalProperties": False},
-        ),
+        ({"type": "string", "x-order": 1, "$comment": "c"}, {"type": "string"}),
+        ({"type": "array", "items": {"type": "string", "title": "x"}},
+         {"type": "array", "items": {"type": "string"}}),
+        ({"anyOf": [{"type": "string", "title": "x"}, {"type": "null"}]},
+         {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ({"type": "object", "properties": {"title": {"type": "string", "title": "x"}}},
+         {"type": "object", "properties": {"title": {"type": "string"}}}),
+        ({"enum": ["title"], "const": {"title": 1}}, {"enum": ["title"], "const": {"title": 1}}),
     ],
-)
-def test_schema_is_narrowed(schema: Any, expected: Any) -> None:
-    """What only describes goes; what can be said more narrowly is."""
-    assert a_property(expected) == narrowed({"$schema": "x", **a_property(schema)})
+)  # fmt: skip
+def test_only_rules_remain(schema: Any, expected: Any) -> None:
+    """Annotations and unknown keywords are dropped at every depth; data and names stay."""
+    assert expected == adopted_schema(schema, **{"$schema": "x", "title": "t"})
 
 
 @pytest.mark.parametrize(
     "schema",
     [
+        {"type": "integer", "exclusiveMinimum": 1},
+        {"type": "number", "exclusiveMinimum": 0.5, "multipleOf": 0.5},
         {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-        {"anyOf": [{"type": "null"}]},
-        {"anyOf": [True]},
-        {"type": ["string", "integer"]},
-        {"oneOf": []},
+        {"type": ["string", "integer", "null"]},
+        {"oneOf": [{"const": 1}, {"const": 2}]},
         {"$ref": "#/$defs/A"},
         {"type": "string", "pattern": "(a+)+$"},
-        {"type": "number", "exclusiveMinimum": 0},
-        {"type": "integer", "exclusiveMinimum": 0.5},
         {"type": "object", "additionalProperties": {"type": "string"}},
-        {"type": "object", "properties": []},
-        {"type": "object", "required": 7},
-        {"type": "object", "required": ["missing"]},
-        {"type": "thing"},
         {},
         True,
-        "string",
     ],
 )
-def test_schema_beyond_intake_is_unusable(schema: Any) -> None:
-    """No rule is dropped silently: what intake cannot keep makes the tool unusable."""
-    with pytest.raises(Unusable):
-        narrowed(a_property(schema))
+def test_every_rule_that_is_checked_may_be_used(schema: Any) -> None:
+    """Rules are adopted as they are."""
+    assert schema == adopted_schema(schema, **{"$defs": {"A": {"type": "string"}}})
 
 
-def test_deep_schema_is_unusable() -> None:
-    """Nesting is bounded."""
-    schema: Any = {"type": "string"}
-    for _ in range(MAX_DEPTH + 1):
+def nested(depth: int) -> dict[str, Any]:
+    """A schema of that many levels."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
         schema = {"type": "array", "items": schema}
-    with pytest.raises(Unusable, match="deeper"):
-        narrowed(a_property(schema))
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (a_property({"$ref": "#/$defs/A"}), "leads to no schema"),
+        (a_property({"$ref": "https://example.com/s"}), "leads to no schema"),
+        (a_property({"type": "object", "properties": []}), "no JSON Schema"),
+        (a_property({"type": "object", "required": 7}), "no JSON Schema"),
+        (a_property({"type": "object", "required": ["missing"]}), "required but not described"),
+        (a_property({"type": "thing"}), "no JSON Schema"),
+        (a_property("string"), "no JSON Schema"),
+        (a_property({"oneOf": []}), "no JSON Schema"),
+        (a_property({"$dynamicRef": "#a"}), "not supported"),
+        (a_property({"not": {"pattern": "(?=a)"}}), "linear time"),
+        (a_property({"pattern": "(" + "a" * 9_000}), "the pattern"),
+        (a_property(nested(MAX_DEPTH)), "deep"),
+        (a_property(nested(400)), "deep"),
+        ({"type": "string"}, "must describe an object"),
+    ],
+)
+def test_a_schema_that_cannot_be_checked_is_unusable(schema: Any, reason: str) -> None:
+    """No rule is dropped silently: one that cannot be checked leaves the tool out, with a reason."""
+    adopted = adopt(TERMS, [described("good"), described(parameters=schema)], REDACT)
+    assert {"mcp:s.good"} == set(adopted.tools)
+    assert reason in adopted.missing["tool"]
+    assert len(adopted.missing["tool"]) <= MAX_REASON_CHARS + 1
 
 
 # --- tools ---------------------------------------------------------------------------------------
@@ -145,6 +168,9 @@ def test_annotations_can_only_make_it_worse(
         (described(description=PLAIN_ATTACK), "instruction"),
         (described(parameters=a_property({"type": "string", "description": PLAIN_ATTACK})), "instruct"),
         (described(parameters=a_property({"type": "string", "enum": [PLAIN_ATTACK]})), "instruction"),
+        (described(parameters=a_property({"not": {"const": [PLAIN_ATTACK]}})), "instruction"),
+        (described(parameters=a_property({"anyOf": [{"pattern": "a\u200bb"}]})), "hide"),
+        (described(parameters={**a_property({}), "$defs": {"a\u200bb": True}}), "hide"),
         (described(description="x" * (MAX_DESCRIPTION_CHARS + 1)), "description"),
         (described(parameters=a_property({"type": "string", "enum": ["x" * 20_000]})), "bytes"),
         (described(parameters={"type": "string"}), "object"),
@@ -174,7 +200,7 @@ def test_too_many_tools_are_cut() -> None:
 
 
 def test_changed_tool_is_another_version() -> None:
-    """What was approved of one is not approved of what took its place."""
+    """An approval of one version does not apply to another."""
     one, two = (
         adopt(TERMS, [described(description=text)], REDACT).tools["mcp:s.tool"][1]
         for text in ("A.", "B.")

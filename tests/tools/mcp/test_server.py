@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import trio
 
+from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
-from palyra.tools.mcp.errors import KEPT_BYTES, ErrorTail
+from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
 from palyra.tools.mcp.streamable_http import addressed
@@ -36,7 +37,7 @@ async def test_an_honest_server_and_its_claims() -> None:
         assert {"poisoned", "many", "look"} == set(box.server.missing)
         assert box.names.isdisjoint(box.server.missing)
         assert "instruction" in box.server.missing["poisoned"]
-        assert "anyOf" in box.server.missing["many"]
+        assert "$dynamicRef" in box.server.missing["many"]
         assert ["poisoned", "many"] == [told.split()[3] for told in box.server.problems()]
         # Read-only counts only where the operator believes it; destructive always counts.
         tools = box.toolbox.catalogue().tools
@@ -76,8 +77,8 @@ async def test_crash_costs_the_call_and_nothing_else() -> None:
         assert "3" == (await box.call("add", a=1, b=2)).text
 
 
-async def test_answer_that_does_not_come_can_be_given_up() -> None:
-    """Who waits may leave; the server's group is dead when its actor is."""
+async def test_a_call_without_an_answer_can_be_cancelled() -> None:
+    """The caller may leave; the server's process group is dead when its actor is."""
     async with serving(plain()) as box:
         with trio.move_on_after(0.2) as waited:
             await box.call("hang")
@@ -110,8 +111,8 @@ def children() -> list[int]:
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "ended|closed|Connection"),
     ],
 )
-async def test_what_is_no_server_is_given_up(script: str, problem: str) -> None:
-    """A program that talks nonsense, floods or ends gives no tools and does not crash the actor."""
+async def test_a_program_that_is_no_server_is_given_up(script: str, problem: str) -> None:
+    """Invalid output, a flood or an exit gives no tools and does not crash the actor."""
     box = box_of([sys.executable, "-c", script])
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
@@ -170,7 +171,7 @@ def hungry(what: str, *, is_jailed: bool, files: int = 1_024) -> OpenLink:
 
 
 async def problem_of(open_link: OpenLink) -> str:
-    """What doctor and status say of a server after its first life."""
+    """The problem that doctor and status show after a server's first incarnation."""
     box = Box(open_link)
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
@@ -191,8 +192,8 @@ async def test_a_limit_of_open_files_is_named() -> None:
 
 
 @pytest.mark.parametrize("is_jailed", [False, True])
-async def test_the_last_words_are_told_without_secrets(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Exit code and the end of standard error, line by line, redacted and bounded."""
+async def test_the_end_of_standard_error_is_reported_redacted(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Exit code and last lines, redacted and bounded."""
     told = await problem_of(hungry("die", is_jailed=is_jailed))
     assert "MCP server sample: it ended with exit code 7; its standard error ends: " in told
     assert told.endswith(" / second line")
@@ -202,8 +203,26 @@ async def test_the_last_words_are_told_without_secrets(is_jailed: bool) -> None:
 
 
 @pytest.mark.parametrize("is_jailed", [False, True])
+async def test_errors_on_standard_output_are_told(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Lines that are no message are last words too, without secrets and without long ones."""
+    told = await problem_of(hungry("lost", is_jailed=is_jailed))
+    assert "it ended with exit code 7; its standard error ends: " in told
+    assert "(on standard output, no message) a line of 2000 bytes" in told
+    assert "(on standard output, no message) cannot find my papers" in told
+    assert told.endswith(" / (on standard output, no message) second line")
+    assert "Canary" not in told
+
+
+async def test_a_banner_on_standard_output_stops_no_server() -> None:
+    """It is no problem of a server that works."""
+    async with serving(hungry("banner", is_jailed=False)) as box:
+        assert "5" == (await box.call("add", a=2, b=3)).text
+        assert not any("Welcome" in told for told in box.server.problems())
+
+
+@pytest.mark.parametrize("is_jailed", [False, True])
 async def test_a_signal_is_named(is_jailed: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """What killed it, and what it said before."""
+    """The problem has the signal and the last output."""
     told = await problem_of(hungry("killed", is_jailed=is_jailed))
     assert "it ended with SIGKILL; its standard error ends: about to go" in told
 
@@ -226,17 +245,29 @@ async def test_a_flood_of_errors_stops_no_server(is_jailed: bool) -> None:  # no
 
 
 def test_a_secret_that_the_cut_breaks_is_not_kept() -> None:
-    """What is left of a word whose beginning is gone is dropped."""
+    """A word whose start was cut off is dropped."""
     tail = ErrorTail(REDACT)
     secret = b"ghp_Canary0123456789abcdefghijABCDEFGHIJ"
-    tail.take(b"first " + secret + b" " + b"x" * (KEPT_BYTES - 20))
+    tail.take(b"first " + secret + b" " + b"x " * ((BEFORE_BYTES + KEPT_BYTES) // 2 - 10))
     assert "ABCDEFGHIJ" not in tail.text()
-    assert tail.text().startswith("xxx")
-    tail.take(secret * 200)
+    assert tail.text().startswith("x x ")
+    tail.take(secret * 600)
     assert not tail.text()
     tail = ErrorTail(REDACT)
     tail.take("bell \x07 and \u202e\n\nnext".encode())
     assert r"bell \u0007 and \u202e / next" == tail.text()
+
+
+def test_a_secret_of_several_lines_is_recognised_before_the_shown_end() -> None:
+    """The lines of a key whose first line is further up are replaced, and the rest is bounded."""
+    tail = ErrorTail(Redactor([]).redact_text)
+    lines = "\n".join(f"MIIEvQ{index:02d}{'aB3dE5gH1j' * 5}" for index in range(90))
+    begin, end = (f"-----{word} PRIVATE KEY-----" for word in ("BEGIN", "END"))
+    tail.take(f"start\n{begin}\n{lines}\n{end}\nlast words".encode())
+    assert "aB3dE5" not in tail.text()
+    assert tail.text().endswith("last words")
+    tail.take(b"\n" + b"word " * 2_000)
+    assert len(tail.text()) <= KEPT_BYTES
 
 
 # --- an address ----------------------------------------------------------------------------------
@@ -271,7 +302,7 @@ async def test_a_server_behind_an_address(address: str) -> None:
 
 
 async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
-    """The default: no file of ours is there for it, and every result says which walls stood."""
+    """By default it sees no file of the host, and every result names the isolation."""
     secret = tmp_path / "secret.txt"
     secret.write_text("canary")
     terms = msgspec.structs.replace(TERMS, left_out=())
@@ -289,7 +320,7 @@ async def test_a_server_in_the_jail_sees_nothing(tmp_path: Path) -> None:
 def jail(
     argv: tuple[str, ...] = (sys.executable, str(SAMPLE)), limits: CommandLimits | None = None
 ) -> OpenLink:
-    """The sample server, or another one, behind the sandbox's walls; skips loudly where there is none."""
+    """The sample server, or another one, in the sandbox; skipped with a reason where there is none."""
     from palyra.actors.kernel.threads import DedicatedThread  # noqa: PLC0415 - only here
     from palyra.tools.sandbox.sandbox import Sandbox  # noqa: PLC0415 - only here
 

@@ -70,7 +70,7 @@ EFFECTS = (
 
 
 def test_reads_may_run_and_effects_ask() -> None:
-    """What reads, or stops what its own run started, may run; all else asks."""
+    """Reads, and stopping the run's own programs, are allowed; every other call asks."""
     policy = CedarPolicy()
     assert dict.fromkeys(READS, "allow") == {
         name: policy.decide(ask_for(name)).answer for name in READS
@@ -144,17 +144,17 @@ OPEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("facts", OPEN)
-def test_what_only_resembles_the_forbidden_is_left_to_the_rules(
+def test_names_that_resemble_protected_ones_are_not_forbidden(
     tmp_path: Path, facts: dict[str, Any]
 ) -> None:
-    """A built-in forbid shuts what it names and nothing else."""
+    """A built-in forbid applies to its names and to nothing else."""
     (tmp_path / "all.cedar").write_text(EVERYTHING)
     policy = CedarPolicy(tmp_path, state=[Path("/srv/palyra")])
     assert answers(policy, ask_for(**facts))[0] == "allow"
 
 
-def test_a_rule_may_forbid_to_answer(tmp_path: Path) -> None:
-    """Four eyes: nobody approves a critical call of their own run; a question is no obstacle."""
+def test_a_policy_may_forbid_an_answer(tmp_path: Path) -> None:
+    """A principal cannot approve a critical call of its own run; the approval itself is allowed."""
     rule = """forbid (principal, action == Action::"approval.decide", resource) when {
         resource.risk == "critical" && context.run.owner == principal
         && context has decision && context.decision == "allow" };
@@ -197,14 +197,14 @@ def test_a_user_permit_wins_over_the_default_question(tmp_path: Path) -> None:
 
 
 def test_a_user_question_wins_over_the_default_permit(tmp_path: Path) -> None:
-    """A user may want to be asked where the default would allow."""
+    """A user policy may ask where the default allows."""
     rule = '@approval("required") permit (principal, action, resource == Tool::"echo");'
     policy = with_rules(tmp_path, team=rule)
     assert answers(policy, ask_for("echo")) == ("ask", "asks", ("user/team/0",))
 
 
 def test_within_a_layer_one_question_is_enough(tmp_path: Path) -> None:
-    """A permit beside a question of the same layer does not silence it."""
+    """A plain permit does not override one of the same layer that asks."""
     asking = '@id("asking") @approval("required") permit (principal, action, resource);'
     policy = with_rules(tmp_path, a=EVERYTHING, b=asking)
     assert answers(policy, ask_for()) == ("ask", "asks", ("user/a/0", "user/b/asking"))
@@ -260,10 +260,10 @@ CONDITIONS = [
         (["x" * 100] * 3 + [f"{number:0128}" for number in range(511)], ["y" * 200]),
     ],
 )
-def test_a_rule_about_paths_is_asked_about_so_many(
+def test_the_number_of_evaluated_paths_is_limited(
     tmp_path: Path, most: list[str], more: list[str]
 ) -> None:
-    """The engine lets nobody else work meanwhile; more is denied, and told what to do instead."""
+    """The engine blocks the loop; a call with more paths is denied with a remedy."""
     policy = with_rules(
         tmp_path,
         team='permit (principal, action, resource) when { !context.paths.contains("b") };',
@@ -372,8 +372,8 @@ def test_rules_taken_for_one_another_deny(tmp_path: Path) -> None:
     assert answers(policy, ask_for("echo")) == ("deny", "policy_error", ())
 
 
-def test_no_rule_denies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no rule speaks of is denied."""
+def test_a_call_without_a_policy_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that no policy covers is denied."""
     (tmp_path / "builtin.cedar").write_text("")
     (tmp_path / "default.cedar").write_text('permit (principal, action, resource == Tool::"x");')
     shipped = Path(__file__).parents[3] / "palyra/policies/schema.cedarschema"
@@ -431,8 +431,8 @@ def test_a_broken_file_later_keeps_the_last_good_set(tmp_path: Path, kind: str) 
     assert (policy.reload(), policy.problems, policy.version) == (True, (), version)
 
 
-def test_mending_a_broken_start(tmp_path: Path) -> None:
-    """Once the file is mended, a reload puts the user rules in force."""
+def test_repairing_an_invalid_file_enables_the_user_policies(tmp_path: Path) -> None:
+    """A reload puts the repaired policies in force."""
     policy = with_rules(tmp_path, team="permit")
     degraded = policy.version
     assert (policy.reload(), policy.version) == (False, degraded)
@@ -443,7 +443,7 @@ def test_mending_a_broken_start(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_broken(tmp_path: Path) -> None:
-    """What is not text, or not a file, is a problem and not an absence."""
+    """An unreadable file is a problem, not a missing file."""
     (tmp_path / "a.cedar").mkdir()
     (tmp_path / "b.cedar").write_bytes(b"\xff")
     assert "a.cedar: cannot be read" in CedarPolicy(tmp_path).problems[0]
@@ -540,7 +540,7 @@ def test_a_reload_changes_the_version(tmp_path: Path) -> None:
 
 
 def test_same_question_same_answer(tmp_path: Path) -> None:
-    """Decisions do not depend on what was asked before."""
+    """Decisions do not depend on earlier requests."""
     policy = with_rules(
         tmp_path, a='permit (principal, action, resource) when { principal.role == "operator" };'
     )

@@ -1,4 +1,4 @@
-"""What rules mention, and that a decision which is kept is the one that would be made."""
+"""The attributes that policies mention, and the equality of cached and fresh decisions."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ REQUEST = policy_request(an_admitted(), FACTS)
 
 
 def mentions(condition: str) -> frozenset[str] | None:
-    """What one rule with that condition mentions."""
+    """The attributes that one policy with that condition mentions."""
     text = f"permit (principal, action, resource) when {{ {condition} }};"
     parsed: Any = json.loads(cedarpy.policies_to_json_str(text))
     return find_mentions(parsed["staticPolicies"])
@@ -49,8 +49,8 @@ def mentions(condition: str) -> frozenset[str] | None:
         ('{"a": context}.a.size_bytes > 1', None),
     ],
 )  # fmt: skip
-def test_what_a_rule_looks_at(condition: str, expected: set[str] | None) -> None:
-    """However it is said; a context that is handed on as a whole is everything."""
+def test_the_attributes_of_a_policy(condition: str, expected: set[str] | None) -> None:
+    """Every syntax is recognised; a context used as a whole counts as all attributes."""
     assert (None if expected is None else frozenset(expected)) == mentions(condition)
 
 
@@ -87,10 +87,10 @@ REQUESTS = st.builds(
 @pytest.mark.parametrize("name", RULE_SETS)
 @settings(max_examples=25)  # of lists: a few hundred requests for each set of rules
 @given(requests=st.lists(REQUESTS, max_size=30))
-def test_a_kept_decision_is_the_one_that_would_be_made(
+def test_a_cached_decision_equals_a_fresh_one(
     name: str, requests: list[PolicyRequest], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Asked one after the other, and each by a policy that has decided nothing yet."""
+    """Requests in sequence, and each by an engine without cached decisions."""
     folder = tmp_path_factory.getbasetemp() / f"rules-{name}"
     if not folder.exists():
         folder.mkdir()
@@ -112,8 +112,8 @@ def test_a_kept_decision_is_the_one_that_would_be_made(
 _POLICIES: dict[str, CedarPolicy] = {}
 
 
-def test_the_engine_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For calls that differ only in what no rule looks at; again for one that differs in more."""
+def test_the_engine_evaluates_equal_requests_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For calls that differ only in attributes no policy mentions; again for other calls."""
     policy, asked = CedarPolicy(), []
     real = cedarpy.is_authorized
 

@@ -18,20 +18,20 @@ DEEP = f"permit (principal, action, resource) when {{ {'(' * 700}true{')' * 700}
 
 
 def test_a_good_text_passes() -> None:
-    """Nothing stands against it."""
+    """A valid text has no problem."""
     assert probe(SCHEMA, (EVERYTHING, EVERYTHING)) is None
 
 
-def test_a_broken_text_is_told_apart_from_a_dying_parser() -> None:
-    """The engine's own words come back."""
+def test_a_syntax_error_is_distinguished_from_a_crashed_parser() -> None:
+    """The problem has the engine's message."""
     found = probe(SCHEMA, ("permit (principal",))
     assert found is not None
     assert "unexpected end of input" in found
 
 
 @pytest.mark.parametrize("size", [700, 70_000])
-def test_nested_parentheses_kill_only_the_process(size: int) -> None:
-    """What would end the daemon ends a child; we are still here."""
+def test_nested_parentheses_kill_only_the_child(size: int) -> None:
+    """A text that would end the daemon ends a child process."""
     text = f"permit (principal, action, resource) when {{ {'(' * size}true{')' * size} }};"
     assert (probe(SCHEMA, (text,)) or "").startswith("the parser's process died of signal")
 

@@ -46,7 +46,7 @@ PLACES = [
 
 
 def schema_takes(context: dict[str, Any]) -> bool:
-    """Whether Cedar, told the schema, takes a request with this context."""
+    """True if Cedar accepts a request with this context under the schema."""
     asked = {**question(FULL, ())[0], "context": msgspec.json.encode(context).decode()}
     try:
         result = cedarpy.is_authorized(asked, ANYTHING, build_entities(*facts(FULL)), SCHEMA)
@@ -56,7 +56,7 @@ def schema_takes(context: dict[str, Any]) -> bool:
 
 
 def we_take(context: dict[str, Any]) -> bool:
-    """Whether our own check does."""
+    """True if the daemon's own check accepts it."""
     try:
         msgspec.json.decode(msgspec.json.encode(context), type=Context)
     except msgspec.DecodeError:
@@ -75,15 +75,15 @@ def with_value(place: str, value: Any) -> dict[str, Any]:
     return context
 
 
-def test_what_is_asked_is_taken_by_both() -> None:
-    """The question as it is made passes, with everything in it and with the least."""
+def test_both_checks_accept_the_daemons_requests() -> None:
+    """With every field, and with the fewest."""
     least = msgspec.json.decode(question(REQUEST, ())[0]["context"])
     assert [True] * 4 == [take(c) for take in (schema_takes, we_take) for c in (CONTEXT, least)]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_missing_is_missed_by_both(place: str) -> None:
-    """A field the schema wants, we want; one it does not, we do not."""
+def test_both_checks_refuse_a_missing_field(place: str) -> None:
+    """A field is required by both or by neither."""
     context = with_value(place, ...)
     assert schema_takes(context) == we_take(context)
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_missed_by_both(place: str) -> None:
 @given(st.sampled_from(PLACES), ODD)
 @settings(max_examples=400)
 def test_our_check_is_as_strict_as_the_schema(place: str, value: Any) -> None:
-    """Whatever stands wherever, both say the same of it."""
+    """For any value in any place both give the same result."""
     context = with_value(place, value)
     assert schema_takes(context) == we_take(context)
 

@@ -125,7 +125,7 @@ def test_brackets_must_match(text: str) -> None:
         check_policy_text("file", text)
 
 
-def test_what_is_quoted_does_not_count() -> None:
+def test_quoted_brackets_do_not_count() -> None:
     """Brackets in strings and comments are text."""
     check_policy_text("file", '@a("((((((\\"(((((") // ((((((((((\n' + '"' + "(" * 99 + '"')
 
@@ -133,8 +133,8 @@ def test_what_is_quoted_does_not_count() -> None:
 @pytest.mark.parametrize(
     "text", ['"' + "(" * 99, "// \r" + "(" * 99, "//\n" + "(" * 99, '"\\"' + "(" * 99]
 )
-def test_what_only_looks_quoted_counts(text: str) -> None:
-    """An unclosed string quotes nothing; a comment ends with its line, whatever ends the line."""
+def test_unquoted_brackets_count(text: str) -> None:
+    """An unclosed string quotes nothing; a comment ends with its line, at any line end."""
     with pytest.raises(BrokenPolicy, match="nested deeper"):
         check_policy_text("file", text)
 

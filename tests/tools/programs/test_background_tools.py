@@ -23,7 +23,7 @@ WITHIN_S = 20
 
 
 class Runs:
-    """The process tools, and which runs go on."""
+    """The process tools, and the runs that are open."""
 
     def __init__(self) -> None:
         self.open = {"run_1", "run_2"}
@@ -81,8 +81,8 @@ async def runs(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[Runs]:
                 await trio.lowlevel.checkpoint()
 
 
-async def test_started_read_and_ended(runs: Runs) -> None:
-    """Output is read from a position on, also while it runs; the end is told."""
+async def test_a_program_is_started_read_and_ended(runs: Runs) -> None:
+    """Output is read from a position on, also while it runs; the end is reported."""
     name = await runs.start("echo one; read line; echo two")
     first = await runs.call("process_output", process=name, wait_s=10)
     assert first.startswith("one\n")
@@ -118,8 +118,8 @@ async def test_of_its_own_run_only(runs: Runs) -> None:
     assert "running" in await runs.call("process_status")
 
 
-async def test_ends_with_its_run(runs: Runs) -> None:
-    """When the run is over its programs are killed; those of others go on."""
+async def test_a_program_ends_with_its_run(runs: Runs) -> None:
+    """When the run is over its programs are killed; those of other runs continue."""
     mine, theirs = uuid4().hex, uuid4().hex
     await runs.start(f"sleep 600; : {mine}")
     await runs.start(f"sleep 600; : {theirs}", "run_2")
@@ -156,7 +156,7 @@ async def test_scripts_in_the_background_are_bounded(
 
 
 async def test_a_jail_that_cannot_be_entered(runs: Runs) -> None:
-    """Is told as not started; what the jail complained of is no output."""
+    """It is reported as not started; the jail's message is not output."""
     assert runs.around
     root = runs.around.workspace.root
     root.chmod(0)

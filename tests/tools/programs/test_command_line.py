@@ -1,4 +1,4 @@
-"""What a shell call is, read from its arguments: program, sub-command, what a grant is for."""
+"""The facts of a shell call: program, sub-command, grant key."""
 
 from typing import Any, ClassVar
 
@@ -120,7 +120,7 @@ def test_scripts_are_found(arguments: dict[str, object], scripts: tuple[str, ...
 
 
 class Word(str):  # noqa: FURB189 - it is handed to regular expressions
-    """A word that counts how often one is asked how it begins."""
+    """A word that counts calls of its startswith."""
 
     __slots__ = ()
     asked: ClassVar[int] = 0
@@ -169,8 +169,8 @@ def test_a_path_is_shown_from_where_it_is_used(arguments: dict[str, object]) -> 
     assert "conf/prod.yml" in find_facets(arguments).paths
 
 
-def test_there_is_a_most_of_what_is_looked_at() -> None:
-    """A line that names more, from more folders, is refused before anybody is asked."""
+def test_the_number_of_inspected_files_is_limited() -> None:
+    """A line that names more files, from more folders, is refused before an approval."""
     line = " ".join(f"{number}" for number in range(3_000))
     assert len(find_facets({"command": line}).paths) == 3_001
     with pytest.raises(ToolFailure, match="a script file"):
@@ -202,8 +202,8 @@ def test_an_open_quote_is_no_error_here() -> None:
     ("arguments", "hint"),
     [({"command": " "}, 'such as "ls -l"'), ({}, "give either argv"), ({"argv": [""]}, "argv: ")],
 )
-def test_what_says_nothing_is_told_what_would(arguments: dict[str, Any], hint: str) -> None:
-    """The refusal shows how a call looks."""
+def test_an_empty_call_is_refused_with_an_example(arguments: dict[str, Any], hint: str) -> None:
+    """The refusal shows a valid call."""
     with pytest.raises(ToolFailure) as refused:
         read_command(arguments)
     assert hint in refused.value.message

@@ -81,7 +81,7 @@ def test_200_kib_can_be_paged_completely(size: int) -> None:
 
 
 def test_only_the_end_of_a_long_output_is_kept() -> None:
-    """What is gone is skipped, and the page says where it begins."""
+    """A page after dropped output starts at the first kept byte and says so."""
     output = OutputBuffer()
     for number in range(100):
         output.append(bytes([number]) * 65_536)

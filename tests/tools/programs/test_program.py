@@ -1,4 +1,4 @@
-"""What a person approves beside a command's words: the content of every file they name."""
+"""The approved facts of a command: the content of every file that it names."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from palyra.tools.sandbox.command import CommandLimits
 
 
 def look(root: Path, **arguments: object) -> Preflight:
-    """What a call of these arguments would meet."""
+    """The inspection of a call with these arguments."""
     around = CommandEnvironment(Workspace(root), CommandLimits(), {}, "A: profile")
     call = ToolCall(
         call_id="call", run_id="run", session_id="ses", principal="alice", tool="shell",
@@ -77,8 +77,8 @@ def test_a_script_is_read_once_however_it_is_written(
     assert ["x"] == read
 
 
-def test_what_appears_later_is_another_call(tmp_path: Path) -> None:
-    """A name behind which there was nothing, a folder, or a place for secrets that nobody reads."""
+def test_a_file_that_appears_later_makes_another_call(tmp_path: Path) -> None:
+    """A name without a file, of a folder, or of a place for secrets is part of the digest."""
     (tmp_path / "d").mkdir()
     (tmp_path / ".env").touch()
     before = look(tmp_path, argv=["cat", "x", "d", ".env"])
@@ -87,10 +87,10 @@ def test_what_appears_later_is_another_call(tmp_path: Path) -> None:
     assert before != look(tmp_path, argv=["cat", "x", "d", ".env"])
 
 
-def test_more_files_than_anybody_looks_at_are_refused(
+def test_more_files_than_the_limit_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was not looked at could be changed behind an approval."""
+    """A file that was not inspected could be changed after the approval."""
     monkeypatch.setattr(program, "MAX_OPERANDS", 2)
     for name in "abc":
         (tmp_path / name).touch()

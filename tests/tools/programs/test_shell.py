@@ -90,8 +90,8 @@ async def test_a_program_that_fails_is_a_failed_call(shop: Shop, command: str, n
     assert note in found.text
 
 
-async def test_what_takes_too_long_is_stopped(shop: Shop) -> None:
-    """Its output so far comes back, with the limit, and its grandchildren are dead."""
+async def test_a_slow_program_is_stopped(shop: Shop) -> None:
+    """Its output so far is returned with the limit, and its grandchildren are dead."""
     marker = uuid4().hex
     line = f"setsid sh -c 'trap \"\" TERM; sleep 60; : {marker}' & echo begun; sleep 60; : {marker}"
     found = await shop.run(command=line, timeout_s=1)
@@ -109,7 +109,7 @@ async def test_a_flood_is_cut_and_counted(shop: Shop) -> None:
     assert "limit hit: more than 16777216 bytes of output" in found.text
 
 
-async def test_it_runs_where_it_is_told(shop: Shop) -> None:
+async def test_a_program_runs_in_the_given_folder(shop: Shop) -> None:
     """In a folder of the workspace, and in no other."""
     (shop.root / "part").mkdir()
     assert f"{shop.root}/part\n" in (await shop.run(command="pwd", cwd="part")).text
@@ -119,8 +119,8 @@ async def test_it_runs_where_it_is_told(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "/etc/passwd", "../x", "/usr/../bin/no"])
-async def test_a_program_that_is_not_there_is_refused(shop: Shop, program: str) -> None:
-    """Before anybody is asked."""
+async def test_a_missing_program_is_refused(shop: Shop, program: str) -> None:
+    """The call is refused before an approval."""
     with pytest.raises(ToolFailure):
         await shop.run(argv=[program])
 
@@ -160,7 +160,7 @@ async def test_control_a_plain_child_runs_what_is_there(shop: Shop) -> None:
 
 
 async def test_a_link_to_a_script_is_sealed_too(shop: Shop) -> None:
-    """What it leads to is what is hashed and run."""
+    """The target of the link is hashed and run."""
     (shop.root / "real.sh").write_text("echo real", "utf-8")
     (shop.root / "link.sh").symlink_to("real.sh")
     assert (await shop.run(argv=["sh", "./link.sh"])).text.startswith("real\n")
@@ -168,8 +168,8 @@ async def test_a_link_to_a_script_is_sealed_too(shop: Shop) -> None:
     assert {"real.sh"} == inspected.operands.keys()
 
 
-async def test_words_outside_are_only_words(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: RUF029 - its fixture
-    """What a model writes lets the daemon look at nothing beside the workspace and the system."""
+async def test_paths_outside_are_not_inspected(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: RUF029 - its fixture
+    """A model's words make the daemon read nothing outside the workspace and the system."""
     outside = shop.root.parent / "outside"
     outside.mkdir(exist_ok=True)
     (outside / "key").write_text("key", "utf-8")
@@ -199,8 +199,8 @@ def _noting(look: Any, looked: list[str]) -> Any:
     "program",
     ["/proc/1/exe", "./gone", "./maze", "/usr/bin/" + "a" * 300, "/usr/../proc/1/exe", "\ud800"],
 )
-async def test_a_program_nobody_may_look_at_is_refused(shop: Shop, program: str) -> None:
-    """As a failure of the call, whatever the operating system says of it."""
+async def test_an_unreadable_program_is_refused(shop: Shop, program: str) -> None:
+    """Any error of the operating system is a failure of the call."""
     (shop.root / "gone").symlink_to("/proc/1/exe")
     (shop.root / "maze").symlink_to("maze")
     with pytest.raises(ToolFailure):
@@ -215,8 +215,8 @@ async def test_links_to_programs_of_the_system_are_followed(shop: Shop) -> None:
     assert (await shop.run(argv=["./sh", "-c", "echo $0"])).text.startswith(f"{shop.root}/./sh\n")
 
 
-async def test_what_no_mount_can_hold_is_put_back(shop: Shop) -> None:
-    """A link to instructions, and a file that would lead git elsewhere: as before, and told."""
+async def test_links_and_commondir_are_restored(shop: Shop) -> None:
+    """A link to instructions, and a file that redirects git, are restored and reported."""
     (shop.root / "guide.md").write_text("obey", "utf-8")
     (shop.root / "AGENTS.md").symlink_to("guide.md")
     (shop.root / "CLAUDE.md").symlink_to("/nowhere/at/all")
@@ -253,8 +253,8 @@ async def test_without_its_workspace_nothing_runs(shop: Shop) -> None:
     assert "again  0 bytes" == list_dir(shop.shell.around.workspace, {}).text
 
 
-async def test_a_workspace_that_goes_while_a_program_runs_ends_it(shop: Shop) -> None:
-    """What it writes could not be bounded any more; that is said, and nothing crashes."""
+async def test_a_vanished_workspace_ends_the_program(shop: Shop) -> None:
+    """Its disk use could not be bounded any more; the result says so."""
     (shop.root / "begun").touch()
 
     def take_away(_text: str) -> None:
@@ -265,8 +265,8 @@ async def test_a_workspace_that_goes_while_a_program_runs_ends_it(shop: Shop) ->
     assert "ended by SIGKILL; limit hit: a folder it writes to is not there any more" in found.text
 
 
-async def test_a_jail_that_cannot_be_entered_is_told_as_one(shop: Shop) -> None:
-    """A program closed a folder to its owner: that is no output, and says what opens it again."""
+async def test_a_jail_that_cannot_be_entered_is_a_failure(shop: Shop) -> None:
+    """A folder closed to its owner is no output; the failure names the remedy."""
     (shop.root / "part").mkdir()
     for line, folder in (("chmod 000 part", "part"), ("chmod 000 .", "")):
         assert not (await shop.run(command=line)).is_failure

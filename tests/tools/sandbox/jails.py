@@ -49,7 +49,7 @@ async def run(sandbox: Sandbox, command: Command) -> tuple[str, ProcessExit]:
 
 
 async def run_json(sandbox: Sandbox, command: Command) -> Any:
-    """What it wrote, as JSON."""
+    """The program's output, as JSON."""
     output, ending = await run(sandbox, command)
     assert ending.exit_code == 0, output
     return json.loads(output)

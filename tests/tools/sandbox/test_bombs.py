@@ -32,7 +32,7 @@ NEEDS_GROUPS = {"memory", "processes"}  # who else would tell
 
 @dataclass
 class Seen:
-    """What came of a bomb."""
+    """The result of a bomb."""
 
     text: str
     limit: str
@@ -147,10 +147,10 @@ async def test_many_files_in_the_workspace_are_stopped_and_named(
     ],
     ids=["descriptors", "tmp", "shm", "address-space"],
 )  # fmt: skip
-async def test_what_is_used_up_is_an_error_of_the_program(
+async def test_a_process_limit_is_an_error_in_the_program(
     sandbox: Sandbox, tmp_path: Path, error: str, code: str
 ) -> None:
-    """The program meets the limit as an error of its own, and says so."""
+    """The program meets the limit as an error of its own and prints it."""
     limits = replace(SMALL, file_bytes=64 * MIB, cpu_s=30)
     seen = await explode(sandbox, code, tmp_path, limits)
     assert error in seen.text

@@ -1,4 +1,4 @@
-"""The self-test: it finds a wall that is missing, and its probes are real."""
+"""The self-test: it finds a missing layer, and its probes are effective."""
 
 import os
 import platform
@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.real, needs_bubblewrap]
 MAY_BE_MISSING = {"io_uring"}  # in a kernel, or switched off
 
 
-async def test_nothing_is_reached_from_a_jail() -> None:
-    """On this machine all walls hold."""
+async def test_no_probe_succeeds_in_a_jail() -> None:
+    """On this machine all layers hold."""
     async with open_sandbox() as sandbox:
         assert not await find_leak(sandbox, run_sync)
 
@@ -70,10 +70,10 @@ def no_filter(*, has_network: bool, machine: str | None = None) -> bytes:
         ((), "a socket in the workspace"),
     ],
 )
-async def test_a_missing_wall_is_found(
+async def test_a_missing_layer_is_found(
     left_out: tuple[str, ...], reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the filter, and without one namespace, the self-test names what it reached."""
+    """Without the filter, and without one namespace, the self-test names the reached target."""
     monkeypatch.setattr(start, "render_options", HalfTheWords(*left_out))
     monkeypatch.setattr(start, "build_filter", no_filter)
     monkeypatch.setattr(start, "build_inside", no_landlock(build_inside))
@@ -82,8 +82,8 @@ async def test_a_missing_wall_is_found(
         assert reached == await find_leak(sandbox, run_sync)
 
 
-async def test_landlock_is_a_second_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the filter and the network namespace, Landlock alone keeps the listeners away."""
+async def test_landlock_holds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the filter and the network namespace, Landlock alone blocks the listeners."""
     monkeypatch.setattr(start, "render_options", HalfTheWords("--unshare-net"))
     monkeypatch.setattr(start, "build_filter", no_filter)
     only(monkeypatch, "a listener on the loopback", "an abstract socket")

@@ -1,4 +1,4 @@
-"""What a walk remembers of folders, and that nobody gets a secret past it."""
+"""The cache of a folder walk, which hides no secret."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace with a few folders, and secrets beside it that have not been brought in."""
+    """A workspace with a few folders, and secrets outside it that are moved in later."""
     root = tmp_path / "ws"
     for name in ("a/b/c", "d", "node_modules/x"):
         (root / name).mkdir(parents=True)
@@ -59,7 +59,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def wait_tick(root: Path) -> None:
-    """Return when the clock of file systems has gone on since anything here was changed."""
+    """Return when the file system's clock has advanced since the last change here."""
     last = max(os.lstat(folder).st_ctime_ns for folder, _, _ in os.walk(root))
     while time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= last:
         pass
@@ -125,10 +125,10 @@ def test_no_secret_is_brought_in_unseen(root: Path, way: str, read: list[str]) -
     assert hidden(root) == hidden(root, folders)
 
 
-def test_control_by_the_time_that_programs_can_set_it_goes_unseen(
+def test_control_modification_time_misses_a_change(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What change time is for."""
+    """Programs can set the modification time, so the cache uses the change time."""
     monkeypatch.setattr(
         module, "_version", lambda found: (found.st_dev, found.st_ino, found.st_mtime_ns)
     )
@@ -137,8 +137,8 @@ def test_control_by_the_time_that_programs_can_set_it_goes_unseen(
     assert bring_in(root, "made") not in hidden(root, folders)
 
 
-def test_what_was_changed_just_now_is_read_again(root: Path, read: list[str]) -> None:
-    """A change within the same step of the clock would not show."""
+def test_a_recently_changed_folder_is_read_again(root: Path, read: list[str]) -> None:
+    """Another change within the same tick of the clock would not show."""
     folders = FolderCache()
     hidden(root, folders)
     first = read.copy()
@@ -163,7 +163,7 @@ def test_a_clock_that_was_set_back_makes_everything_forgotten(root: Path, read: 
 def test_other_file_systems_are_read_each_time(
     root: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their change times may be another machine's, or nobody's."""
+    """Their change times may come from another clock."""
     monkeypatch.setattr(module, "TRUSTED_TYPES", frozenset())
     folders = FolderCache(later_ns)
     hidden(root, folders)
@@ -173,10 +173,10 @@ def test_other_file_systems_are_read_each_time(
 
 
 @pytest.mark.parametrize("most", [0, 3, 6])
-def test_what_there_is_no_room_for_is_read_each_time(
+def test_folders_above_the_cache_limit_are_read_each_time(
     root: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much somebody makes: it costs time, and hides nothing."""
+    """More folders cost time and hide nothing."""
     monkeypatch.setattr(module, "MAX_REMEMBERED", most)
     folders = FolderCache(later_ns)
     hidden(root, folders)
@@ -221,10 +221,10 @@ def test_a_folder_that_cannot_be_read_is_empty_to_programs(
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM])
-def test_a_folder_that_could_not_be_read_this_time_is_closed(
+def test_an_unreadable_folder_is_hidden(
     root: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the reason: what is in it nobody knows, so no program is shown it."""
+    """Its content is unknown, so no program is shown it."""
     plain = module._list
 
     def fail(folder: int, name: str) -> Listing:
@@ -241,10 +241,10 @@ def test_a_folder_that_could_not_be_read_this_time_is_closed(
 
 
 @pytest.mark.parametrize("other", ["gone", "link", "file"])
-def test_what_is_no_folder_any_more_holds_nothing(
+def test_a_vanished_folder_is_empty(
     root: Path, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody took it away between the look at its name and the look into it."""
+    """It was removed between the listing of its name and its own."""
     plain = os.open
 
     def late(path: str, flags: int) -> int:
@@ -260,8 +260,10 @@ def test_what_is_no_folder_any_more_holds_nothing(
     assert set() == hidden(root)
 
 
-def test_a_folder_without_a_way_in_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its names can be told, what they are cannot."""
+def test_a_folder_without_search_permission_is_hidden(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its names can be listed, their types cannot."""
     closed = f"{root}/a"
     monkeypatch.setattr(
         "palyra.tools.sandbox.folder_cache.os.access", lambda path, _mode: path != closed
@@ -269,8 +271,8 @@ def test_a_folder_without_a_way_in_is_closed(root: Path, monkeypatch: pytest.Mon
     assert {"a"} == hidden(root)
 
 
-def test_whatever_happens_a_walk_that_remembers_finds_what_any_other_does(root: Path) -> None:
-    """Many changes, in any order."""
+def test_a_cached_walk_equals_a_fresh_one(root: Path) -> None:
+    """After many changes, in any order."""
     draw, folders = random.Random(7), FolderCache(later_ns)
     names = ("x", ".env", "CLAUDE.md", ".vscode", "y")
     for _ in range(150):

@@ -28,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def sh(root: Path, line: str) -> str:
-    """What a line for /bin/sh wrote, in a jail of its own over that folder; it succeeded."""
+    """The output of a successful line for /bin/sh, in a jail of its own over that folder."""
     argv = ("/bin/sh", "-c", line)
     command = Command(argv=argv, workspace=root, is_writable=True, cwd=str(root))
     async with open_sandbox() as sandbox:
@@ -38,7 +38,7 @@ async def sh(root: Path, line: str) -> str:
 
 
 def names(folder: Path) -> set[str]:
-    """What lies in a folder of the host."""
+    """The entries of a folder of the host."""
     return {path.name for path in folder.iterdir()}
 
 
@@ -61,13 +61,13 @@ async def test_instructions_that_are_there_are_seen(repository: Path) -> None:
 
 
 async def test_the_list_cannot_be_changed(repository: Path) -> None:
-    """It is for reading; beside it there is room."""
+    """The list is read-only, and files can be created next to it."""
     ignore = "$HOME/.config/git/ignore"
     await sh(repository, f"! echo x >> {ignore} && ! rm -f {ignore} && touch $HOME/.config/x")
 
 
-async def test_places_for_secrets_are_passed_over(repository: Path) -> None:
-    """They are there, look empty, and stand in nobody's way, wherever they lie."""
+async def test_git_ignores_places_for_secrets(repository: Path) -> None:
+    """They look empty and do not disturb git, at any depth."""
     (repository / "part").mkdir()
     for name in (".env", "part/.env.[x]", "part/b.txt", "part/.env.x"):
         (repository / name).write_text("SECRET=1", "utf-8")
@@ -77,8 +77,8 @@ async def test_places_for_secrets_are_passed_over(repository: Path) -> None:
     assert "SECRET=1" == (repository / ".env").read_text("utf-8")
 
 
-async def test_a_secret_that_git_tracks_is_neither_emptied_nor_in_the_way(repository: Path) -> None:
-    """It refuses to take the mask for the file; told to leave it out, it commits the rest."""
+async def test_a_tracked_secret_is_not_committed_empty(repository: Path) -> None:
+    """Git refuses the mask as a file; with an exclusion it commits the rest."""
     (repository / ".env").write_text("SECRET=1", "utf-8")
     await trio.run_process(["git", "-C", repository, "add", "-A"])
     await sh(repository, COMMIT)

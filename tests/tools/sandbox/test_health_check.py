@@ -1,4 +1,4 @@
-"""The keeper: programs can be run exactly while the walls are proved."""
+"""The health check: programs can be run exactly while the sandbox passes its test."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Proofs:
-    """What each self-test finds: a leak, "" or why it could not be made."""
+    """Results of the self-tests: a leak, "" or the reason why there was none."""
 
     def __init__(self, *found: str | SandboxFailure) -> None:
         self._found: Iterator[str | SandboxFailure] = iter(found)
@@ -97,10 +97,10 @@ class Kept:
         self.tools = tools
 
 
-async def test_tools_come_with_the_proof(
+async def test_tools_are_offered_after_the_first_test(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its start does not wait for the first proof; after it the tools are there, and stay."""
+    """The service's start does not wait for it; after it the tools are offered."""
     kept = Kept(monkeypatch)
     await nursery.start(kept.keeper.serve)
     assert ((), None) == (kept.tools, kept.keeper.problem)
@@ -129,10 +129,10 @@ async def test_a_leak_ends_it_for_good(
             pass
 
 
-async def test_a_proof_that_cannot_be_made_is_tried_again(
+async def test_an_impossible_test_is_repeated(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until it can be made there are no tools, and somebody can read why."""
+    """Until it succeeds there are no tools, and the reason is shown."""
     kept = Kept(monkeypatch, SandboxFailure("no namespaces"))
     await nursery.start(kept.keeper.serve)
     await trio.sleep(RETRY_S / 2)
@@ -142,10 +142,10 @@ async def test_a_proof_that_cannot_be_made_is_tried_again(
     assert [] == kept.alarms.told  # what is missing is a problem, and no leak
 
 
-async def test_a_failure_is_a_reason_to_look(
+async def test_a_failed_jail_triggers_a_test(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A jail that could not be built has the walls proved again at once."""
+    """A jail that could not be built makes the sandbox be tested at once."""
     kept = Kept(monkeypatch, "", "", "a remount")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(2 * PROOF_S)
@@ -157,10 +157,10 @@ async def test_a_failure_is_a_reason_to_look(
     assert () == kept.tools
 
 
-async def test_without_bubblewrap_nothing_runs(
+async def test_without_bubblewrap_no_program_runs(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tools are absent and the reason names the package; nothing runs without walls."""
+    """The tools are absent and the reason names the package."""
     kept = Kept(monkeypatch)
     monkeypatch.setattr(kept.sandbox._spawner, "_bubblewrap", "")
     monkeypatch.setattr(spawner, "PROGRAM_FOLDERS", "/nowhere")
@@ -193,10 +193,10 @@ async def test_level_b_only_where_it_is_asked_for(
     assert ("ABA", 1, "A") == (kept.proofs.levels, len(kept.tools), kept.sandbox.level)
 
 
-async def test_what_level_b_cannot_prove_runs_nothing(
+async def test_without_level_a_and_b_no_program_runs(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither level: no tools, and both reasons; a leak of either is the end of both."""
+    """There are no tools, and both reasons are given; a leak at either level ends both."""
     kept = Kept(monkeypatch, *(SandboxFailure(each) for each in ("no a", "no b")), min_level="B")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(3 * PROOF_S)
@@ -234,10 +234,10 @@ async def test_nothing_starts_before_the_first_proof(
     assert PROOF_S == trio.current_time()
 
 
-async def test_a_leak_kills_what_runs(
+async def test_a_leak_kills_running_programs(
     nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs that were started behind walls that do not hold are killed at once."""
+    """Programs in a jail that does not hold are killed at once."""
     kept = Kept(monkeypatch, "", "a keyring")
     await nursery.start(kept.keeper.serve)
     await trio.sleep(2 * PROOF_S)

@@ -1,4 +1,4 @@
-"""The launcher: a program written as bytes must do what was asked, or nothing."""
+"""The launcher: machine code that does exactly what was requested, or nothing."""
 
 import os
 import platform
@@ -38,13 +38,13 @@ def test_it_becomes_the_program_with_arguments_and_environment(tmp_path: Path) -
 
 
 def test_calls_take_numbers_bytes_and_structs(tmp_path: Path) -> None:
-    """A limit that was set from a struct is there in the program."""
+    """A limit that was set from a struct applies in the program."""
     calls = [SystemCall("prlimit64", (0, 7, struct.pack("=QQ", 33, 34), 0))]
     assert "33\n" == launch(tmp_path, calls, "/bin/sh", "-c", "ulimit -n").stdout
 
 
-def test_a_call_that_must_not_fail_ends_everything(tmp_path: Path) -> None:
-    """The program is not begun when a wall could not be put up."""
+def test_a_required_call_that_fails_prevents_the_start(tmp_path: Path) -> None:
+    """The program is not started without a layer."""
     done = launch(tmp_path, [SystemCall("close", (99,))], "/bin/echo", "x")
     assert (FAILED, "") == (done.returncode, done.stdout)
 
@@ -60,8 +60,8 @@ def test_a_call_that_may_fail_leaves_out_what_follows(tmp_path: Path) -> None:
     assert 9 == launch(tmp_path, [*calls, SystemCall("exit_group", (9,))], "/bin/true").returncode
 
 
-def test_a_program_that_is_not_there_has_a_code_of_its_own(tmp_path: Path) -> None:
-    """So it is not taken for a wall that could not be put up."""
+def test_a_missing_program_has_its_own_exit_code(tmp_path: Path) -> None:
+    """It is distinguished from a layer that failed."""
     assert NOT_STARTED == launch(tmp_path, [], "/does/not/exist").returncode
 
 

@@ -60,7 +60,7 @@ pytestmark = [
 
 @contextmanager
 def folder_of_somebody() -> Generator[Path]:
-    """A folder that everybody may enter; what is given to somebody, `give` says."""
+    """A folder that every user may enter; `give` sets the owner of its entries."""
     folder = Path(tempfile.mkdtemp(prefix="palyra-test-b-"))
     folder.chmod(0o755)
     try:
@@ -105,7 +105,7 @@ def program(code: str, workspace: Path, *arguments: str, **more: Any) -> Command
 
 
 async def run(sandbox: Sandbox, command: Command) -> tuple[str, int | str | None]:
-    """What it wrote, and its exit code or signal."""
+    """The program's output, and its exit code or signal."""
     output = b""
     async with sandbox.open(command) as child:
         async for piece in child.stdout:
@@ -119,7 +119,7 @@ async def run(sandbox: Sandbox, command: Command) -> tuple[str, int | str | None
 
 @pytest.fixture(scope="module")
 def results() -> Generator[dict[str, dict[str, str]]]:
-    """What came of every attempt: in a jail, as the same user outside, and as root if we are."""
+    """The result of every attempt: in a jail, as the same user outside, and as root if possible."""
     with ExitStack() as stack:
         root = stack.enter_context(folder_of_somebody())
         where = lay_out(root, stack, SOMEBODY if AS_ROOT else None)
@@ -171,8 +171,10 @@ def _try_as_somebody(where: dict[str, Any]) -> dict[str, str]:
 # --- what a command finds ------------------------------------------------------------------------
 
 
-async def test_it_works_in_the_folders_of_its_workspace(sandbox: Sandbox, workspace: Path) -> None:
-    """It reads what is there, writes files and below folders, and makes nothing at the top."""
+async def test_a_program_works_in_the_folders_of_its_workspace(
+    sandbox: Sandbox, workspace: Path
+) -> None:
+    """It reads, writes files below folders, and creates nothing at the top."""
     text = "cat file; echo new > src/made; echo changed > file; cat src/made; echo x > top || true"
     output, code = await run(sandbox, line(text, workspace))
     assert 0 == code
@@ -218,8 +220,8 @@ async def test_variables_descriptors_and_private_folders(sandbox: Sandbox, works
     assert not Path(variables["HOME"]).parent.exists()
 
 
-def test_a_private_folder_that_resists_is_removed_all_the_same(tmp_path: Path) -> None:
-    """Also when nobody may enter what is in it."""
+def test_a_closed_private_folder_is_removed(tmp_path: Path) -> None:
+    """Also if its permissions deny access to its content."""
     (tmp_path / "private/locked/in").mkdir(parents=True)
     (tmp_path / "private/locked").chmod(0)
     remove_private_folder(str(tmp_path / "private"))
@@ -227,7 +229,7 @@ def test_a_private_folder_that_resists_is_removed_all_the_same(tmp_path: Path) -
 
 
 async def test_the_result_names_the_level(sandbox: Sandbox, workspace: Path) -> None:
-    """What is attested is what was in force, not what was hoped for."""
+    """The level in force is attested."""
     async with sandbox.open(line("true", workspace)) as child:
         await child.wait()
     assert child.enforcement.startswith("B:seccomp+landlock")
@@ -235,7 +237,7 @@ async def test_the_result_names_the_level(sandbox: Sandbox, workspace: Path) -> 
 
 
 class Everywhere:
-    """A way out that must not be given."""
+    """Egress that must not be granted."""
 
     port, environment = 1, Mapping[str, str]
 
@@ -252,10 +254,10 @@ class Everywhere:
         ({"files": {"/usr/bin/env": b"other"}}, "propose the call again"),
     ],
 )
-async def test_what_it_cannot_give_is_refused(
+async def test_an_unsupported_grant_is_refused(
     change: dict[str, Any], reason: str, sandbox: Sandbox, workspace: Path
 ) -> None:
-    """Not left out: a command that needs it does not run."""
+    """A command that needs network does not run."""
     with pytest.raises(SandboxFailure, match=reason):
         await run(sandbox, replace(line("true", workspace), **change))
 
@@ -282,7 +284,7 @@ async def attend_once(sandbox: Sandbox, command: Command) -> None:
 async def test_a_folder_that_cannot_be_entered_is_no_output(
     sandbox: Sandbox, workspace: Path
 ) -> None:
-    """A workspace that is closed, or gone, is told as what it is; nothing of the command ran."""
+    """A closed or missing workspace is a failure; no part of the command ran."""
     await attend_once(sandbox, line("true", workspace))
     os.chmod(workspace, 0)  # noqa: PTH101 - a moment
     try:
@@ -387,10 +389,8 @@ async def test_a_full_temporary_folder_is_contained(
             assert "disk" == await read_until_exit(child, OutputBuffer(), watch)
 
 
-async def test_a_reaper_that_is_killed_takes_its_command_along(
-    sandbox: Sandbox, workspace: Path
-) -> None:
-    """Nothing is alive after the block, although nobody was there to collect it."""
+async def test_killing_the_reaper_kills_its_command(sandbox: Sandbox, workspace: Path) -> None:
+    """No process is alive after the block."""
     marker = f"palyra-b-reaper-{os.getpid()}"
     async with sandbox.open(line(f"sleep 600 & sleep 600; : {marker}", workspace)) as child:
         with trio.fail_after(DEADLINE_S):
@@ -401,8 +401,8 @@ async def test_a_reaper_that_is_killed_takes_its_command_along(
     assert [] == find_alive(marker)
 
 
-def test_a_killed_daemon_takes_its_jails_along(workspace: Path, tmp_path: Path) -> None:
-    """The reaper hears that nobody holds the gate; the next life removes the private folder."""
+def test_killing_the_daemon_kills_its_jails(workspace: Path, tmp_path: Path) -> None:
+    """The reaper notices the closed gate; the next start removes the private folder."""
     marker = f"palyra-b-orphan-{os.getpid()}"
     code = (
         "import sys, trio\nfrom pathlib import Path\n"
@@ -431,7 +431,7 @@ async def _reap(records: Path) -> None:
 
 
 async def hold(workspace: Path, records: Path, marker: str) -> None:
-    """Run something until somebody kills this process."""
+    """Run a program until this process is killed."""
     async with open_sandbox(records) as sandbox:
         sandbox.set_level("B", "")
         command = line(f"sleep 600 & echo there; sleep 600; : {marker}", workspace)
@@ -451,8 +451,8 @@ async def _until_gone(marker: str) -> None:
 # --- the self-test -------------------------------------------------------------------------------
 
 
-async def test_the_walls_are_proved() -> None:
-    """On this machine level B holds, proved like level A."""
+async def test_level_b_passes_its_test() -> None:
+    """On this machine level B holds, tested like level A."""
     async with open_sandbox() as made:
         assert not await find_leak(made, run_sync, "B")
 
@@ -481,10 +481,10 @@ def test_every_probe_of_this_level_gets_through_outside(tmp_path: Path) -> None:
         ("landlock", "a new file at the top"),
     ],
 )
-async def test_a_missing_wall_is_found(
+async def test_a_missing_layer_is_found(
     missing: str, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the filter, or without Landlock, the self-test names what it reached."""
+    """Without the filter, or without Landlock, the self-test names the reached target."""
     build = shared_host.build_isolation
 
     def half(limits: CommandLimits, abi: int, *rights: Mapping[str, int], **_: object) -> bytes:

@@ -1,4 +1,4 @@
-"""What other programs would take orders from, made by a program where there was nothing yet."""
+"""New configuration of other programs, created by a program at protected names."""
 
 import subprocess
 from pathlib import Path
@@ -65,10 +65,10 @@ def evil_below(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("has_parents", [False, True], ids=["nothing there", "folders there"])
-async def test_nothing_that_gives_orders_can_be_made(
+async def test_no_protected_configuration_can_be_created(
     repository: Path, *, has_parents: bool
 ) -> None:
-    """Also in `.github` that is there; what only can be put back is, and is told."""
+    """Also in an existing `.github`; other names are set aside and reported."""
     if has_parents:
         (repository / ".github").mkdir()
         (repository / ".config").mkdir()
@@ -103,8 +103,8 @@ async def test_a_link_on_the_way_is_set_aside_too(repository: Path, path: str) -
     assert set() == evil_below(repository)
 
 
-async def test_a_program_that_may_only_read_is_no_model_for_later(repository: Path) -> None:
-    """What people change after it ended is theirs: nothing is put back to how it was before it."""
+async def test_a_read_only_program_keeps_no_state_to_restore(repository: Path) -> None:
+    """Changes of a person after it ended are not reverted."""
     link = repository / ".vscode"
     link.symlink_to("mine")
     argv = ("/bin/true",)
@@ -121,8 +121,8 @@ async def test_a_program_that_may_only_read_is_no_model_for_later(repository: Pa
 
 
 @pytest.mark.parametrize("lasts", [True, False], ids=["a server", "the control"])
-def test_what_people_make_beside_a_server_stays(tmp_path: Path, *, lasts: bool) -> None:
-    """It was there when the next program began; of what lasts nobody knows who made what."""
+def test_files_created_during_a_server_stay(tmp_path: Path, *, lasts: bool) -> None:
+    """They existed when the next program started, and their author is unknown."""
     restored, root = RestoredPaths(), str(tmp_path)
     server = restored.snapshot(root, lasts=lasts)
     (tmp_path / ".npmrc").touch()
@@ -139,8 +139,8 @@ async def test_control_without_a_jail_everything_is_made(repository: Path) -> No
     assert set(PATHS) == evil_below(repository)
 
 
-async def test_what_gives_no_orders_can_be_made_beside_it(repository: Path) -> None:
-    """Only names of the rules are held, in folders that were there."""
+async def test_other_files_can_be_created(repository: Path) -> None:
+    """Only names of the table are held, in folders that existed."""
     (repository / ".github").mkdir()
     line = (
         "mkdir .github/ISSUE_TEMPLATE && echo x > .github/ISSUE_TEMPLATE/bug && echo x > .gitignore"

@@ -10,12 +10,12 @@ from typing import get_args
 
 import pytest
 
-from palyra.core.tool.call_facts import read_paths
 from palyra.core.tool.paths import (
     INSTRUCTION_NAMES,
     PLACEHOLDER_NAMES,
     is_configuration,
     is_private,
+    read_paths,
 )
 from palyra.core.tool.protected_names import TABLE, Class, ProtectedNames
 from palyra.core.tool.spec import ToolFailure
@@ -118,7 +118,7 @@ def test_the_rules_know_every_name_at_every_depth(kind: Class, spelling: str) ->
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_the_daemons_own_tools_write_none_of_them(tmp_path: Path, kind: Class) -> None:
-    """`write_file` and `apply_patch` refuse each path before they look at the disk."""
+    """`write_file` and `apply_patch` refuse each path before any file access."""
     changes = Changes(Workspace(tmp_path))
     for name in names_of(kind):
         for path in (name, f"part/{name}"):
@@ -197,7 +197,7 @@ async def test_nothing_of_a_class_is_left_by_a_program(
 @needs_bubblewrap
 @pytest.mark.parametrize("kind", CLASSES)
 async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -> None:
-    """Also of the names that are held: a file system may not tell them apart."""
+    """Also for prevented names, because a file system may not distinguish them."""
     names = [row.names[0].replace("*", "some").upper() for row in rows_of(kind)]
     async with open_sandbox() as sandbox:
         await run(sandbox, writes(workspace, WAYS["created"], *names))
@@ -209,8 +209,10 @@ async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -
 @needs_bubblewrap
 @pytest.mark.parametrize("folder", ["", "part/deep/"], ids=["at the top", "further down"])
 @pytest.mark.parametrize("kind", CLASSES)
-async def test_what_is_there_cannot_be_changed(workspace: Path, kind: Class, folder: str) -> None:
-    """Not written to, replaced, renamed, removed or moved along with its folder; secrets look empty."""
+async def test_existing_configuration_cannot_be_changed(
+    workspace: Path, kind: Class, folder: str
+) -> None:
+    """It is not written, replaced, renamed, removed or moved with its folder; secrets look empty."""
     if folder:
         (workspace / folder / ".git").mkdir(parents=True)  # where CI is obeyed
     paths: list[str] = []

@@ -1,4 +1,4 @@
-"""Which paths of a workspace are masked, and how."""
+"""The masked paths of a workspace, and the kind of each mask."""
 
 from pathlib import Path
 
@@ -27,8 +27,8 @@ def test_every_mask_is_a_place_that_file_tools_refuse_too(tmp_path: Path) -> Non
         assert is_configuration(path) or is_private(path), path
 
 
-def test_what_is_missing_gets_a_placeholder(tmp_path: Path) -> None:
-    """An empty workspace may not be given a repository, or orders that are obeyed at once."""
+def test_a_missing_name_gets_a_placeholder(tmp_path: Path) -> None:
+    """A program cannot turn an empty workspace into a repository."""
     masks = {mask.path: mask for mask in find_masks(str(tmp_path))}
     assert {*PLACEHOLDER_NAMES, BARE_REPOSITORY} == masks.keys()
     assert {(True, "no-folder")} == {(mask.is_missing, mask.kind) for mask in masks.values()}
@@ -40,8 +40,8 @@ def test_every_held_name_is_one_of_the_rules() -> None:
     assert len(PLACEHOLDER_NAMES) <= 20, "each costs every start a quarter of a millisecond"
 
 
-def test_ci_of_a_copied_project_is_no_mask(tmp_path: Path) -> None:
-    """It is obeyed at the top of a repository alone; beside a `.git` further down it is one."""
+def test_ci_is_masked_in_repositories_only(tmp_path: Path) -> None:
+    """It is read at the top of a repository only; next to a nested `.git` it is masked."""
     for folder in ("", "vendor/copy/", "vendor/clone/"):
         (tmp_path / folder / ".github/workflows").mkdir(parents=True)
         (tmp_path / folder / ".travis.yml").touch()
@@ -65,7 +65,7 @@ def test_a_repository_can_be_committed_to_but_not_configured(tmp_path: Path) -> 
     assert "no-folder" == found[".git/modules"]
 
 
-def test_what_lies_deeper_is_found(tmp_path: Path) -> None:
+def test_nested_paths_are_masked(tmp_path: Path) -> None:
     """Configuration is read-only and secrets are empty, also in folders below."""
     (tmp_path / "part" / ".vscode").mkdir(parents=True)
     (tmp_path / "part" / ".ssh").mkdir()
@@ -81,7 +81,7 @@ def test_what_lies_deeper_is_found(tmp_path: Path) -> None:
 
 
 def test_many_files_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may make as many as it likes: the look goes on, or no program is run."""
+    """The scan covers any number of files, or no program is run."""
     (tmp_path / "app" / "deep").mkdir(parents=True)
     (tmp_path / "app" / "deep" / ".env").touch()
     for number in range(4_100):
@@ -92,10 +92,10 @@ def test_many_files_hide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         kinds(tmp_path)
 
 
-def test_so_many_places_that_descriptors_run_short(
+def test_too_many_masks_for_the_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever makes them ends programs here, not the daemon; the failure says what helps."""
+    """No program is run and the daemon continues; the failure has a remedy."""
     for number in range(5):
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}" / "CLAUDE.md").touch()
@@ -122,8 +122,8 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert not any(path.startswith("link") for path in kinds(workspace))
 
 
-def test_placeholders_stay_while_somebody_needs_them(tmp_path: Path) -> None:
-    """Two jails of one workspace: the last one takes them away."""
+def test_placeholders_stay_while_a_jail_needs_them(tmp_path: Path) -> None:
+    """Of two jails of one workspace the last one removes them."""
     placeholders, root = Placeholders(), str(tmp_path)
     masks, first = placeholders.reserve(root)
     for path in map(Path, first):

@@ -1,4 +1,4 @@
-"""What a killed daemon left is found and ended, and nothing else."""
+"""Remains of a killed daemon are found and ended, and nothing else."""
 
 import os
 import subprocess
@@ -30,16 +30,18 @@ def test_recorded_processes_are_killed(tmp_path: Path, sleeper: subprocess.Popen
     assert [] == list((tmp_path / "jails").iterdir())
 
 
-def test_a_number_used_again_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
-    """The same number with another start is somebody else."""
+def test_a_reused_pid_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+    """The same pid with another start time is another process."""
     found = find_process(sleeper.pid)
     assert found is not None
     assert not kill_process(RecordedProcess(found.pid, found.started - 1))
     assert sleeper.poll() is None
 
 
-def test_another_boot_names_nobody(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    """After a restart of the machine all numbers are somebody else's."""
+def test_records_of_another_boot_name_no_process(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """After a reboot all pids are reused."""
     path = JailRecords(tmp_path, None).write([sleeper.pid], "", [])
     record = msgspec.json.decode(path.read_bytes())
     path.write_bytes(msgspec.json.encode({**record, "boot_id": "another"}))
@@ -58,7 +60,7 @@ def test_a_record_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_placeholders_are_removed_only_while_empty(tmp_path: Path) -> None:
-    """What somebody has filled meanwhile is theirs."""
+    """A placeholder with content is kept."""
     workspace = tmp_path / "ws"
     (workspace / ".vscode").mkdir(parents=True)
     (workspace / ".idea").mkdir()
@@ -74,8 +76,8 @@ def test_placeholders_are_removed_only_while_empty(tmp_path: Path) -> None:
     assert {".idea", "AGENTS.md"} == {path.name for path in workspace.iterdir()}
 
 
-def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> None:
-    """A link that was replaced, and a file that leads git elsewhere; what lay there is not lost."""
+def test_the_next_start_restores_links_and_commondir(tmp_path: Path) -> None:
+    """The replaced files are not lost."""
     workspace = tmp_path / "ws"
     (workspace / ".git").mkdir(parents=True)
     (workspace / "AGENTS.md").symlink_to("guide.md")
@@ -93,8 +95,8 @@ def test_what_no_mount_can_hold_is_put_back_by_the_next_life(tmp_path: Path) -> 
     assert ["evil"] == [path.read_text("utf-8") for path in workspace.glob("AGENTS.md.set-aside-*")]
 
 
-def test_a_half_born_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a jail's first half has started right before it was killed is looked for again."""
+def test_a_half_started_jail_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process started right before the kill is searched for again."""
     found = JailRecords(tmp_path / "jails", None)
     looks = iter([[RecordedProcess(1, 0)], [RecordedProcess(2, 0)], []])
     killed: list[RecordedProcess] = []
@@ -105,7 +107,7 @@ def test_a_half_born_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_torn_record_is_dropped(tmp_path: Path) -> None:
-    """What was never written whole names nothing."""
+    """An incompletely written record names no process."""
     (tmp_path / "1.json").write_bytes(b'{"boot_')
     assert 0 == JailRecords(tmp_path, None).reap()
     assert [] == list(tmp_path.iterdir())

@@ -39,7 +39,7 @@ def judge(
     shared: bool = False,
     audit: int | None = None,
 ) -> int:
-    """What the filter says to one call."""
+    """The filter's verdict about one call."""
     program = build_filter(
         has_network=network, extension=STRICTER if shared else None, machine=machine
     )
@@ -111,7 +111,7 @@ def test_clone_makes_no_namespaces(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_sockets_by_family_and_kind(machine: str) -> None:
-    """No network: pairs of local streams only.  With network: streams over IP beside them."""
+    """Without network: pairs of local streams only.  With network: also streams over IP."""
     here = ARCHITECTURES[machine]
     (make,), (pair,) = numbers(SOCKET, here), numbers(SOCKETPAIR, here)
     flags = 0o2004000
@@ -146,7 +146,7 @@ def test_no_file_runs_as_its_owner(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_namespaces_more_is_refused(machine: str) -> None:
-    """What reaches others on the host is refused; the same about the caller itself is not."""
+    """Calls about other processes of the host are refused; about the caller itself they are not."""
     here = ARCHITECTURES[machine]
     for number in numbers(REFUSED_AT_B, here):
         assert (ALLOW, EPERM) == (judge(machine, number), judge(machine, number, shared=True))

@@ -1,4 +1,4 @@
-"""Folders moved and links swapped in, so that a mask lies where nobody looks: none gets through."""
+"""Moved folders and swapped links, so that a mask misses its target: none succeeds."""
 
 import shutil
 import subprocess
@@ -43,7 +43,7 @@ def root() -> Generator[Path]:
 
 
 async def sh(sandbox: Sandbox, root: Path, line: str) -> str:
-    """What a line for /bin/sh wrote, in a jail of its own over that folder."""
+    """The output of a line for /bin/sh, in a jail of its own over that folder."""
     return (await run(sandbox, in_folder(root, line)))[0]
 
 
@@ -79,7 +79,7 @@ async def test_no_other_folder_takes_the_place_of_one_above_a_mask(root: Path, f
 
 
 def swap_at(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
-    """Somebody acts right before that step of a start."""
+    """Make a change right before that step of a start."""
     step = getattr(start, name)
 
     def late(*arguments: Any) -> Any:
@@ -94,10 +94,10 @@ def swap_at(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], object
     ("path", "target"),
     [("app/part/.vscode", ".vscode"), ("app/part", ""), ("app/CLAUDE.md", "key")],
 )
-async def test_a_link_swapped_in_shows_nothing_outside(
+async def test_a_link_swapped_in_prevents_the_start(
     root: Path, path: str, target: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the workspace and the start of a jail: that one does not stand."""
+    """A swap between the scan of the workspace and the start of a jail fails that start."""
 
     def swap() -> None:
         (root / path).rename(root / "aside")
@@ -113,7 +113,7 @@ async def test_a_link_swapped_in_shows_nothing_outside(
 
 
 @pytest.mark.parametrize("path", ["app", "app/part", "app/CLAUDE.md", "app/part/.vscode"])
-def test_what_a_mask_shows_is_opened_without_links(root: Path, path: str) -> None:
+def test_a_masked_path_is_opened_without_links(root: Path, path: str) -> None:
     """A link in its place, or on the way, is an error."""
     masks = pin_above(find_masks(str(root)))
     with open_sources(str(root), masks) as fds:
@@ -131,10 +131,10 @@ def test_what_a_mask_shows_is_opened_without_links(root: Path, path: str) -> Non
         (".git/commondir", "echo ../evil > .git/commondir"),
     ],
 )
-async def test_what_one_jail_changed_is_no_model_for_another(
+async def test_changes_of_one_jail_are_no_baseline_for_another(
     root: Path, path: str, make: str
 ) -> None:
-    """The second begins after the change and ends after it was put back; it is put back again."""
+    """The second starts after the change and ends after its restore; the original is restored."""
     (root / ".git").mkdir()
     (root / "guide.md").write_text("obey", "utf-8")
     (root / "AGENTS.md").symlink_to("guide.md")

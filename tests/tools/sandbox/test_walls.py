@@ -47,7 +47,7 @@ NEED_ROOT = {
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, dict[str, str]]]:
-    """What came of every attempt: in a jail, and outside."""
+    """The result of every attempt: in a jail, and outside."""
     with ExitStack() as stack:
         where = lay_out(tmp_path_factory.mktemp("walls"), stack)
         jailed = trio.run(_try_inside, where)
@@ -68,7 +68,7 @@ def test_a_jail_holds_what_a_plain_child_does(
 def test_nothing_is_left_in_the_workspace(
     results: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    """What was laid there to be mounted on is gone with the jail, and real files are as they were."""
+    """Mount points are removed with the jail, and real files are unchanged."""
     workspace = tmp_path / "ws"
     workspace.mkdir()
     (workspace / "CLAUDE.md").write_text("obey", "utf-8")
@@ -118,8 +118,8 @@ async def test_the_workspace_is_read_only_unless_asked_for(tmp_path: Path) -> No
     assert "old" == (tmp_path / "file").read_text("utf-8")
 
 
-def test_what_is_written_belongs_to_the_workspaces_owner(tmp_path: Path) -> None:
-    """A file made inside is owned as the workspace is, whoever the jail is outside."""
+def test_new_files_belong_to_the_workspaces_owner(tmp_path: Path) -> None:
+    """For any user of the jail outside."""
     trio.run(_write_new, tmp_path)
     assert tmp_path.stat().st_uid == (tmp_path / "new").stat().st_uid
 
@@ -207,10 +207,10 @@ def try_outside(where: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("problem", ["a probe got out", ""], ids=["it leaks", "nothing is found"])
-async def test_walls_that_leak_while_a_jail_is_built_let_nothing_begin(
+async def test_a_leak_found_while_a_jail_is_built_prevents_its_command(
     monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
-    """The jail stands, the command has not begun, and the judgement comes; the control begins."""
+    """The jail is built and the command has not started; the control starts."""
     begun: list[JailedProcess] = []
     begin = JailedProcess.open_gate
 

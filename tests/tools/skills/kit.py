@@ -42,7 +42,7 @@ async def run_inline(fn: Callable[[*Args], T], *args: *Args) -> T:
 
 
 class FakeRuntime(Runtime):
-    """Says what it is told to."""
+    """Returns given answers."""
 
     def __init__(self) -> None:
         super().__init__(WorkerPool(FakeLaunch()), MemoryCache(), run_inline)
@@ -69,7 +69,7 @@ class FakeRuntime(Runtime):
 
 
 class World:
-    """Skills, and what stands round them."""
+    """Skills with their surroundings."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""What a guest reaches outside: exactly what was granted."""
+"""Host functions of a guest: exactly the granted ones."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def reply_of(reply: HostReply) -> Any:
 
 
 async def test_a_granted_host_is_fetched_from() -> None:
-    """With what the guest said."""
+    """The request has the guest's parameters."""
     outside = Outside()
     found = await outside.ask("fetch", b'{"url":"https://API.example.org/x","headers":{"c":"d"}}')
     assert {"status": 200, "headers": {"a": "b"}, "body": "text", "is_cut": False} == reply_of(
@@ -94,14 +94,14 @@ async def test_another_host_ends_the_guest(url: str) -> None:
         b'{"url":"https://api.example.org/","method":"POST"}',
     ],
 )
-async def test_a_request_that_cannot_be_made_is_an_answer(argument: bytes) -> None:
-    """The guest hears why and goes on."""
+async def test_an_invalid_request_is_an_error_for_the_guest(argument: bytes) -> None:
+    """The guest gets the reason and continues."""
     outside = Outside()
     assert {"error"} == reply_of(await outside.ask("fetch", argument)).keys()
 
 
 async def test_a_secret_is_given_by_name() -> None:
-    """The granted one, and no other; a granted one that is not there is said to be missing."""
+    """Only a granted one; a granted one that does not exist is reported as missing."""
     outside = Outside()
     assert {"value": "s3cret"} == reply_of(await outside.ask("secret", b"key"))
     assert "'secret:other' is not granted" == (await outside.ask("secret", b"other")).denied
@@ -116,8 +116,8 @@ async def test_without_a_grant_nothing_is_given(function: str) -> None:
     assert "is not granted" in denied.denied
 
 
-async def test_what_a_daemon_does_not_have_is_denied() -> None:
-    """And so is a function that there is not."""
+async def test_an_unavailable_host_function_is_denied() -> None:
+    """An unknown function is denied as well."""
     keeper = HostFunctionGate(HostFunctions(), GRANTED, lambda _: None)
     for function, argument in (
         ("fetch", b'{"url":"https://api.example.org/"}'),

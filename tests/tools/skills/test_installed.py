@@ -53,7 +53,7 @@ async def test_an_installed_skill_survives_a_restart(autojump_clock: Clock, tmp_
 
 @pytest.mark.parametrize("role", ["client", "approver", "observer"])
 async def test_only_operators_install(autojump_clock: Clock, tmp_path: Path, role: Role) -> None:
-    """Nobody else even sees skills."""
+    """Other roles do not see skills."""
     caller = Caller(principal="ann", role=role, token_id="t")
     async with open_world(tmp_path) as world:
         await world.install(package(HELLO))
@@ -192,8 +192,8 @@ async def test_a_replaced_package_is_found(autojump_clock: Clock, tmp_path: Path
         assert [again] == world.skills.enabled  # news of another package harms nobody
 
 
-async def test_what_is_not_installed_is_not_found(autojump_clock: Clock, tmp_path: Path) -> None:
-    """By whatever name."""
+async def test_a_missing_skill_is_not_found(autojump_clock: Clock, tmp_path: Path) -> None:
+    """By any method."""
     async with open_world(tmp_path) as world:
         with pytest.raises(NotFound):
             world.skills.get(OPERATOR, "words")
@@ -222,8 +222,8 @@ async def test_an_upload_comes_in_pieces(autojump_clock: Clock, tmp_path: Path) 
             upload(OPERATOR, "0" * 64, 0, b"x" * 3_000_000)
 
 
-async def test_uploads_are_few(autojump_clock: Clock, tmp_path: Path) -> None:
-    """The oldest is forgotten: nobody fills the memory with packages."""
+async def test_uploads_are_bounded(autojump_clock: Clock, tmp_path: Path) -> None:
+    """The oldest upload is dropped, so packages cannot fill the memory."""
     async with open_world(tmp_path) as world:
         for number in range(5):
             world.skills.upload(OPERATOR, f"{number:064}", 0, b"x")

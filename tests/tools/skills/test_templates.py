@@ -43,7 +43,7 @@ def build(tmp_path: Path, template: str, *command: str) -> bytes:
 
 
 async def answers(module: bytes, tool: str, *texts: str) -> list[str]:
-    """What the guest makes of these texts; it imports nothing that must be declared."""
+    """The guest's results for these texts; it has no imports that need a declaration."""
     assert frozenset() == check_module(module)
     async with open_runtime() as runtime:
         return [
@@ -93,7 +93,7 @@ async def test_assemblyscript(tmp_path: Path) -> None:
 
 
 def test_templates_are_skills() -> None:
-    """Each has its description, and none a module that somebody built."""
+    """Each has its description and no compiled module."""
     for template in TEMPLATES.iterdir():
         assert (template / "skill.toml").is_file()
         assert not (template / "module.wasm").exists()

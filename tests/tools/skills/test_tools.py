@@ -92,10 +92,10 @@ async def test_a_replaced_package_is_not_run(autojump_clock: Clock, tmp_path: Pa
         b"[" * 100_000,
     ],
 )
-async def test_bad_output_is_said_to_be_bad(
+async def test_invalid_output_fails_the_call(
     autojump_clock: Clock, tmp_path: Path, output: bytes
 ) -> None:
-    """Whatever it is."""
+    """Any invalid output does."""
     async with open_world(tmp_path) as world:
         world.runtime.output = output
         failed = await call(world, await world.install(package(HELLO)))

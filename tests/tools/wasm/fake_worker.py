@@ -33,7 +33,7 @@ class FakeProcess:
 
 
 class FakeLaunch:
-    """Starts fakes, and remembers them; each says hello unless told otherwise."""
+    """Starts fake workers and records them; each sends hello by default."""
 
     def __init__(self) -> None:
         self.started: list[FakeProcess] = []

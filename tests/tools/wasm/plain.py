@@ -10,7 +10,7 @@ from palyra.tools.wasm.launch import WorkerProcess, worker_argv
 
 
 class PlainProcess:
-    """A child without walls."""
+    """A child process without a sandbox."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process

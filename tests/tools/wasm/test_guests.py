@@ -40,8 +40,8 @@ FAILURES: dict[str, tuple[str, GuestLimits, str, str]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-async def test_a_guest_that_fails_is_said_why(case: str) -> None:
-    """Each with its documented error, and the next call is served."""
+async def test_a_failing_guest_gets_its_documented_error(case: str) -> None:
+    """The next call is served."""
     text, limits, problem, said = FAILURES[case]
     async with open_runtime() as runtime:
         with trio.fail_after(WITHIN_S):
@@ -104,7 +104,7 @@ async def test_too_many_calls_of_the_host_end_the_guest() -> None:
 
 
 async def test_every_call_has_a_memory_of_its_own() -> None:
-    """Nothing that one call wrote is there for the next."""
+    """Data of one call is not visible in the next."""
     async with open_runtime() as runtime:
         module = module_of(guests.REMEMBERS)
         assert [b"0", b"0"] == [await run(runtime, module), await run(runtime, module)]
@@ -148,7 +148,7 @@ async def test_code_is_compiled_where_nothing_runs() -> None:
 
 
 async def test_a_module_that_is_another_one_is_not_compiled() -> None:
-    """What is compiled has the digest that it is kept under."""
+    """A compiled module has the digest that it is stored under."""
     async with open_runtime() as runtime:
         module = module_of(guests.HELLO)
         with pytest.raises(GuestFailure, match="is not the one that was installed"):

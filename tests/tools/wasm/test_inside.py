@@ -1,4 +1,4 @@
-"""What runs inside a worker, in this process: WASI, memory, the worker's own loop."""
+"""The inside of a worker, run in this process: WASI, memory, the worker's loop."""
 
 import struct
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_a_guest_fails_as_documented(case: str) -> None:
 
 
 def test_a_denied_call_of_the_host_ends_the_guest() -> None:
-    """With what was said of it."""
+    """The error has the denial's text."""
     with pytest.raises(GuestFailure, match="capability_denied: no log"):
         run(guests.LOGS)
 
@@ -63,8 +63,8 @@ def test_a_reactor_is_initialized_first() -> None:
     assert b'{"result":1}' == run(text)
 
 
-def test_what_a_guest_said_of_its_end_is_passed_on() -> None:
-    """The beginning of its standard error."""
+def test_the_standard_error_of_a_failed_guest_is_passed_on() -> None:
+    """Only its beginning."""
     text = guests.command_guest(
         "(i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 4))"
         "(drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8)))"
@@ -114,8 +114,8 @@ def test_there_is_no_world() -> None:
         call("fd_read", 0, 0, 5_000, 0)
 
 
-def test_clock_and_chance_answer_what_they_can() -> None:
-    """Two clocks, and as many bytes as are asked for, within reason."""
+def test_clock_and_random_functions() -> None:
+    """Two clocks, and a bounded number of bytes."""
     memory, streams = a_memory(), Streams(b"")
     for clock in (0, 1):
         assert wasi.SUCCESS == FUNCTIONS["clock_time_get"](streams, memory, clock, 1, 0)
@@ -152,7 +152,7 @@ class ScriptedPipes(WorkerPipes):
 
 
 def serve(*requests: protocol.Request) -> list[protocol.Message]:
-    """What a worker says to all that, after its hello."""
+    """The worker's answers to all those messages, after its hello."""
     pipes = ScriptedPipes(*requests)
     Worker(pipes).serve()
     assert isinstance(pipes.said[0], protocol.WorkerHello)
@@ -160,7 +160,7 @@ def serve(*requests: protocol.Request) -> list[protocol.Message]:
 
 
 def test_a_worker_answers_everything_once() -> None:
-    """Compile, load, run; what cannot be is said."""
+    """Compile, load, run; an impossible request gets an error."""
     module = module_of(guests.LOGS)
     (compiled,) = serve(protocol.Compile(module=module, cpu_s=2.0))
     assert isinstance(compiled, protocol.Compiled)
@@ -184,7 +184,7 @@ def test_a_worker_answers_everything_once() -> None:
 
 
 def test_a_worker_whose_daemon_is_gone_ends() -> None:
-    """In the middle of a call, and when it hears a reply to nothing."""
+    """It ends within a call, and at an unexpected reply."""
     (compiled,) = serve(protocol.Compile(module=module_of(guests.LOGS), cpu_s=2.0))
     assert isinstance(compiled, protocol.Compiled)
     run_it = protocol.RunGuest(input=b"{}", limits=GuestLimits(), granted=("log",))

@@ -1,4 +1,4 @@
-"""Workers behind the walls: every hostile guest in turn, and the daemon's loop beside them."""
+"""Workers in the jail: every hostile guest in turn, with the daemon's loop measured."""
 
 import pytest
 import trio
@@ -25,15 +25,15 @@ MOST_LAG = 0.5  # of the longest call
 
 
 async def measure_lag(lags: list[float]) -> None:
-    """How late a short pause ends, again and again."""
+    """Measure the delay of a short pause repeatedly."""
     while True:
         before = trio.current_time()
         await trio.sleep(TICK_S)
         lags.append(trio.current_time() - before - TICK_S)
 
 
-async def test_the_loop_stays_flat_while_guests_misbehave() -> None:
-    """Each is told its error, each leaves a worker that is replaced, none holds up the daemon."""
+async def test_hostile_guests_do_not_delay_the_loop() -> None:
+    """Each gets its error, and each worker is replaced."""
     lags: list[float] = []
     taken: list[float] = []
     bomb = (guests.compile_bomb(), GuestLimits(), "quota_exceeded", "compiling")

@@ -39,7 +39,7 @@ def test_imported_functions_count() -> None:
 
 
 def test_every_kind_of_import_is_read() -> None:
-    """Whatever it is, what stands behind it is found."""
+    """The imports after any kind are found."""
     text = """(module (import "a" "t" (table 1 2 funcref)) (import "a" "m" (memory 1 2))
       (import "a" "g" (global (mut i64))) (import "a" "f" (func)))"""
     assert [

@@ -76,8 +76,8 @@ async def test_a_worker_that_failed_is_never_used_again(autojump_clock: Clock) -
         assert 3 == await use(pool, "a")
 
 
-async def test_a_caller_that_leaves_leaves_a_dead_worker(autojump_clock: Clock) -> None:
-    """Its guest may still run; nobody can tell it to stop but by ending it."""
+async def test_a_cancelled_call_kills_its_worker(autojump_clock: Clock) -> None:
+    """Its guest may still run, and can only be ended with the worker."""
     launch = FakeLaunch()
     async with open_pool(launch, size=1) as pool:
         with trio.move_on_after(1.0):
@@ -98,8 +98,8 @@ async def test_a_worker_that_dies_at_rest_is_replaced(autojump_clock: Clock) -> 
         assert 2 == await use(pool, "a")
 
 
-async def test_without_workers_callers_hear_why(autojump_clock: Clock) -> None:
-    """At once, and the pool says so; later it tries again."""
+async def test_without_workers_calls_fail_with_the_reason(autojump_clock: Clock) -> None:
+    """They fail at once, and the pool tries again later."""
     launch = FakeLaunch()
     told: list[bool] = []
     launch.obstacle = "no jail"
@@ -120,15 +120,15 @@ async def test_without_workers_callers_hear_why(autojump_clock: Clock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_pool_that_nobody_keeps_says_why(autojump_clock: Clock) -> None:
-    """Where WASM is switched off."""
+async def test_a_disabled_pool_has_a_reason(autojump_clock: Clock) -> None:
+    """WASM is switched off."""
     pool = WorkerPool(FakeLaunch(), obstacle="it is off")
     with pytest.raises(Unavailable, match="it is off"):
         await use(pool, "a")
 
 
 async def test_a_leak_ends_every_worker(autojump_clock: Clock) -> None:
-    """Also those that stood ready before the walls were found to have a hole."""
+    """Idle ones as well."""
     launch, leaks, told = FakeLaunch(), [""], list[bool]()
     pool = WorkerPool(launch, lambda: told.append(pool.is_available), find_leak=lambda: leaks[-1])
     async with trio.open_nursery() as nursery:

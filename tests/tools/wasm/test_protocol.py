@@ -25,7 +25,7 @@ def test_frames_come_out_however_they_are_cut() -> None:
         assert MESSAGES == found
 
 
-def test_answers_are_told_apart() -> None:
+def test_answers_are_distinguished() -> None:
     """Each by its tag."""
     answers = [
         protocol.WorkerHello(),
@@ -40,8 +40,8 @@ def test_answers_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x91\xa5hello\x00", b"\x90"])
-def test_what_is_no_message_is_refused(body: bytes) -> None:
-    """A worker that was taken over may send anything."""
+def test_an_invalid_message_is_refused(body: bytes) -> None:
+    """A worker that was taken over may send any bytes."""
     with pytest.raises(protocol.BadWorkerFrame):
         protocol.decode_answer(body)
 

@@ -52,7 +52,7 @@ async def worker(*says: bytes, ends: bool = False) -> AsyncGenerator[WorkerClien
 
 
 async def run_failure(*says: bytes, ends: bool = False) -> GuestFailure:
-    """What a call comes to."""
+    """The failure of a call."""
     async with worker(*says, ends=ends) as peer:
         try:
             output = await peer.run(RUN, grant)
@@ -77,10 +77,10 @@ CALL = ENCODE(protocol.HostCall(function="log", argument=b""))
         (ENCODE(protocol.Failed(problem="bad_output", text="why")), "bad_output"),
     ],
 )
-async def test_what_a_worker_says_is_not_believed(
+async def test_a_workers_messages_are_checked(
     autojump_clock: Clock, says: bytes, problem: str
 ) -> None:
-    """Too much, too often, out of turn, nonsense: an error of the call."""
+    """Too many, too large, out of order or invalid: an error of the call."""
     assert problem == (await run_failure(says)).problem
 
 

@@ -35,7 +35,7 @@ class Authority:
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def server_context(self, host: str) -> ssl.SSLContext:
-        """What a server of that name presents."""
+        """The TLS context of a server with that name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         path = self._folder / f"{host}.pem"

@@ -13,7 +13,7 @@ from palyra.tools.web.credentials import Credential
 from palyra.tools.web.dialler import Dialler, Stream
 from palyra.tools.web.egress_policy import ReachRules
 from palyra.tools.web.fetch import Web
-from palyra.tools.web.redirects import WebRequest
+from palyra.tools.web.request import WebRequest
 from palyra.tools.web.urls import parse_url
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Internet:
         return Dialler(rules, resolve=self.resolve, connect=self.connect)
 
     async def resolve(self, host: str, _port: int) -> Sequence[str]:
-        """What the resolver says of the host now."""
+        """The resolver's present answer for the host."""
         await trio.lowlevel.checkpoint()
         self.resolved.append(host)
         answers = self.names.get(host, [[PUBLIC]])

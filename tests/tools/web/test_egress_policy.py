@@ -63,7 +63,7 @@ def test_every_address_of_an_answer_counts() -> None:
 
 
 def test_an_empty_answer_is_a_refusal() -> None:
-    """A name without address is said to be one."""
+    """The error says that the name has no address."""
     with pytest.raises(EgressRefused, match="no address"):
         RULES.check_addresses("e", 80, [])
 
@@ -107,7 +107,7 @@ def test_a_metadata_address_cannot_be_opened() -> None:
     "entry", ["", "localhost", ":80", "localhost:", "localhost:x", "localhost:0", "a:70000", "a:²"]
 )
 def test_a_bad_entry_is_named(entry: str) -> None:
-    """With the setting it stands in."""
+    """The error names its setting."""
     with pytest.raises(InvalidParams, match=r"fetch\.private"):
         parse_opened([entry])
 

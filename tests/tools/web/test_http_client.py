@@ -30,7 +30,7 @@ PACKERS: list[tuple[str, Callable[[bytes], bytes]]] = [
 
 @given(st.binary(max_size=CAP), st.integers(1, 50))
 def test_pieces_of_any_size(data: bytes, size: int) -> None:
-    """What goes in comes out, however it is cut."""
+    """The text is the same however it is split."""
     for encoding, pack in PACKERS:
         packed = pack(data)
         inflater = Inflater(encoding, CAP)
@@ -53,8 +53,8 @@ def test_never_more_than_the_cap(size: int, step: int) -> None:
         inflater.finish()
 
 
-def test_what_follows_the_end_is_left_out() -> None:
-    """In the same piece and in later ones; it is not kept either."""
+def test_data_after_the_end_is_dropped() -> None:
+    """In the same piece and in later ones; it is not stored either."""
     inflater = Inflater("gzip", CAP)
     assert b"hello" == inflater.feed(gzip.compress(b"hello") + b"more")
     assert b"" == inflater.feed(b"x" * 100)
@@ -66,7 +66,7 @@ def test_what_follows_the_end_is_left_out() -> None:
     "data", [b"no such thing", gzip.compress(b"x" * 50, mtime=0)[:15] + b"\xff" * 9]
 )
 def test_damaged_data_is_an_error(encoding: str, data: bytes) -> None:
-    """Said as such."""
+    """Damaged compressed data is reported as such."""
     with pytest.raises(Unavailable, match="damaged"):
         Inflater(encoding, CAP).feed(data)
 

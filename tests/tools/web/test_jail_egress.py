@@ -67,7 +67,7 @@ class Outside:
         return Shell(self._sandbox, around, run_sync, 60).tool()
 
     async def run(self, line: str, *granted: str, is_connected: bool = True) -> str:
-        """What a shell in a jail says to this line."""
+        """The output of a shell line in a jail."""
         rules = ReachRules(opened=parse_opened([f"localhost:{self.port}"]))
         gate = ProxyGate(Dialler(rules).dial, granted, self.refused.append)
         network = self._branch.open(gate.admit) if is_connected else None
@@ -86,7 +86,7 @@ class Outside:
 
 
 def nowhere(_text: str) -> None:
-    """Output nobody watches."""
+    """A sink for output."""
 
 
 def count_descriptors() -> int:
@@ -123,7 +123,7 @@ async def test_a_granted_host_is_reached() -> None:
      "http://169.254.169.254/latest/meta-data/", "http://[::1]:{port}/", "http://10.0.0.1/"],
 )  # fmt: skip
 async def test_everything_else_is_refused(address: str) -> None:
-    """With the reason; and whoever ran the command is told."""
+    """The result has the reason."""
     async with outside() as world:
         found = await world.run(
             f"{CURL} {address.format(port=world.port)}", f"localhost:{world.port}"
@@ -148,7 +148,7 @@ async def test_there_is_no_way_round_the_proxy() -> None:
 
 @needs_curl
 async def test_without_network_there_is_no_proxy() -> None:
-    """The control of the first test: a command that was granted nothing has nobody to ask."""
+    """Control of the first test: a command without grants has no proxy."""
     async with outside() as world:
         found = await world.run(
             f"{CURL} -x http://127.0.0.1:3128 http://localhost:{world.port}/", is_connected=False
@@ -157,8 +157,8 @@ async def test_without_network_there_is_no_proxy() -> None:
         assert 0 == world.accepted
 
 
-async def test_the_way_ends_with_the_command() -> None:
-    """A listener that outlived its command would be a way out for the next one."""
+async def test_the_proxy_ends_with_the_command() -> None:
+    """A listener that outlived its command would be egress for the next one."""
     async with outside() as world:
         key = f"localhost:{world.port}"
         before = count_descriptors()
@@ -168,8 +168,8 @@ async def test_the_way_ends_with_the_command() -> None:
         assert count_descriptors() <= before + 2
 
 
-async def test_no_way_out_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that was promised one does not run without."""
+async def test_a_failed_proxy_prevents_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command with granted hosts does not run without its proxy."""
     monkeypatch.setattr("palyra.actors.egress.MAX_COMMANDS", 0)
     async with outside() as world:
         with pytest.raises(SandboxFailure, match="no egress"):

@@ -1,4 +1,4 @@
-"""What a model is shown of a body."""
+"""The text of a body that a model is shown."""
 
 import pytest
 from html_to_markdown import PanicError
@@ -79,7 +79,7 @@ def test_only_pages_become_markdown() -> None:
     ],
 )  # fmt: skip
 def test_hidden_text_is_dropped(hidden: str) -> None:
-    """What a reader would not see, a model does not see; the control shows it."""
+    """Text that a reader would not see is not shown to a model; the control shows it."""
     assert "seen" == to_markdown(f"<p>seen</p>{hidden}")
     assert "seen\n\nEVIL" == to_markdown("<p>seen</p><p>EVIL</p>")
 

@@ -1,4 +1,4 @@
-"""The proxy of jailed commands: what is granted passes, all else is told why not."""
+"""The proxy of jailed commands: granted hosts pass, others get a reason."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,14 +27,14 @@ class Command:
         self.refused: list[str] = []
 
     async def read_all(self) -> bytes:
-        """What comes until the proxy closes."""
+        """Read until the proxy closes."""
         found = b""
         while more := await self.stream.receive_some():
             found += more
         return found
 
     async def say(self, text: bytes) -> bytes:
-        """What comes back for this, until the proxy closes."""
+        """Send this and read until the proxy closes."""
         await self.stream.send_all(text)
         return await self.read_all()
 
@@ -86,8 +86,10 @@ async def test_a_body_goes_along(internet: Internet) -> None:
         assert b"12345" in internet.requests[-1]
 
 
-async def test_a_second_request_goes_nowhere(internet: Internet, autojump_clock: MockClock) -> None:
-    """The connection was granted for the first one: at once or after the answer, nobody hears it."""
+async def test_a_second_request_is_not_forwarded(
+    internet: Internet, autojump_clock: MockClock
+) -> None:
+    """The connection is granted for the first request only."""
     heard: list[bytes] = []
 
     async def listen(stream: trio.abc.Stream, _request: bytes) -> None:
@@ -127,8 +129,8 @@ async def test_a_tunnel_carries_both_ways(internet: Internet) -> None:
     assert [(PUBLIC, 443)] == internet.contacted
 
 
-async def test_what_was_said_too_early_is_not_lost(internet: Internet) -> None:
-    """A client may begin before it hears that the way stands."""
+async def test_early_data_is_not_lost(internet: Internet) -> None:
+    """A client may send before the tunnel is confirmed."""
     async with a_command(internet, "e.example") as command:
         answer = await command.say(
             b"CONNECT e.example:443 HTTP/1.1\r\nHost: x\r\n\r\nearly\r\n\r\n"
@@ -152,10 +154,10 @@ async def test_what_was_said_too_early_is_not_lost(internet: Internet) -> None:
         (b"GET http://[::1]/ HTTP/1.1", "[::1]"),
     ],
 )
-async def test_what_is_not_granted_is_refused(
+async def test_a_host_that_is_not_granted_is_refused(
     internet: Internet, request_line: bytes, key: str
 ) -> None:
-    """Nothing is resolved or contacted; whoever runs the command hears of it."""
+    """It is neither resolved nor contacted, and the refusal is reported."""
     async with a_command(internet, "e.example") as command:
         answer = await command.say(request_line + b"\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403 ")
@@ -163,8 +165,8 @@ async def test_what_is_not_granted_is_refused(
     assert ([key], [], []) == (command.refused, internet.resolved, internet.contacted)
 
 
-async def test_refusals_are_told_once_each(internet: Internet) -> None:
-    """And not without end."""
+async def test_each_refused_host_is_reported_once(internet: Internet) -> None:
+    """The number of reports is bounded."""
     told: list[str] = []
     gate = ProxyGate(internet.dialler(ReachRules()).dial, (), told.append)
     for number in [*range(MAX_NOTED + 5), 0]:
@@ -185,7 +187,7 @@ async def test_a_granted_name_does_not_lead_inside(internet: Internet, address: 
 
 
 async def test_an_opened_host_must_be_granted_too(internet: Internet) -> None:
-    """What the configuration opens is not given to every command."""
+    """A host that the configuration opens is not granted to every command."""
     rules = ReachRules(opened=parse_opened(["inside.example:8080"]))
     internet.names = {"inside.example": [["10.0.0.1"]]}
     line = b"GET http://inside.example:8080/ HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -220,15 +222,15 @@ async def test_a_granted_port_must_be_allowed_too(internet: Internet) -> None:
         b"GET http://e.example/ HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 40_000,
     ],
 )
-async def test_what_no_proxy_is_asked_is_refused(internet: Internet, text: bytes) -> None:
-    """Another protocol, a URL that is none, a head without end."""
+async def test_an_invalid_proxy_request_is_refused(internet: Internet, text: bytes) -> None:
+    """Another protocol, an invalid URL, an endless head."""
     async with a_command(internet, "e.example") as command:
         assert (await command.say(text)).startswith(b"HTTP/1.1 400 ")
     assert [] == internet.contacted
 
 
-async def test_a_body_that_breaks_off_reaches_nobody_whole(internet: Internet) -> None:
-    """The server is left; the command is told."""
+async def test_an_incomplete_body_is_an_error(internet: Internet) -> None:
+    """The server is disconnected, and the command gets an error."""
     async with a_command(internet, "e.example") as command:
         await command.stream.send_all(
             b"POST http://e.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"
@@ -238,16 +240,16 @@ async def test_a_body_that_breaks_off_reaches_nobody_whole(internet: Internet) -
     assert [] == internet.requests
 
 
-async def test_nobody_answers(internet: Internet) -> None:
-    """A host that is down is the gateway's trouble."""
+async def test_a_host_that_is_down_is_a_gateway_error(internet: Internet) -> None:
+    """The proxy answers with a gateway error."""
     internet.dead = {PUBLIC}
     async with a_command(internet, "e.example") as command:
         answer = await command.say(b"CONNECT e.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 502 ")
 
 
-async def test_silence_ends(internet: Internet, autojump_clock: MockClock) -> None:
-    """A connection on which nothing is asked, and a host that never answers."""
+async def test_silent_connections_end(internet: Internet, autojump_clock: MockClock) -> None:
+    """A connection without a request, and a host that never answers."""
     async with a_command(internet, "e.example") as command:
         assert (await command.read_all()).startswith(b"HTTP/1.1 400 ")
         assert HEAD_S == pytest.approx(trio.current_time())

@@ -59,7 +59,7 @@ async def test_plain(nursery: trio.Nursery) -> None:
 
 
 async def test_a_server_on_loopback_is_closed_by_default(nursery: trio.Nursery) -> None:
-    """The name of loopback resolves and is refused; the listener accepts nobody."""
+    """The name of loopback resolves and is refused; the listener accepts no connection."""
     accepted: list[object] = []
 
     async def note(stream: trio.abc.Stream) -> None:
@@ -120,7 +120,7 @@ async def test_tls_that_is_not_believed(
 async def test_https_is_not_redirected_to_http(
     nursery: trio.Nursery, tmp_path: Path, *, is_secure: bool
 ) -> None:
-    """A server that was asked over TLS cannot send on to one without; one without can."""
+    """An https request does not follow a redirect to http; an http request does."""
     authority, accepted = Authority(tmp_path), trio.Event()
 
     async def note(stream: trio.abc.Stream) -> None:
@@ -171,7 +171,7 @@ async def test_the_systems_resolver() -> None:
 
 
 async def test_a_closed_port() -> None:
-    """Nobody listens: an error, and no descriptor stays open (-W error would say so)."""
+    """A refused connection is an error and leaves no open descriptor (-W error would report it)."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()

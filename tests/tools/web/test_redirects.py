@@ -4,7 +4,7 @@ import pytest
 
 from palyra.errors import InvalidParams
 from palyra.tools.web.egress_policy import EgressRefused
-from palyra.tools.web.redirects import WebRequest, follow
+from palyra.tools.web.request import WebRequest, follow
 from palyra.tools.web.urls import parse_url
 
 
@@ -83,6 +83,6 @@ def test_https_does_not_become_http() -> None:
 
 
 def test_a_bad_location_is_refused() -> None:
-    """What is no URL for us is not followed."""
+    """A location that is not a valid URL is not followed."""
     with pytest.raises(InvalidParams):
         follow(a_request(), 302, "gopher://e.example/")

@@ -54,8 +54,8 @@ def test_the_form_is_final(_: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_a_browser_would_repair_is_refused(text: str) -> None:
-    """Anything two parsers could read differently is no URL here."""
+def test_a_url_that_a_browser_would_repair_is_refused(text: str) -> None:
+    """A text that two parsers could read differently is not a valid URL."""
     with pytest.raises(InvalidParams):
         parse_url(text)
 
@@ -105,8 +105,8 @@ def test_a_redirect_is_joined(location: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "location", ["ftp://e.example/", "http://user@e.example/", "http://[::1", "//127.1/", "\\\\x"]
 )
-def test_a_redirect_is_read_as_strictly(location: str) -> None:
-    """What is no URL for us is no location either."""
+def test_a_redirect_is_parsed_as_strictly(location: str) -> None:
+    """A text that is not a valid URL is not a valid location."""
     with pytest.raises(InvalidParams):
         join_url(parse_url("https://e.example/a/"), location)
 

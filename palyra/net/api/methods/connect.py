@@ -6,8 +6,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.errors import IllegalState, Unauthenticated
-from palyra.net.api.backend import Backend
-from palyra.net.api.method import Method, MethodCall, at_once
+from palyra.net.api.method import Backend, Method, MethodCall, at_once
 from palyra.net.protocol.notifications import FEATURES
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import Declined, Welcome
@@ -62,7 +61,7 @@ def welcome(caller: Caller, params: Connect, backend: Backend) -> Welcome:
 
 
 def connect_again(_call: MethodCall, _params: Connect) -> Welcome:
-    raise IllegalState("this connection is connected already")
+    raise IllegalState("this connection is already connected")
 
 
 METHODS = (Method("connect", Connect, Welcome, None, at_once(connect_again)),)

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from palyra.core.journal.records import QueueMode, SessionRecord
-from palyra.core.session.commands import ChangeQueue, Queue
+from palyra.core.session.commands import ChangeQueue, Queue, SessionCompacted
 from palyra.errors import InvalidParams
 from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.protocol.params import Params
@@ -51,6 +51,13 @@ class SessionQueue(Mutation, frozen=True, kw_only=True):
     order: Annotated[tuple[Id, ...], msgspec.Meta(max_length=MAX_NAMED)] = ()
 
 
+class SessionCompact(Mutation, frozen=True, kw_only=True):
+    """Summarise the older part of a session; a preview needs sessions:read alone."""
+
+    session_id: Id
+    preview: bool = False
+
+
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
     if (params.session_id is None) == (params.session_key is None):
         raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
@@ -93,6 +100,16 @@ async def queue(call: MethodCall, params: SessionQueue) -> Queue:
     )
 
 
+async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
+    gateway = call.backend.gateway
+    if params.preview:
+        return await gateway.preview_compaction(call.caller, params.session_id)
+    return await call.once(
+        SessionCompacted,
+        lambda: gateway.compact_session(call.caller, params.session_id, call.key),
+    )
+
+
 METHODS = (
     Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
@@ -100,4 +117,5 @@ METHODS = (
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
     Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
+    Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
 )

@@ -50,7 +50,7 @@ def status(call: MethodCall, _params: NoParams) -> Status:
 def tree(call: MethodCall, _params: NoParams) -> ChildSnapshot:
     if call.caller.principal_filter is not None:
         raise Forbidden(
-            f"the tree names everybody's runs; role {call.caller.role!r} sees only its own"
+            f"the tree shows the runs of all principals; role {call.caller.role!r} sees only its own"
         )
     return _show(call.backend.tree(), call.backend.redact)
 

@@ -6,7 +6,6 @@ import msgspec
 
 from palyra.core.incident.kinds import chain_broken
 from palyra.core.journal.changes import ChainedRow, VerifyReport
-from palyra.core.journal.records import RunRecord
 from palyra.core.ports import JournalStore
 from palyra.core.tape.events import KINDS
 from palyra.core.tape.export import ExportLine, claim
@@ -124,7 +123,7 @@ async def _subscribe_many(
 ) -> Subscribed:
     if params.after_seq is not None:
         raise InvalidParams(
-            "after_seq goes with run_id: session_id and all begin with what happens now",
+            "after_seq needs run_id: session_id and all start with new events",
             field="after_seq",
         )
     if params.session_id is not None:
@@ -140,17 +139,13 @@ async def _follow_open_runs(
 ) -> None:
     """Follow open runs too that have published nothing since the daemon started."""
     try:
-        records = await call.backend.journal.read(_list_open_runs)
+        records = await call.backend.journal.read(lambda store: store.list_open_runs())
     except PalyraError:
         call.subscriptions.close(subscription.subscription_id)
         raise
     for record in records:
         if call.caller.sees(record.principal) and session_id in {None, record.session_id}:
             subscription.follow(call.backend.hub.get_feed(record.run_id))
-
-
-def _list_open_runs(store: JournalStore) -> list[RunRecord]:
-    return store.list_open_runs()
 
 
 def unsubscribe(call: MethodCall, params: TapeUnsubscribe) -> Unsubscribed:
@@ -162,7 +157,9 @@ async def verify(call: MethodCall, params: TapeVerify) -> VerifyReport:
     if params.run_id is not None:
         await _require_visible(call, params.run_id)
     elif call.caller.principal_filter is not None:
-        raise Forbidden("only who sees every principal can verify the whole journal: name a run")
+        raise Forbidden(
+            "verifying the whole journal needs a role that sees all principals: give run_id"
+        )
     report = await call.backend.journal.read(lambda store: store.verify(params.run_id))
     if report.first_break is not None:
         await call.backend.incidents.report_finding(chain_broken(report.first_break, report))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from palyra.core.policy.request import Explanation
-from palyra.core.tool.risk import compute_risk
+from palyra.core.tool.spec import compute_risk
 from palyra.net.api.method import AgentName, Id, Method, MethodCall
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ToolList

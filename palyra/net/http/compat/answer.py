@@ -192,7 +192,7 @@ class AnswerReader:
     def _turn_started(self, row: TapeRow) -> Iterator[Part]:
         event = msgspec.json.decode(row.data, type=ev.TurnStarted)
         if self._streamed:
-            raise Unavailable("a turn was restarted; get the run by its id")
+            raise Unavailable("a turn was restarted; fetch the run by its id")
         self._turn, self._streamed = f"turn:{event.turn}", ""
         self.model = event.model
         if not event.continues:
@@ -202,7 +202,7 @@ class AnswerReader:
     def _turn_completed(self, row: TapeRow) -> Iterator[Part]:
         event = msgspec.json.decode(row.data, type=ev.TurnCompleted)
         if not event.text.startswith(self._streamed):
-            raise Unavailable("deltas of this stream were lost; get the run by its id")
+            raise Unavailable("deltas of this stream were lost; fetch the run by its id")
         rest = event.text[len(self._streamed) :]
         self._turn, self._streamed = "", ""
         self._answer += event.text

@@ -411,7 +411,9 @@ def _text(message: ChatMessage, where: str) -> str:
             case RefusalPart():
                 texts.append(part.refusal)
             case ImagePart() if message.role != "user":
-                raise Unsupported(f"{where}.content: only a user shows pictures", field=where)
+                raise Unsupported(
+                    f"{where}.content: images are accepted in user messages only", field=where
+                )
             case ImagePart():
                 pass
     return "\n".join(texts) or message.refusal or ""

@@ -96,7 +96,7 @@ class Conversation:
         name = self._tools.get(call_id) or tool
         if not name:
             raise InvalidParams(
-                f"{field}: no call before it has the id {truncate_safely(call_id, 64)!r}",
+                f"{field}: no earlier call has the id {truncate_safely(call_id, 64)!r}",
                 field=field,
             )
         findings = tuple(map(str, find_injections(output)))
@@ -117,14 +117,14 @@ class Conversation:
             text, attachments = question.text, shown.pop()
             messages.pop()
             if not (text.strip() or attachments):
-                raise InvalidParams(f"{field}: the last message of the user is empty", field=field)
+                raise InvalidParams(f"{field}: the last user message is empty", field=field)
         results: list[ToolMessage] = []
         while messages and isinstance(last := messages[-1], ToolMessage):
             results.insert(0, last)
             messages.pop()
         if not (text or results or attachments):
             raise InvalidParams(
-                f"{field}: a message of the user, or a tool's result, must come last", field=field
+                f"{field}: the last message must be a user message or a tool result", field=field
             )
         _check_size((*messages, *results), field)
         return ChatInput(
@@ -141,8 +141,8 @@ def _check_size(messages: tuple[Message, ...], field: str) -> None:
     size = sum(len(msgspec.json.encode(message)) for message in messages)
     if size > MAX_BEFORE_BYTES:
         raise TooLarge(
-            f"{field}: {size} bytes of conversation before the last message, the limit is "
-            f"{MAX_BEFORE_BYTES}: leave out the oldest, or send what is new in a session",
+            f"{field}: {size} bytes of conversation before the last message; the limit is "
+            f"{MAX_BEFORE_BYTES}: leave out the oldest messages, or send only new messages in a session",
             field=field,
         )
 

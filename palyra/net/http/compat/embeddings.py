@@ -63,16 +63,14 @@ async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsReque
     caller.require(SCOPE)
     model = sources.embeddings
     if model is None or request.model != model.name:
-        known = "none is set up" if model is None else f"there is {model.name}"
+        known = "none is configured" if model is None else f"available: {model.name}"
         raise ModelNotFound(
-            f"no model of embeddings {truncate_safely(request.model, 128)!r}; {known}",
+            f"no embedding model {truncate_safely(request.model, 128)!r}; {known}",
             field="model",
         )
     texts = [request.input] if isinstance(request.input, str) else list(request.input)
     if not all(isinstance(text, str) for text in texts):
-        raise Unsupported(
-            "input: texts, not tokens: their numbers mean nothing here", field="input"
-        )
+        raise Unsupported("input: send texts; token ids are not supported", field="input")
     made = await model.embed(
         caller.principal, [str(text) for text in texts], dimensions=request.dimensions
     )

@@ -32,7 +32,9 @@ def check_headers(head: RequestHead) -> None:
             raise InvalidParams(f"{text}: more than one such header", field=text)
     bearer, key = _bearer_bytes(head), b"".join(head.values(b"x-api-key"))
     if bearer and key and bearer != key:
-        raise InvalidParams("x-api-key: not the token of `Authorization`", field="x-api-key")
+        raise InvalidParams(
+            "x-api-key: differs from the token in `Authorization`", field="x-api-key"
+        )
 
 
 def _bearer_bytes(head: RequestHead) -> bytes:
@@ -74,7 +76,7 @@ def _find(exchange: HttpExchange, name: str) -> str | None:
     """Return the header, None if missing.  Raises InvalidParams if it is not ASCII."""
     text = exchange.header(name.lower().encode())
     if text is None and exchange.head.values(name.lower().encode()):
-        raise InvalidParams(f"{name}: only ASCII fits into a header", field=name.lower())
+        raise InvalidParams(f"{name}: headers are limited to ASCII", field=name.lower())
     return text
 
 

@@ -81,7 +81,9 @@ class HttpExchange:
         """Return the whole body.  Raises Encoded, TooLarge, TooSlow, Gone."""
         encoding = self.header(b"content-encoding")
         if any(self.head.values(b"content-encoding")) and encoding != "identity":
-            raise Encoded("Content-Encoding: send the body as it is", field="content-encoding")
+            raise Encoded(
+                "Content-Encoding: send the body without encoding", field="content-encoding"
+            )
         announced = self.header(b"content-length") or ""
         if announced.isdigit() and int(announced) > max_bytes:
             raise TooLarge(f"the body has {announced} bytes, the limit is {max_bytes}")

@@ -346,7 +346,7 @@ def _text(content: str | tuple[Block, ...], where: str) -> str:
     if isinstance(content, str):
         return content
     if "tool_result" in where and any(block.type == "image" for block in content):
-        raise Unsupported(f"{where}: only a user shows pictures", field=where)
+        raise Unsupported(f"{where}: images are accepted in user messages only", field=where)
     return "\n".join(block.text or "" for block in content if block.type == "text")
 
 

@@ -79,12 +79,12 @@ class HttpRoute:
 
 # Pages that are served without structs: path, media type, status, whether a token is needed.
 PAGES = (
-    ("/", TEXT_TYPE, "What is here", False),
-    ("/healthz", TEXT_TYPE, "Whether the process is up", False),
-    ("/readyz", TEXT_TYPE, "Whether it is ready to work (503: not)", False),
-    ("/metrics", TEXT_TYPE, "Numbers for Prometheus", True),
+    ("/", TEXT_TYPE, "Index of this address", False),
+    ("/healthz", TEXT_TYPE, "Liveness of the process", False),
+    ("/readyz", TEXT_TYPE, "Readiness (503: not ready)", False),
+    ("/metrics", TEXT_TYPE, "Metrics for Prometheus", True),
     ("/v1/asyncapi.json", JSON_TYPE, "The WebSocket protocol", True),
-    ("/v1/ws", TEXT_TYPE, "The WebSocket; a plain request is answered with 426", True),
+    ("/v1/ws", TEXT_TYPE, "The WebSocket endpoint; a plain request gets 426", True),
 )
 
 
@@ -104,7 +104,7 @@ def render_openapi(routes: Sequence[HttpRoute], *, version: str) -> Json:
         "info": {
             "title": "Palyra over HTTP",
             "version": version,
-            "description": "What SDKs of OpenAI and Anthropic speak, and a few pages.",
+            "description": "The APIs that the SDKs of OpenAI and Anthropic use, and a few pages.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],

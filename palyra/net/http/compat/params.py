@@ -56,7 +56,7 @@ def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable
         given = getattr(params, name)
         if given is not None and given not in values:
             shown = " or ".join(msgspec.json.encode(value).decode() for value in values)
-            hint = f"leave it out, or send {shown}" if shown else "leave it out"
+            hint = f"leave it out, or send {shown}" if shown else "omit it"
             raise Unsupported(f"{name}: not supported by runs; {hint}", field=name)
 
 
@@ -64,7 +64,7 @@ def read_stop(stop: str | tuple[str, ...] | None, field: str = "stop") -> tuple[
     """Return the stop sequences.  Raises InvalidParams."""
     stops = (stop,) if isinstance(stop, str) else stop or ()
     if len(stops) > MAX_STOPS or not all(stops):
-        raise InvalidParams(f"{field}: at most {MAX_STOPS} texts, none of them empty", field=field)
+        raise InvalidParams(f"{field}: at most {MAX_STOPS} non-empty strings", field=field)
     return stops
 
 

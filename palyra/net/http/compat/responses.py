@@ -390,7 +390,7 @@ def _text(content: str | tuple[InputPart, ...] | None, where: str) -> str:
     texts: list[str] = []
     for part in content:
         if part.type == "input_image" and "output" in where:
-            raise Unsupported(f"{where}: only a user shows pictures", field=where)
+            raise Unsupported(f"{where}: images are accepted in user messages only", field=where)
         texts.append(part.text or part.refusal or "")
     return "\n".join(filter(None, texts))
 

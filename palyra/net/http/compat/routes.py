@@ -209,7 +209,7 @@ class CompatApp:
             raise NotFound(f"no such path: {truncate_safely(exchange.path, 128)!r}") from None
         if not isinstance(route, HttpRoute) or route.method != exchange.method:  # HEAD matches GET
             allowed = [name for name in self._urls.allowed_methods(exchange.path) if name != "HEAD"]
-            text = f"{exchange.method} is not possible here, only {', '.join(allowed)}"
+            text = f"{exchange.method} is not supported here; supported: {', '.join(allowed)}"
             raise WrongMethod(text)
         if not route.is_literal_in(exchange.head.target):
             raise NotFound("no such path: only an id may be percent-encoded")
@@ -220,7 +220,7 @@ class CompatApp:
         """Take one of the places for requests of a token in progress.  Raises RateLimited."""
         limit = self._sources.backend.limits.max_inflight
         if self._in_progress[caller.token_id] >= limit:
-            raise RateLimited(f"{limit} requests of this token are under way, the limit")
+            raise RateLimited(f"{limit} requests of this token are in progress, the limit")
         self._in_progress[caller.token_id] += 1
         try:
             yield
@@ -288,7 +288,7 @@ async def _responses(call: HttpCall) -> None:
 async def _response(call: HttpCall) -> None:
     """Answer with an earlier response; with one in progress as far as it is known."""
     if call.exchange.asks("stream", "true"):
-        raise Unsupported("stream: only a response that is being asked for streams", field="stream")
+        raise Unsupported("stream: supported only for a response in progress", field="stream")
     await _show(call, run_id_of(call.rest))
 
 
@@ -356,13 +356,13 @@ async def _openapi(call: HttpCall) -> None:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute("GET", "/v1/models", _models, "What `model` may name", answer=ModelCards),
+    HttpRoute("GET", "/v1/models", _models, "Values for `model`", answer=ModelCards),
     HttpRoute("GET", "/v1/models/{id}", _model, "One name", answer=ModelCard),
     HttpRoute(
         "POST",
         "/v1/chat/completions",
         _chat,
-        "Ask, in OpenAI's chat completions",
+        "Create a chat completion (OpenAI)",
         ChatRequest,
         ChatCompletion,
         ChatChunk,
@@ -371,19 +371,23 @@ ROUTES: tuple[HttpRoute, ...] = (
         "POST",
         "/v1/responses",
         _responses,
-        "Ask, in OpenAI's responses",
+        "Create a response (OpenAI)",
         ResponsesRequest,
         Response,
         StreamEvent,
     ),
-    HttpRoute("GET", "/v1/responses/{id}", _response, "A response of before", answer=Response),
-    HttpRoute("DELETE", "/v1/responses/{id}", _refuse_delete, "Refused: a run keeps its tape"),
-    HttpRoute("POST", "/v1/responses/{id}/cancel", _cancel, "End its run", answer=Response),
+    HttpRoute("GET", "/v1/responses/{id}", _response, "Get an earlier response", answer=Response),
+    HttpRoute(
+        "DELETE", "/v1/responses/{id}", _refuse_delete, "Not supported: a run keeps its tape"
+    ),
+    HttpRoute(
+        "POST", "/v1/responses/{id}/cancel", _cancel, "Cancel the response's run", answer=Response
+    ),
     HttpRoute(
         "POST",
         MESSAGES_PATH,
         _messages,
-        "Ask, in Anthropic's messages",
+        "Create a message (Anthropic)",
         MessagesRequest,
         MessageAnswer,
         StreamEvent,
@@ -393,13 +397,13 @@ ROUTES: tuple[HttpRoute, ...] = (
         "POST",
         f"{MESSAGES_PATH}/count_tokens",
         _count,
-        "What a message would take",
+        "Count the tokens of a message",
         CountRequest,
         TokenCount,
         error=MessageErrorAnswer,
     ),
     HttpRoute(
-        "POST", "/v1/embeddings", _embeddings, "Texts as vectors", EmbeddingsRequest, EmbeddingList
+        "POST", "/v1/embeddings", _embeddings, "Create embeddings", EmbeddingsRequest, EmbeddingList
     ),
     HttpRoute("GET", "/v1/openapi.json", _openapi, "This document"),
 )

@@ -15,13 +15,12 @@ from functools import partial
 
 import trio
 
-from palyra.actors.hub.feed import ProgressDelta, PublishedRow
-from palyra.actors.hub.hub import Hub
+from palyra.actors.hub import Hub, ProgressDelta, PublishedRow
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import Draining, Overloaded, PalyraError, Unauthenticated, Unavailable
-from palyra.net.api.backend import Backend
+from palyra.net.api.method import Backend
 from palyra.net.delivery.outbox import ENTRY_BYTES, ROOM_BYTES, SEND_BYTES, FrameSuffix
 from palyra.net.delivery.subscription import (
     NOTHING_YET,
@@ -135,7 +134,7 @@ class RunFollower:
             self._streamed.clear()
             self._streamed_bytes = 0
         if self._queued_bytes > self._limit_bytes:
-            self._fail(Overloaded("this client does not read fast enough; the run goes on"))
+            self._fail(Overloaded("this client does not read fast enough; the run continues"))
         if self._queue:
             self._work.set()
 
@@ -162,7 +161,7 @@ class RunFollower:
         """End the request on a reset: a part of the answer that was sent cannot be taken back."""
         del method
         if isinstance(params, TapeReset):
-            self._fail(Unavailable("the run's tape was rewound; ask for the run by its id"))
+            self._fail(Unavailable("the run's tape was rewound; fetch the run by its id"))
 
     def withdraw(self, suffix: FrameSuffix, seq: int) -> None:
         """Do nothing: the reset that follows ends the request."""
@@ -226,6 +225,6 @@ async def token_holds(backend: Backend, caller: Caller) -> AsyncGenerator[None]:
     finally:
         backend.hub.detach(guard)
     if guard.scope.cancelled_caught and guard.is_revoked:
-        raise Unauthenticated("the token was revoked or has expired; the run goes on")
+        raise Unauthenticated("the token was revoked or has expired; the run continues")
     if guard.scope.cancelled_caught:
-        raise Draining("the daemon is going down; the run goes on after its restart")
+        raise Draining("the daemon is shutting down; the run continues after a restart")

@@ -21,8 +21,7 @@ from palyra.core.session.continuation import continues_conversation, open_calls
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ApprovalMode, Budget
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, TooLarge
-from palyra.net.api.backend import Backend
-from palyra.net.api.method import Id
+from palyra.net.api.method import Backend, Id
 from palyra.net.api.methods.run import Amounts
 from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, RunNote
 from palyra.net.http.compat.conversation import ChatInput
@@ -37,8 +36,8 @@ HEARTBEAT_S = 15.0  # proxies cut a connection that is silent for 30 to 60 s
 CANCEL_S = 5.0  # for a run whose client has disconnected
 # Part of the request that each event of the tape contains.
 _MEMBERS = {
-    ev.MessageReceived.KIND: "the last message of the user",
-    ev.RunAccepted.KIND: "the instructions, tools and schema of the answer together",
+    ev.MessageReceived.KIND: "the last user message",
+    ev.RunAccepted.KIND: "the instructions, tools and answer schema together",
     ev.ConversationInherited.KIND: "the conversation before the last message",
 }
 MAX_TOOLS = 128
@@ -265,7 +264,7 @@ def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
     names = [tool.name for tool in tools]
     for index, tool in enumerate(tools):
         if tool.name in names[:index]:
-            raise InvalidParams(f"tools: {tool.name!r} is there twice", field=f"tools[{index}]")
+            raise InvalidParams(f"tools: {tool.name!r} is listed twice", field=f"tools[{index}]")
         if len(msgspec.json.encode(tool)) > MAX_TOOL_BYTES:
             raise InvalidParams(
                 f"tools: {tool.name!r} takes more than {MAX_TOOL_BYTES} bytes",
@@ -274,7 +273,7 @@ def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
     if must_call and not (names if must_call == ANY_TOOL else must_call in names):
         wanted = "a call" if must_call == ANY_TOOL else f"a call of {must_call[:64]!r}"
         raise InvalidParams(
-            f"tool_choice: {wanted} is asked for, and `tools` has none such", field="tool_choice"
+            f"tool_choice: {wanted} is requested, but `tools` has no such tool", field="tool_choice"
         )
 
 
@@ -294,7 +293,7 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
     """
     if run_id is None:
         return PreviousResponse()
-    unknown = NotFound("no response of that id", field="previous_response_id")
+    unknown = NotFound("no response has that id", field="previous_response_id")
     try:
         record = await backend.gateway.get_run(caller, run_id)
     except NotFound:
@@ -312,7 +311,7 @@ def check_one_session(ask: RunRequest, previous: PreviousResponse) -> None:
     options = ask.extension
     if options.session_id is not None and options.session_key is not None:
         raise InvalidParams(
-            "palyra: session_id and session_key both name a session; say one of them",
+            "palyra: session_id and session_key both name a session; give one of them",
             field="palyra.session_key",
         )
     if previous.record is None:
@@ -323,7 +322,7 @@ def check_one_session(ask: RunRequest, previous: PreviousResponse) -> None:
     }:
         name = "session_id" if options.session_key is None else "session_key"
         raise InvalidParams(
-            f"previous_response_id names the session already; leave out palyra.{name}",
+            f"previous_response_id already names the session; omit palyra.{name}",
             field=f"palyra.{name}",
         )
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from palyra.core.ports import EmbeddingService, LanguageModel
-from palyra.net.api.backend import Backend
+from palyra.net.api.method import Backend
 
 
 class ResponseTurns:

@@ -1,4 +1,4 @@
-"""incident.* on the wire, and what a verification that fails tells."""
+"""incident.* on the wire, and the incident of a failed verification."""
 
 from typing import Any
 
@@ -48,10 +48,10 @@ async def test_a_page_is_asked_for_and_shown(autojump_clock: Clock) -> None:
         ("incident.resolve", {"incident_id": "inc_1", "reason": "x" * 1_001}, "reason"),
     ],
 )
-async def test_bad_questions_are_named(
+async def test_invalid_requests_are_refused(
     autojump_clock: Clock, method: str, params: dict[str, Any], field: str
 ) -> None:
-    """Nothing is asked of anybody."""
+    """No service is called."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(OPERATOR)
         error = (await peer.fail(method, **params))["data"]
@@ -70,8 +70,8 @@ async def test_ending_an_incident_twice_with_one_key_is_one_end(autojump_clock: 
         assert 1 == len(daemon.incidents.asked)
 
 
-async def test_who_may_look_may_not_end(autojump_clock: Clock) -> None:
-    """And is refused before anybody is asked."""
+async def test_an_observer_cannot_resolve_an_incident(autojump_clock: Clock) -> None:
+    """The request is refused before a service is called."""
     async with open_daemon() as daemon:
         peer = await daemon.connect("tok-observer")
         await peer.call("incident.get", incident_id="inc_1")
@@ -80,10 +80,10 @@ async def test_who_may_look_may_not_end(autojump_clock: Clock) -> None:
         assert ("forbidden", []) == (error["data"]["code"], daemon.incidents.asked)
 
 
-async def test_a_break_that_somebody_finds_is_an_incident(
+async def test_a_break_found_by_a_verification_is_an_incident(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever verifies, and whatever of; a chain that holds is none."""
+    """Any caller's verification, of any part, opens it; an intact chain opens none."""
     found = ChainViolation(
         kind="edited", position=2, run_id="run_1", seq=1, detail="it does not fit"
     )

@@ -53,6 +53,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1"},
+    "session.compact": {"session_id": "ses_1", "preview": True},
     "model.list": {},
     "tool.list": {"agent": "default"},
     "agent.list": {},
@@ -177,8 +178,8 @@ async def test_lists_name_the_next_page(autojump_clock: Clock) -> None:
 @pytest.mark.parametrize(
     "method", ["run.list", "session.list", "incident.list", "checkpoint.list", "pairing.list"]
 )
-async def test_a_cursor_that_no_page_gave_is_refused(autojump_clock: Clock, method: str) -> None:
-    """Else it would be answered with some page, and nobody would know which."""
+async def test_an_invalid_cursor_is_refused(autojump_clock: Clock, method: str) -> None:
+    """Otherwise it would be answered with an arbitrary page."""
     async with open_daemon() as daemon:
         error = await (await daemon.connect("tok-operator")).fail(method, cursor="zzz")
         assert ("invalid_params", "cursor") == (error["data"]["code"], error["data"]["field"])
@@ -256,8 +257,8 @@ async def test_exports_hold_all_fields_and_a_signature(autojump_clock: Clock) ->
         assert ("", "") == (empty["ndjson"], empty["signature"])
 
 
-async def test_whole_journal_is_verified_for_those_who_see_it(autojump_clock: Clock) -> None:
-    """Without a run, verification is for roles that see every principal."""
+async def test_whole_journal_verification_needs_all_principals(autojump_clock: Clock) -> None:
+    """Without a run, verification needs a role that sees every principal."""
     async with open_daemon() as daemon:
         daemon.commit(row(0), row(1))
         operator, ann = await daemon.connect("tok-operator"), await daemon.connect()
@@ -279,7 +280,7 @@ async def test_session_is_resolved_by_exactly_one_name(autojump_clock: Clock) ->
 
 
 async def test_queue_of_a_foreign_session_is_not_found(autojump_clock: Clock) -> None:
-    """Who does not see the session does not see its queue."""
+    """A caller that does not see the session does not see its queue."""
     async with open_daemon() as daemon:
         ann, bob = await daemon.connect(), await daemon.connect("tok-bob")
         queue = await ann.call("session.queue", session_id="ses_1")
@@ -303,7 +304,7 @@ async def test_status_shows_totals_to_those_who_see_all(autojump_clock: Clock) -
 
 
 async def test_tree_shows_no_secret_of_a_crash(autojump_clock: Clock) -> None:
-    """What a crash's message repeated is redacted before it is cut for the screen."""
+    """The message of a crash is redacted before it is cut."""
     secret = "pal_aB3xK9qLm2ZtR7wYc5NvP8sD4fGh6JkE1uHoTbXi0Vr"
     async with open_daemon() as daemon:
         crashed = replace(daemon.tree, id="run:1", last_crash=f"Boom: {'x' * 480} {secret}")

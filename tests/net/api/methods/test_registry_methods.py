@@ -48,10 +48,10 @@ async def test_lists_leave_instructions_out(autojump_clock: Clock) -> None:
         ({"memory_scope": "none"}, AgentChange(memory_scope="none")),
     ],
 )
-async def test_what_is_left_out_stays(
+async def test_an_update_changes_only_named_fields(
     autojump_clock: Clock, params: dict[str, Any], change: AgentChange
 ) -> None:
-    """An update changes what it names and nothing else."""
+    """Fields that are left out keep their values."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(OPERATOR)
         await peer.call("agent.update", name="scout", **params)
@@ -108,8 +108,8 @@ async def test_pairings_are_shown_without_their_code(autojump_clock: Clock) -> N
         assert "sam" in repr(shown[0])
 
 
-async def test_channels_are_the_callers_own_unless_said(autojump_clock: Clock) -> None:
-    """Pairing is required and the agent the default one, unless said."""
+async def test_channels_are_the_callers_own_by_default(autojump_clock: Clock) -> None:
+    """Pairing is required and the agent the default one by default."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(OPERATOR)
         await peer.call("channel.set", channel="chat")
@@ -137,8 +137,8 @@ async def test_channels_are_the_callers_own_unless_said(autojump_clock: Clock) -
         ("sender", "x" * 257),
     ],
 )
-async def test_places_have_limits(autojump_clock: Clock, field: str, value: str) -> None:
-    """What others name is bounded and printable."""
+async def test_channel_addresses_have_limits(autojump_clock: Clock, field: str, value: str) -> None:
+    """Names from other parties are bounded and printable."""
     async with open_daemon() as daemon:
         peer = await daemon.connect()
         good = {"text": "hi", "channel": "chat", "conversation_id": "1", "sender": "sam"}
@@ -147,7 +147,7 @@ async def test_places_have_limits(autojump_clock: Clock, field: str, value: str)
 
 
 def test_details_reach_the_client() -> None:
-    """What a program must know of a refusal is beside its message."""
+    """Facts of a refusal that a program needs are in `details`."""
     sent = encode_error(1, Unpaired("no", details={"code": "ABCD"}), lambda body: (body, False))
     (frame,) = parse_frames(sent.decode())
     assert frame.error is not None

@@ -15,8 +15,8 @@ OPERATOR = "tok-operator"
 DIGEST = "d" * 64
 
 
-async def test_skills_are_listed_with_what_stands_in_their_way(autojump_clock: Clock) -> None:
-    """Name, publisher, key, grants, and the tools as the catalogue has them."""
+async def test_skills_are_listed_with_their_obstacle(autojump_clock: Clock) -> None:
+    """The list has name, publisher, key, grants, and the tools of the catalogue."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(OPERATOR)
         listed = await peer.call("skill.list")
@@ -110,10 +110,10 @@ async def test_only_operators(
         ("skill.quarantine", {"id": "counter", "reason": ""}, "reason"),
     ],
 )
-async def test_what_cannot_be_is_refused(
+async def test_invalid_parameters_are_refused(
     autojump_clock: Clock, method: str, params: dict[str, Any], field: str
 ) -> None:
-    """By the name of the field."""
+    """The error names the field."""
     async with open_daemon() as daemon:
         peer = await daemon.connect(OPERATOR)
         error = (await peer.ask(method, **params))["error"]["data"]

@@ -29,7 +29,7 @@ CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
 
 
 class Play:
-    """Feeds a reading; each event is committed at once unless told otherwise."""
+    """Feeds events to an answer; each is committed at once by default."""
 
     def __init__(self) -> None:
         self.reading = AnswerReader()
@@ -66,8 +66,8 @@ def said(parts: list[Part]) -> str:
     return "".join(part.delta for part in parts if isinstance(part, Text))
 
 
-def test_what_did_not_stream_follows_with_the_turn() -> None:
-    """Pieces are passed on as they come; the rest is there when the turn is."""
+def test_text_that_did_not_stream_follows_with_the_turn() -> None:
+    """Deltas are passed on as they come; the rest comes with the turn."""
     play = Play()
     play.hear(started(1))
     assert [Text("one ")] == play.stream("one ")
@@ -84,7 +84,7 @@ def test_what_did_not_stream_follows_with_the_turn() -> None:
 
 
 def test_tokens_are_those_of_all_turns() -> None:
-    """What came from a cache, went into it, or was thought is summed apart."""
+    """Tokens from the cache, into the cache and of reasoning are summed separately."""
     play = Play()
     spent = Usage(
         input_tokens=9, output_tokens=4, cached_tokens=3, cache_write_tokens=2, reasoning_tokens=1
@@ -103,7 +103,7 @@ def test_tokens_are_those_of_all_turns() -> None:
 
 
 def test_the_end_waits_for_its_commit() -> None:
-    """No success is told before it is durable."""
+    """No success is reported before it is durable."""
     play = Play()
     play.hear(started(1), completed(1, "x"), ev.MessageCompleted(text="x"))
     assert [] == play.hear(ev.RunDone(reason="answered"), committed=2)
@@ -113,7 +113,7 @@ def test_the_end_waits_for_its_commit() -> None:
 
 
 def test_turns_are_paragraphs() -> None:
-    """A blank line between them, none round a turn that says nothing or goes on."""
+    """A blank line separates turns, but not an empty or a continued one."""
     play = Play()
     parts = play.hear(started(1), completed(1, "one"), started(2), completed(2, ""), started(3))
     parts += play.stream("tw", 3)
@@ -123,8 +123,8 @@ def test_turns_are_paragraphs() -> None:
     assert "one\n\ntwo more" == said(parts) == play.reading.text
 
 
-def test_a_partial_answer_is_told_once() -> None:
-    """What goes on from the last text adds to it; another text is another paragraph."""
+def test_a_partial_answer_is_not_duplicated() -> None:
+    """A partial answer that extends the last text adds to it; another text is another paragraph."""
     play = Play()
     parts = play.hear(started(1), completed(1, "so far"), ev.MessageCompleted(text="so far [end]"))
     assert "so far [end]" == said(parts)
@@ -136,7 +136,7 @@ def test_a_partial_answer_is_told_once() -> None:
 
 
 def test_in_json_mode_only_the_answer_counts() -> None:
-    """What was found to be none never leaves."""
+    """A rejected text is never sent."""
     play = Play()
     promise = ev.RunAccepted(
         principal="ann", session_id="ses_1", agent="default", model="m", json_mode=True
@@ -159,8 +159,8 @@ FORCED = ev.RunAccepted(
 )
 
 
-def test_where_a_call_is_asked_for_words_are_none() -> None:
-    """They stay back until there is a call beside them; without one they are a refusal."""
+def test_with_a_required_call_text_is_held_back() -> None:
+    """It is sent with a call; without one the answer is a refusal."""
     play = Play()
     parts = play.hear(FORCED, started(1)) + play.stream("I would rather talk")
     parts += play.hear(completed(1, "I would rather talk"), started(2))
@@ -182,8 +182,8 @@ def test_where_a_call_is_asked_for_words_are_none() -> None:
 
 
 @pytest.mark.parametrize("json_mode", [True, False])
-def test_what_the_daemon_says_of_a_run_is_no_answer(*, json_mode: bool) -> None:
-    """Neither as JSON nor as prose: it is a refusal, with the reason."""
+def test_a_text_of_the_daemon_is_a_refusal(*, json_mode: bool) -> None:
+    """Neither JSON nor prose of the daemon is an answer; the refusal has the reason."""
     play = Play()
     promise = ev.RunAccepted(
         principal="ann", session_id="ses_1", agent="default", model="m", json_mode=json_mode
@@ -220,8 +220,8 @@ def test_the_models_own_words_are_no_refusal(said_before: str, *, json_mode: boo
         assert not parts[-1].refusal
 
 
-def test_lost_pieces_end_the_answer() -> None:
-    """What was shown cannot be taken back, so nothing is made up."""
+def test_lost_deltas_end_the_answer() -> None:
+    """Sent text cannot be taken back, so the stream ends with an error."""
     play = Play()
     play.hear(started(1))
     play.stream("second half")
@@ -234,8 +234,8 @@ def test_lost_pieces_end_the_answer() -> None:
         play.hear(started(1))
 
 
-def test_late_pieces_are_passed_over() -> None:
-    """The turn has said it all."""
+def test_late_deltas_are_ignored() -> None:
+    """The turn has the complete text."""
     play = Play()
     play.hear(started(1), completed(1, "x"))
     assert [] == play.stream("x", 1)
@@ -281,8 +281,8 @@ ALLOWED = ev.ApprovalResolved(
 )
 
 
-def test_calls_of_the_daemon_are_told_as_they_change() -> None:
-    """Proposed, asked about, and what came of it."""
+def test_calls_of_the_daemon_are_reported_as_they_change() -> None:
+    """Proposal, approval and outcome are reported."""
     play = Play()
     ended = ev.ToolCompleted(call_id="c1", status="failed", output="", error="no")
     parts = play.hear(proposed("thread"), ASKED, ALLOWED, ended, attested("failed"))
@@ -306,8 +306,8 @@ def test_calls_of_the_client_are_its_answer() -> None:
     assert [AnswerEnded(finish="tool_calls", calls=(CALL,))] == parts
 
 
-def test_a_question_waits_for_its_commit() -> None:
-    """Who is told of it finds it; what follows keeps its place behind it."""
+def test_an_approval_waits_for_its_commit() -> None:
+    """A client that is notified finds it; later events keep their order."""
     play = Play()
     assert 1 == len(play.hear(proposed("thread")))
     assert [] == play.hear(ASKED, ALLOWED, committed=0)
@@ -316,8 +316,8 @@ def test_a_question_waits_for_its_commit() -> None:
     assert ["awaiting_approval", "allowed"] == statuses
 
 
-def test_a_question_about_a_call_of_the_client_is_told() -> None:
-    """Somebody has to know what the request waits for, and what came of it."""
+def test_an_approval_of_a_clients_call_is_reported() -> None:
+    """The answer shows what the request waits for, and the outcome."""
     play = Play()
     parts = play.hear(proposed(CLIENT), ASKED, ALLOWED, attested("handed_over"))
     calls = [part for part in parts if isinstance(part, ServerCall)]
@@ -336,8 +336,8 @@ def test_a_question_about_a_call_of_the_client_is_told() -> None:
         ("content_filter", "", "stop"),
     ],
 )
-def test_why_an_answer_stopped(finish: str, cause: str, told: str) -> None:
-    """What the provider says counts where there is no whole answer."""
+def test_the_finish_reason_of_an_answer(finish: str, cause: str, told: str) -> None:
+    """The provider's reason counts if there is no complete answer."""
     play = Play()
     play.hear(started(1), completed(1, "x", finish=finish), ev.MessageCompleted(text="x"))
     reason = "partial" if cause else "answered"

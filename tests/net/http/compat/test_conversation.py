@@ -1,4 +1,4 @@
-"""A conversation as a request tells it."""
+"""The conversation of a request."""
 
 import msgspec
 import pytest
@@ -19,8 +19,8 @@ from palyra.net.http.compat.errors import Unsupported
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={"city": "Oslo"})
 
 
-def test_the_last_word_is_the_text() -> None:
-    """What stands before it is given; instructions are taken out, in order."""
+def test_the_last_user_message_is_the_text() -> None:
+    """Earlier messages are the conversation; instructions are taken out, in order."""
     made = Conversation()
     made.add_user("hi")
     made.add_system("Be brief.")
@@ -41,8 +41,8 @@ def test_a_first_word_has_nothing_before_it() -> None:
     assert made.finish("messages").branch is None
 
 
-def test_results_are_a_strangers_words() -> None:
-    """Fenced later for what they are, and looked through for orders now."""
+def test_results_are_untrusted() -> None:
+    """They are fenced later and scanned for instructions now."""
     made = Conversation()
     made.add_user("weather?")
     made.add_assistant("", (CALL,))
@@ -59,7 +59,7 @@ def test_results_are_a_strangers_words() -> None:
 
 
 def test_a_result_needs_its_call() -> None:
-    """In the conversation, or in what it goes on from."""
+    """The call is in the conversation or in the one that it continues."""
     made = Conversation()
     with pytest.raises(InvalidParams) as refused:
         made.add_result("c1", "rain", "messages[0].tool_call_id")
@@ -85,8 +85,8 @@ def test_text_and_calls_that_came_apart_are_one_turn() -> None:
 
 
 @pytest.mark.parametrize("roles", ["", "s", "a", "ua", " "])
-def test_somebody_has_to_have_the_last_word(roles: str) -> None:
-    """A person or a tool; an empty word is none."""
+def test_the_last_message_is_a_users_or_a_tools(roles: str) -> None:
+    """An empty message is refused."""
     made = Conversation()
     for role in roles:
         match role:
@@ -127,8 +127,8 @@ def test_a_picture_of_before_is_no_last_word(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "tool"])
-def test_what_was_said_before_has_a_limit(role: str) -> None:
-    """In bytes, of messages and results together; the refusal says what to do."""
+def test_the_earlier_conversation_has_a_limit(role: str) -> None:
+    """The limit counts bytes of messages and results; the refusal names a remedy."""
     text = "ü" * (MAX_BEFORE_BYTES // 5)  # in two bytes each
 
     def tell(times: int) -> Conversation:
@@ -161,6 +161,6 @@ def test_only_what_is_in_the_request_is_shown() -> None:
     [('{"a":1}', {"a": 1}), ("", {}), ("not json", "not json"), ("[" * 5000, "[" * 5000)],
 )
 def test_arguments_are_json_or_the_text_itself(text: str, value: object) -> None:
-    """What a model wrote comes back as it was."""
+    """Arguments of an earlier call are returned unchanged."""
     assert value == parse_arguments(text)
     assert text == arguments_text(value) or not text

@@ -43,7 +43,7 @@ async def ask(**fields: object) -> tuple[Embedder, bytes]:
 
 
 async def test_the_answer_is_a_list_of_vectors_by_index() -> None:
-    """On the account of whoever asked; base64 says the same."""
+    """The caller's account is charged; base64 has the same vectors."""
     model, plain = await ask(input=["a", "b"])
     found = msgspec.json.decode(plain, type=EmbeddingList)
     assert [Embedding(embedding=[float(at), -0.5], index=at) for at in (0, 1)] == found.data

@@ -1,4 +1,4 @@
-"""What an SDK hears of an error, and whether it asks again by itself."""
+"""Errors as an SDK sees them, and its automatic retries."""
 
 import pytest
 
@@ -53,8 +53,8 @@ def test_a_bug_says_only_that_it_is_one() -> None:
     assert "it failed" == error_body(RunEnded("internal", "it failed", "run_1"))["message"]
 
 
-def test_when_to_come_back() -> None:
-    """In whole seconds, never sooner than it was said, and in milliseconds."""
+def test_the_retry_headers() -> None:
+    """Whole seconds, rounded up, and milliseconds."""
     for wait_ms, seconds in ((1, "1"), (1_000, "1"), (1_001, "2")):
         headers = error_headers(Overloaded("x", retry_after_ms=wait_ms))
         assert (seconds, str(wait_ms)) == (headers["retry-after"], headers["retry-after-ms"])

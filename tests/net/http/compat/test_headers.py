@@ -1,4 +1,4 @@
-"""What the headers of a request say of its run, and what becomes of its body."""
+"""Headers of a request: options of its run, and the handling of its body."""
 
 import threading
 from typing import Any
@@ -72,8 +72,8 @@ def test_the_member_wins_over_the_header(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x_palyra_approval_mode", "x_palyra_cancel_on_disconnect"])
-async def test_a_header_that_is_no_text_is_not_passed_over(name: str) -> None:
-    """A key that nobody reads would make the repeated request another run."""
+async def test_a_header_that_is_not_ascii_is_refused(name: str) -> None:
+    """An ignored key would make the repeated request another run."""
     with pytest.raises(InvalidParams, match="ASCII"):
         headers.with_headers(ChatRequest(model="m", messages=()), exchange(b"", **{name: "é"}))
     request = ChatRequest(model="m", messages=())
@@ -117,7 +117,7 @@ async def test_a_body_is_freed_once_it_is_decoded() -> None:
 
 
 async def test_the_same_request_may_be_streamed() -> None:
-    """How the answer comes is no part of what is asked for."""
+    """The form of the answer is not part of the request's identity."""
     asked = exchange(idempotency_key="k")
     request = ChatRequest(model="m", messages=())
     streamed = msgspec.structs.replace(request, stream=True)
@@ -129,8 +129,8 @@ async def test_the_same_request_may_be_streamed() -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-async def test_a_packed_body_is_not_read() -> None:
-    """Nobody could tell how large it is."""
+async def test_a_compressed_body_is_refused() -> None:
+    """Its inflated size is unknown."""
     with pytest.raises(Encoded):
         await exchange(b"x", content_encoding="gzip").read_body(9)
     assert b"x" == await exchange(b"x", content_encoding="identity").read_body(9)

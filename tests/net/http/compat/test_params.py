@@ -1,4 +1,4 @@
-"""Unknown members that are null: left out of the APIs' objects, never out of somebody's data."""
+"""Unknown null members: removed from the APIs' objects, never from the caller's data."""
 
 from typing import Any
 
@@ -49,8 +49,8 @@ def message(**members: Any) -> dict[str, Any]:
         (ChatRequest, {"messages": 7, "tools": {"a": None}}, {"messages": 7, "tools": {"a": None}}),
     ],
 )
-def test_what_says_nothing_is_left_out(kind: type[Params], given: Any, wanted: Any) -> None:
-    """At any depth; what is known stays, null or not."""
+def test_unknown_null_members_are_removed(kind: type[Params], given: Any, wanted: Any) -> None:
+    """At any depth; known members stay, null or not."""
     assert wanted == without_unknown_nulls(kind, given)
 
 

@@ -1,4 +1,4 @@
-"""What each API's request asks for: pure, so every member can be tried."""
+"""Requests of each API as pure functions, so that every member is tested."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,8 +67,8 @@ def test_where_an_answer_stops(read: Callable[..., RunRequest], name: str) -> No
             read(**{name: wrong})
 
 
-def test_a_schema_has_a_size() -> None:
-    """It stands in each prompt."""
+def test_a_schema_has_a_size_limit() -> None:
+    """It is part of every prompt."""
     for size, is_taken in ((MAX_SCHEMA_BYTES - 99, True), (MAX_SCHEMA_BYTES, False)):
         schema = {"type": "object", "description": "x" * size}
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
@@ -79,8 +79,8 @@ def test_a_schema_has_a_size() -> None:
             chat(response_format=form)
 
 
-def test_a_refusal_is_what_the_model_said() -> None:
-    """As a part, or as the member beside an empty content."""
+def test_a_refusal_in_the_conversation_is_the_models_text() -> None:
+    """It is a part, or the member next to an empty content."""
     part = {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}
     member = {"role": "assistant", "content": None, "refusal": "no"}
     for said in (part, member):
@@ -89,8 +89,8 @@ def test_a_refusal_is_what_the_model_said() -> None:
 
 
 @pytest.mark.parametrize("is_error", [True, False, None])
-def test_a_tool_that_failed(*, is_error: bool | None) -> None:
-    """Its result says so; a picture may stand beside it, without a word."""
+def test_a_failed_tool_result(*, is_error: bool | None) -> None:
+    """The result is marked as a failure; it may have a picture without text."""
     call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "x", "is_error": is_error}
     said = [*SAID, {"role": "assistant", "content": [call]}]

@@ -1,4 +1,4 @@
-"""How many requests a token may make, and have under way: by an ASGI app, on virtual time."""
+"""Rate and number of concurrent requests of a token, with an ASGI app on virtual time."""
 
 from http import HTTPStatus
 from typing import Any

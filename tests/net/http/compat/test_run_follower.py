@@ -23,8 +23,8 @@ def stream(daemon: Daemon, delta: str, *, kind: str = "text", order: int = 1) ->
     daemon.hub.progress(run_id=RUN, item="turn:1", order=order, kind=kind, delta=delta)  # type: ignore[arg-type]  # a kind
 
 
-async def test_nothing_is_missed_of_a_run_that_was_awaited(autojump_clock: Clock) -> None:
-    """Its first piece comes before anybody could have asked for it; what tools print does not."""
+async def test_a_follower_misses_no_event_of_its_run(autojump_clock: Clock) -> None:
+    """It gets deltas from before its subscription, and no output of tools."""
     async with open_daemon() as daemon, open_following(daemon.backend, ANN) as following:
         following.await_run(RUN)
         daemon.publish(row(0))
@@ -66,8 +66,8 @@ async def test_a_run_of_before_is_read_from_its_tape(autojump_clock: Clock) -> N
         assert list(range(10)) == seen
 
 
-async def test_who_does_not_read_is_given_up(autojump_clock: Clock) -> None:
-    """What waits is bounded; the daemon goes on."""
+async def test_a_client_that_does_not_read_is_disconnected(autojump_clock: Clock) -> None:
+    """The queue is bounded; the run continues."""
     async with open_daemon(ConnectionLimits(outbox_bytes=10_000)) as daemon:
         async with open_following(daemon.backend, ANN) as following:
             following.await_run(RUN)
@@ -79,7 +79,7 @@ async def test_who_does_not_read_is_given_up(autojump_clock: Clock) -> None:
 
 
 async def hold(daemon: Daemon, caller: Caller) -> None:
-    """A request that goes on as long as its token."""
+    """A request that lasts as long as its token."""
     async with token_holds(daemon.backend, caller):
         await trio.sleep_forever()
 

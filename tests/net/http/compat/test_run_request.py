@@ -48,8 +48,8 @@ def test_a_user_has_a_session_with_each_agent(
     assert f"compat:{agent or ''}:ann" == session_key(ask)
 
 
-def test_results_are_told_once() -> None:
-    """With the conversation that they end, or alone where the session holds it."""
+def test_results_are_not_duplicated() -> None:
+    """They come with their conversation, or alone if the session holds it."""
     result = ToolMessage("c1", "look", "succeeded", "x")
     said = (
         UserMessage("go"),
@@ -76,7 +76,7 @@ def test_one_call_is_one_of_the_clients() -> None:
 
 
 def promise_slowly(daemon: Daemon) -> Callable[..., object]:
-    """A start that takes its time over a run that is there already."""
+    """A start that is slow for a run that already exists."""
 
     async def start_run(
         caller: Caller, command: StartRun, _receipt: IdempotencyKey | None = None

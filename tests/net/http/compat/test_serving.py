@@ -1,4 +1,4 @@
-"""A stream as its client hears it: what it says while nothing happens, and when it fails."""
+"""A stream as its client sees it: comments while idle, and failures."""
 
 from typing import Any
 
@@ -59,8 +59,8 @@ async def serve(told: Any) -> list[bytes]:
     return sent
 
 
-async def test_silence_is_told() -> None:
-    """Proxies cut a connection on which nothing comes."""
+async def test_an_idle_stream_sends_comments() -> None:
+    """Proxies close idle connections."""
     parts: list[Part] = [Text("a"), Text("b")]
     assert [b"<begin>ab", http_exchange.HEARTBEAT, b"c", b"<end>"] == await serve(
         Told(parts, [], [Text("c")])
@@ -68,7 +68,7 @@ async def test_silence_is_told() -> None:
 
 
 async def test_a_failure_is_a_status_or_an_event() -> None:
-    """A status as long as nothing was said."""
+    """It is a status as long as nothing was sent."""
     with pytest.raises(Unavailable):
         await serve(Told(Unavailable("gone")))
     assert [b"<begin>a", b"<gone>", b"<end>"] == await serve(Told([Text("a")], Unavailable("gone")))

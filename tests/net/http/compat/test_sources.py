@@ -1,4 +1,4 @@
-"""Who follows one response takes turns with those that follow the same one, and nobody else."""
+"""Requests that follow the same response take turns; others do not wait."""
 
 import gc
 
@@ -6,7 +6,7 @@ from palyra.net.http.compat.sources import ResponseTurns
 
 
 def test_one_lock_for_each_response() -> None:
-    """As long as somebody holds it; then nothing is kept."""
+    """The lock exists while a request holds it."""
     turns = ResponseTurns()
     first = turns.of("run_1")
     assert turns.of("run_1") is first

@@ -1,4 +1,4 @@
-"""Patches in both formats: what they become, and what is said of those that are wrong."""
+"""Patches in both formats: their effects, and the errors of invalid ones."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ FILES = {
 
 
 def plan(patch: str) -> PatchPlan:
-    """What the patch makes of the files above."""
+    """The plan of the patch for the files above."""
     held = {path: Content(text.encode(), 0o640) for path, text in FILES.items()}
     return plan_patch(parse_patch(patch), held.get)
 
@@ -73,8 +73,8 @@ def test_a_place_is_found_by_its_lines() -> None:
     assert {"a.py": expected} == after(update("a.py", " ", "", "+", " def two():"))
 
 
-def test_a_place_is_narrowed_by_what_stands_above() -> None:
-    """`@@ LINE` begins below that line; what stands twice is refused without it."""
+def test_an_anchor_line_selects_the_place() -> None:
+    """`@@ LINE` starts below that line; lines that occur twice are refused without one."""
     with pytest.raises(PatchError, match=r"line 3, column 1: a\.py: .* \(lines 2, 7…\): add lines"):
         after(update("a.py", "-    x = 1", "+    x = 2"))
     expected = FILES["a.py"].replace("two():\n    x = 1", "two():\n    x = 2")
@@ -86,7 +86,7 @@ def test_a_place_is_narrowed_by_what_stands_above() -> None:
 
 
 def test_with_an_anchor_the_first_place_counts() -> None:
-    """What stands above decides, also if the lines stand again further down."""
+    """The anchor decides, also if the lines occur again further down."""
     patch = update("a.py", "@@ def one():", "-    x = 1", "+    x = 2")
     assert {"a.py": FILES["a.py"].replace("1", "2", 1)} == after(patch)
 
@@ -145,8 +145,8 @@ def test_a_patch_sent_with_windows_line_ends() -> None:
     assert {"b.txt": "1\ntwo\n3\n"} == after(patch)
 
 
-def test_blanks_at_line_ends_are_tolerated_and_said() -> None:
-    """Lines that stay keep theirs; exact lines go first; nothing else is tolerated."""
+def test_blanks_at_line_ends_are_tolerated_and_reported() -> None:
+    """Kept lines keep theirs; exact matches have precedence; nothing else is tolerated."""
     found = plan(update("blank.txt", " a", "-b", "+x"))
     assert found.after["blank.txt"] == Content(b"a  \nx\nc\n", 0o640)
     assert ["blank.txt: blanks at line ends differ from line 1 on"] == found.notes
@@ -177,8 +177,8 @@ def test_two_sections_on_one_file_compose() -> None:
         (("*** Update File: b.txt", "*** Move to: /x"), "line 2, .*'/x' is no path"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_the_files(lines: tuple[str, ...], said: str) -> None:
-    """The section that does not fit is named by its line."""
+def test_a_section_that_does_not_match_is_named(lines: tuple[str, ...], said: str) -> None:
+    """The error has the line of the section."""
     with pytest.raises(PatchError, match=said):
         plan(sections(*lines))
 
@@ -212,8 +212,8 @@ def test_a_rename_to_itself_is_no_rename() -> None:
         (update("b.txt", *["@@", "+1"] * 1001), "line 2003, .*at most 1000 hunks"),
     ],
 )  # fmt: skip
-def test_what_is_no_patch(patch: str, said: str) -> None:
-    """The place in the patch is named, and what was expected there."""
+def test_an_invalid_patch_is_refused(patch: str, said: str) -> None:
+    """The error has the place in the patch and the expected syntax."""
     with pytest.raises(PatchError, match=said):
         parse_patch(patch)
 
@@ -229,7 +229,7 @@ def test_a_file_that_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_unified_diff() -> None:
-    """Numbers name the place; what is there must fit."""
+    """Numbers name the place, and its lines must match."""
     assert {"b.txt": "1\ntwo\n3\n"} == after(
         unified("b.txt", "@@ -1,3 +1,3 @@ f", " 1", "-2", "+two", " 3")
     )
@@ -264,7 +264,7 @@ def test_new_and_deleted_files() -> None:
         after("--- /dev/null\n+++ /dev/null\n")
 
 
-def test_what_git_says_besides() -> None:
+def test_git_headers_are_understood() -> None:
     """Modes, renames, empty files, quoted names; several files in one diff."""
     patch = (
         "diff --git a/b.txt b/c d.txt\nold mode 100644\nnew mode 100755\nsimilarity index 60%\n"
@@ -311,8 +311,8 @@ def test_a_new_file_becomes_executable_in_a_second_section() -> None:
         (("@@ -2 +2 @@", "-2", "+two", "garbage"), "line 6, .*expected `diff --git"),
     ],
 )  # fmt: skip
-def test_what_is_no_unified_diff(lines: tuple[str, ...], said: str) -> None:
-    """The place in the patch is named, and what was expected there."""
+def test_an_invalid_unified_diff_is_refused(lines: tuple[str, ...], said: str) -> None:
+    """The error has the place in the patch and the expected syntax."""
     with pytest.raises(PatchError, match=said):
         parse_patch(unified("b.txt", *lines))
 
@@ -335,8 +335,8 @@ def test_what_is_no_unified_diff(lines: tuple[str, ...], said: str) -> None:
         ('--- "a/x\\"\n+++ b/x\n', "line 1, column 5: a quoted name does not end"),
     ],
 )  # fmt: skip
-def test_what_is_no_header(patch: str, said: str) -> None:
-    """The place is named, and why not."""
+def test_an_invalid_header_is_refused(patch: str, said: str) -> None:
+    """The error has the place and the reason."""
     with pytest.raises(PatchError, match=said):
         parse_patch(patch)
 
@@ -344,8 +344,8 @@ def test_what_is_no_header(patch: str, said: str) -> None:
 # --- both ----------------------------------------------------------------------------------------
 
 
-def test_every_path_is_told() -> None:
-    """What is read, written, deleted and renamed, as the patch spells it."""
+def test_every_path_is_listed() -> None:
+    """The paths that are read, written, deleted and renamed, as the patch spells them."""
     patch = sections(
         "*** Add File: ../x",
         "+1",
@@ -370,7 +370,7 @@ def test_a_hostile_patch_takes_no_time() -> None:
 
 @given(st.text("*-+ @\\ab/\n\r", max_size=60), st.booleans())
 def test_nonsense_is_refused_with_its_place(text: str, is_unified: bool) -> None:  # noqa: FBT001 - drawn
-    """Whatever stands behind a good beginning, the answer is a plan or a place in the patch."""
+    """After any valid start, the result is a plan or an error with a place in the patch."""
     start = (
         "--- a/b.txt\n+++ b/b.txt\n@@ -1,3"
         if is_unified
@@ -383,8 +383,8 @@ def test_nonsense_is_refused_with_its_place(text: str, is_unified: bool) -> None
         plan(start + text)
 
 
-def test_a_file_that_moved_on() -> None:
-    """Lines that stand elsewhere, and only there, are found; later hunks move along."""
+def test_moved_lines_are_found() -> None:
+    """Lines at another place are found if it is the only one; later hunks move along."""
     patch = unified("b.txt", "@@ -5 +5 @@", "-2", "+two", "@@ -6,0 +7 @@", "+4")
     found = plan(patch)
     assert found.after["b.txt"] == Content(b"1\ntwo\n3\n4\n", 0o640)

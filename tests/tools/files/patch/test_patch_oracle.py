@@ -34,7 +34,7 @@ _NATURAL = st.builds(
 
 
 def difference(folder: Path, before: bytes, after: bytes, context: int) -> str:
-    """What git says is different."""
+    """The difference according to git."""
     (folder / "a").write_bytes(before)
     (folder / "b").write_bytes(after)
     found = subprocess.run(
@@ -62,8 +62,10 @@ def patched(patch: str, before: bytes) -> bytes | None:
 @pytest.mark.parametrize("context", [1, 3])
 @given(before=_TEXTS, after=_TEXTS)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-def test_what_git_writes_is_done(tmp_path: Path, before: bytes, after: bytes, context: int) -> None:
-    """Any text becomes any other, there and back, whatever its line ends."""
+def test_a_diff_of_git_is_applied(
+    tmp_path: Path, before: bytes, after: bytes, context: int
+) -> None:
+    """Any text becomes any other, in both directions, with any line ends."""
     if before == after:
         return
     assert after == patched(difference(tmp_path, before, after, context), before)
@@ -80,8 +82,8 @@ def test_without_context_too(tmp_path: Path, before: bytes, after: bytes) -> Non
 
 @given(before=_NATURAL.filter(bool), after=_NATURAL.filter(bool))
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-def test_windows_files_take_plain_patches(tmp_path: Path, before: bytes, after: bytes) -> None:
-    """A file of CR LF lines takes the patch of its LF twin, and keeps its line ends."""
+def test_crlf_files_accept_lf_patches(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """A file with CR LF accepts the patch of the same text with LF, and keeps its line ends."""
     if before == after or b"\n" not in before:
         return
     patch = difference(tmp_path, before, after, 3)
@@ -91,10 +93,10 @@ def test_windows_files_take_plain_patches(tmp_path: Path, before: bytes, after: 
 
 @given(st.lists(st.sampled_from("abcdefghij"), min_size=8, max_size=30, unique=False), st.data())
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_file_that_moved_on_takes_it_elsewhere(
+def test_a_moved_place_is_found_and_reported(
     tmp_path: Path, lines: list[str], data: st.DataObject
 ) -> None:
-    """With lines added above, the only place that fits is found, and said."""
+    """With lines added above, the only matching place is used."""
     before = [f"{line}{number}\n" for number, line in enumerate(lines)]
     at = data.draw(st.integers(0, len(before) - 1))
     after = [*before[:at], "new\n", *before[at + 1 :]]

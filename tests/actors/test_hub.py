@@ -1,4 +1,4 @@
-"""The hub: feeds, fan-out, retirement, and who is told what."""
+"""The hub: feeds, fan-out, retirement, and notices."""
 
 import json
 from collections.abc import Sequence
@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import trio.testing
 
-from palyra.actors.hub import hub as hub_module
-from palyra.actors.hub.feed import KEEP_BYTES, ProgressDelta, PublishedRow, RunFeed
-from palyra.actors.hub.hub import Hub, child_spec
+from palyra.actors import hub as hub_module
+from palyra.actors.hub import KEEP_BYTES, Hub, ProgressDelta, PublishedRow, RunFeed, child_spec
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
 from palyra.core.journal.tape_row import TapeRow
 from palyra.errors import InvariantBroken
-from palyra.net.delivery import encoding
+from palyra.net.protocol.jsonrpc import encode_notification
 
 Clock = trio.testing.MockClock
 RUN = "run_1"
@@ -37,7 +36,7 @@ def row(
 
 @dataclass(eq=False)
 class Recorder:
-    """A lane that writes down what it is told."""
+    """A listener that records its notifications."""
 
     feed: RunFeed
     heard: list[object] = field(default_factory=list)
@@ -99,7 +98,7 @@ def watcher(principal: str, role: Role) -> Watcher:
 
 @pytest.fixture
 def hub() -> Hub:
-    return Hub(encoding)
+    return Hub(encode_notification)
 
 
 # --- publishing ---
@@ -124,7 +123,7 @@ def test_readers_share_what_is_published(hub: Hub) -> None:
 
 
 def test_a_failed_commit_rewinds(hub: Hub) -> None:
-    """Rows published over uncommitted ones replace them; lanes hear from where."""
+    """Rows published over uncommitted ones replace them; listeners learn the first replaced seq."""
     lane = Recorder(hub.get_feed(RUN))
     hub.publish([row(0), row(1), row(2)])
     hub.committed([(RUN, 0)])
@@ -152,15 +151,15 @@ def test_the_last_row_alone_may_be_published_again(hub: Hub) -> None:
 
 @pytest.mark.parametrize("seq", [0, 4])
 def test_a_gap_or_a_committed_seq_is_a_bug(hub: Hub, seq: int) -> None:
-    """A publisher that skips a seq or repeats a committed one is broken, and hears so."""
+    """A publisher that skips a seq or repeats a committed one gets InvariantBroken."""
     hub.publish([row(0), row(1)])
     hub.committed([(RUN, 0)])
     with pytest.raises(InvariantBroken, match=f"published seq {seq} after 1, committed 0"):
         hub.publish([row(seq)])
 
 
-def test_a_resumed_run_goes_on_from_the_committed_head(hub: Hub) -> None:
-    """The first row of a run need not be seq 0: what is below was committed in another life."""
+def test_a_resumed_run_continues_from_the_committed_head(hub: Hub) -> None:
+    """The first published row of a resumed run need not be seq 0."""
     hub.publish([row(7)])
     feed = hub.get_feed(RUN)
     assert (6, 7) == (feed.committed, feed.published)
@@ -200,7 +199,7 @@ def test_small_tapes_stay_joinable(hub: Hub) -> None:
 
 
 def test_unknown_feed_sends_readers_to_the_journal(hub: Hub) -> None:
-    """Of a run that published nothing in this life the hub knows nothing, until told the head."""
+    """The hub knows a run without publications only after it was given its head."""
     feed = hub.get_feed(RUN)
     assert feed.find_rows(0) is None
     feed.note_head(4)
@@ -211,8 +210,10 @@ def test_unknown_feed_sends_readers_to_the_journal(hub: Hub) -> None:
 # --- commits and the end ---
 
 
-async def test_idle_lanes_hear_of_commits_once(hub: Hub, autojump_clock: Clock) -> None:
-    """Commits in quick succession become one word within the promised 50 ms."""
+async def test_idle_listeners_get_one_notice_of_several_commits(
+    hub: Hub, autojump_clock: Clock
+) -> None:
+    """Commits in quick succession become one notice within the promised 50 ms."""
     async with trio.open_nursery() as nursery:
         await nursery.start(hub_module.hub, hub)
         lane = Recorder(hub.get_feed(RUN))
@@ -228,7 +229,7 @@ async def test_idle_lanes_hear_of_commits_once(hub: Hub, autojump_clock: Clock) 
         nursery.cancel_scope.cancel()
 
 
-def test_terminal_commit_is_told_at_once(hub: Hub) -> None:
+def test_terminal_commit_is_announced_at_once(hub: Hub) -> None:
     """The end of a run does not wait for the next tick, and the hub forgets the run."""
     lane = Recorder(hub.get_feed(RUN))
     hub.publish([row(0), row(1, kind="run.done")])
@@ -239,10 +240,8 @@ def test_terminal_commit_is_told_at_once(hub: Hub) -> None:
     assert lane.feed is not hub.get_feed(RUN)
 
 
-async def test_a_commit_is_told_once_and_then_there_is_nothing_to_tell(
-    hub: Hub, autojump_clock: Clock
-) -> None:
-    """The same once more is no news, a run that is over hears no more, and the actor rests."""
+async def test_a_commit_is_announced_once(hub: Hub, autojump_clock: Clock) -> None:
+    """A repeated commit and an ended run send no notice, and the actor is idle."""
     lane = Recorder(hub.get_feed(RUN))
     hub.publish([row(0), row(1, kind="run.done")])
     for _ in range(2):
@@ -261,8 +260,8 @@ async def test_a_commit_is_told_once_and_then_there_is_nothing_to_tell(
     assert [3, ("committed", 3), "end"] == other.heard
 
 
-def test_a_lane_of_an_earlier_feed_takes_no_other_with_it(hub: Hub) -> None:
-    """The hub began anew meanwhile."""
+def test_removing_a_listener_of_an_earlier_feed_affects_no_other(hub: Hub) -> None:
+    """The feed was recreated in between."""
     old = hub.get_feed(RUN)
     lane = Recorder(old)
     hub.reset()
@@ -280,8 +279,8 @@ def test_unknown_and_stale_commits_are_ignored(hub: Hub) -> None:
     assert [0, 1, ("committed", 1), "end"] == lane.heard
 
 
-def test_feed_of_a_run_nobody_publishes_goes_with_its_last_lane(hub: Hub) -> None:
-    """Watching finished runs leaves nothing behind."""
+def test_an_unpublished_feed_is_removed_with_its_last_listener(hub: Hub) -> None:
+    """Reading finished runs leaves nothing in the hub."""
     feed = hub.get_feed(RUN)
     first, second = Recorder(feed), Recorder(feed)
     hub.leave(feed, first)
@@ -290,8 +289,8 @@ def test_feed_of_a_run_nobody_publishes_goes_with_its_last_lane(hub: Hub) -> Non
     assert feed is not hub.get_feed(RUN)
 
 
-def test_open_run_outlives_its_lanes(hub: Hub) -> None:
-    """A reader that leaves does not make the hub forget a run under way."""
+def test_open_run_outlives_its_listeners(hub: Hub) -> None:
+    """A reader that leaves does not make the hub forget an open run."""
     hub.publish([row(0)])
     feed = hub.get_feed(RUN)
     hub.leave(feed, Recorder(feed))
@@ -315,8 +314,8 @@ def test_spectators_follow_open_and_new_runs(hub: Hub) -> None:
     assert ["run_old", "run_new"] == spectator.followed
 
 
-def test_feeds_that_only_readers_know_are_no_runs(hub: Hub) -> None:
-    """A spectator of everything is not shown runs that somebody merely asked about."""
+def test_feeds_without_a_publisher_are_not_listed_as_runs(hub: Hub) -> None:
+    """A subscriber to all runs is not shown a run that another client only read."""
     hub.get_feed("run_watched_only")
     spectator = Follower(is_omnivorous=True)
     hub.add_spectator(spectator)
@@ -333,7 +332,7 @@ def test_progress_goes_to_lanes_of_open_runs(hub: Hub) -> None:
 
 
 def test_notices_respect_scope_and_principal(hub: Hub) -> None:
-    """A notice reaches who holds the scope and sees the principal, and nobody else."""
+    """A notice reaches only connections that hold the scope and see the principal."""
     ann, bob = watcher("ann", "client"), watcher("bob", "client")
     approver, observer = watcher("eve", "approver"), watcher("oscar", "observer")
     everybody = [ann, bob, approver, observer]

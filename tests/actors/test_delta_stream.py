@@ -1,8 +1,8 @@
-"""Deltas on their way to whoever watches."""
+"""Deltas of a stream on their way to subscribers."""
 
 from typing import TYPE_CHECKING, Any, cast
 
-from palyra.actors.hub.delta_stream import ProgressStream
+from palyra.actors.hub import ProgressStream
 from palyra.core.redaction.redactor import Redactor
 from tests.core.run.run_world import World
 
@@ -29,8 +29,8 @@ def follow(*deltas: tuple[str, str]) -> list[tuple[int, str, str]]:
     return watcher.heard
 
 
-def test_no_two_deltas_have_one_number() -> None:
-    """What was held back goes out under a number of its own, also when another kind begins."""
+def test_every_delta_has_its_own_number() -> None:
+    """Held-back text is sent with a number of its own, also when another kind starts."""
     heard = follow(("text", "and to"), ("text", "ken"), ("reasoning", "why to"), ("text", "so"))
     orders = [order for order, _, _ in heard]
     assert sorted(set(orders)) == orders

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.journal.hash_chain import GENESIS, link, merkle_root
-from palyra.core.journal.tape_row import TapeRow
+from palyra.core.journal.tape_row import GENESIS, TapeRow, link, merkle_root
 from palyra.errors import InvariantBroken
 
 ROW = TapeRow(

@@ -12,30 +12,166 @@ trio thread and none of them awaits, so each is atomic.  Only one thing needs a 
 the committed seq to streams that have no event to carry it, at most every `COMMITTED_DELAY_S`.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 import trio
 
-from palyra.actors.hub.feed import FeedListener, ProgressDelta, PublishedRow, RunFeed
 from palyra.actors.kernel.child import ChildSpec
 from palyra.core.access import Caller
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.ports import ProgressKind
+from palyra.core.ports import Notifier, ProgressKind
+from palyra.core.redaction.redactor import Redactor, StreamRedactor
+from palyra.core.run.state import Run
+from palyra.core.tape.events import TERMINAL_KINDS
 from palyra.errors import InvariantBroken
 
 REVOKED = (4403, "token revoked")
 COMMITTED_DELAY_S = 0.01  # until idle streams get the committed seq; 50 ms are promised
+# Of payloads kept per open run, so that most new listeners need not read the journal.
+KEEP_BYTES = 65_536
+
+# --- the feed of one run --------------------------------------------------------------------------
 
 
-class Wire(Protocol):
-    """Encoders of the wire format; a module of `net`.
+@dataclass(slots=True, eq=False)
+class PublishedRow:
+    """One row for all readers.
 
-    Rows and deltas are not encoded here: a reader that needs bytes encodes them, once for all.
+    The first reader that needs the encoded event stores it here, so that an event is encoded once
+    however many read it, and not at all if no reader needs bytes.
     """
 
-    def encode_notice(self, method: str, params: object) -> bytes: ...
+    row: TapeRow
+    encoded: bytes | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ProgressDelta:
+    """One volatile delta of a run for all readers; `encoded` as in `PublishedRow`."""
+
+    run_id: str
+    item: str  # turn or call id
+    kind: ProgressKind
+    order: int
+    delta: str
+    encoded: tuple[bytes, bytes] | None = None
+
+
+class FeedListener(Protocol):
+    """The cursor of one subscription on one run."""
+
+    def deliver(self, rows: Sequence[PublishedRow]) -> None:
+        """Deliver newly published rows, in order."""
+
+    def rewind(self, seq: int) -> None:
+        """Withdraw the rows from `seq` on: they were not committed, others replace them."""
+
+    def offer_progress(self, delta: ProgressDelta) -> None:
+        """Deliver a delta if the listener has room."""
+
+    def notify_committed(self) -> None:
+        """Deliver the committed seq of the feed, which has advanced."""
+
+    def end(self) -> None:
+        """End the cursor: the terminal event is committed."""
+
+
+class RunFeed:
+    """Watermarks, newest rows (the tail) and listeners of one run; written by the hub only.
+
+        published   last seq delivered to listeners; ahead of the tape while a commit is pending
+        committed   last seq that is durable; never ahead of `published`
+        last_seq    seq of the terminal event once it is published; the run is over when it is
+                    committed
+
+    A failed commit takes rows back: the run continues from the committed head, the tail is cut and
+    the listeners rewind.  A listener whose cursor is older than the tail reads the journal itself.
+    """
+
+    __slots__ = (
+        "_tail",
+        "_tail_bytes",
+        "committed",
+        "is_known",
+        "is_open",
+        "last_seq",
+        "listeners",
+        "principal",
+        "published",
+        "run_id",
+        "session_id",
+    )
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.session_id = ""  # this and the next come from the first row
+        self.principal = ""
+        self.published = -1
+        self.committed = -1
+        self.last_seq: int | None = None  # of the terminal event, once published
+        self.is_open = False  # a publisher exists and the run is not over
+        self.is_known = False  # `published` and `committed` are valid
+        self.listeners: dict[FeedListener, None] = {}  # in the order of subscription
+        self._tail: deque[TapeRow] = deque()
+        self._tail_bytes = 0
+
+    def open(self, first: TapeRow) -> None:
+        """Open the feed with the first row of a publisher; earlier rows are committed."""
+        self.session_id = first.session_id
+        self.principal = first.principal
+        self.published = self.committed = first.seq - 1
+        self.is_open = self.is_known = True
+
+    def note_head(self, head_seq: int) -> None:
+        """Record the committed head that a reader found, for a run without a publisher."""
+        self.committed = max(self.committed, head_seq)
+        self.published = max(self.published, head_seq)
+        self.is_known = True
+
+    def append(self, rows: Sequence[TapeRow]) -> None:
+        """Add published rows; they follow `published`."""
+        self._tail.extend(rows)
+        for row in rows:
+            self._tail_bytes += len(row.data)
+        self.published = rows[-1].seq
+        if rows[-1].kind in TERMINAL_KINDS:
+            self.last_seq = rows[-1].seq
+
+    def cut(self, seq: int) -> None:
+        """Remove the rows from `seq` on, which were published and not committed."""
+        while self._tail and self._tail[-1].seq >= seq:
+            self._tail_bytes -= len(self._tail.pop().data)
+        self.published = seq - 1
+        self.last_seq = None
+
+    def commit(self, seq: int) -> None:
+        """Record the committed seq and shorten the tail to `KEEP_BYTES`."""
+        self.committed = seq
+        tail = self._tail
+        while self._tail_bytes > KEEP_BYTES and tail and tail[0].seq <= seq:
+            self._tail_bytes -= len(tail.popleft().data)
+
+    @property
+    def is_over(self) -> bool:
+        """True if the terminal event is committed."""
+        return self.last_seq is not None and self.committed >= self.last_seq
+
+    def find_rows(self, from_seq: int) -> list[TapeRow] | None:
+        """Return the published rows from `from_seq` on, None if the journal must be read first."""
+        if not self.is_known:
+            return None
+        if from_seq > self.published:
+            return []
+        if not self._tail or from_seq < self._tail[0].seq:
+            return None
+        return [row for row in self._tail if row.seq >= from_seq]
+
+
+# --- the hub --------------------------------------------------------------------------------------
 
 
 class WideSubscriber(Protocol):
@@ -58,8 +194,9 @@ class NotificationSink(Protocol):
 class Hub:
     """The feeds and the connections; implements `core.ports.Notifier`."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, encode_notice: Callable[[str, object], bytes]) -> None:
+        """`encode_notice` makes a frame of method and params; rows are encoded by their readers."""
+        self._encode_notice = encode_notice
         self.reset()
 
     def reset(self) -> None:
@@ -108,7 +245,11 @@ class Hub:
                 continue
             feed.commit(seq)
             if feed.is_over:
-                self._retire(feed)
+                del self._feeds[run_id]
+                self._dirty.pop(feed, None)
+                for listener in feed.listeners:
+                    listener.notify_committed()
+                    listener.end()
             elif feed.listeners:
                 self._dirty[feed] = None
         if self._dirty:
@@ -125,13 +266,6 @@ class Hub:
         else:
             feed.note_head(head_seq)
 
-    def _retire(self, feed: RunFeed) -> None:
-        del self._feeds[feed.run_id]
-        self._dirty.pop(feed, None)
-        for listener in feed.listeners:
-            listener.notify_committed()
-            listener.end()
-
     def progress(
         self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
     ) -> None:
@@ -145,14 +279,14 @@ class Hub:
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str
     ) -> None:
-        message = self._wire.encode_notice(method, params)
+        message = self._encode_notice(method, params)
         for watcher in self._watchers:
             if watcher.caller.may(scope) and watcher.caller.sees(principal):
                 watcher.notify(message)
 
     def broadcast(self, method: str, params: msgspec.Struct | dict[str, Any]) -> None:
         """Send a notice to every connection."""
-        message = self._wire.encode_notice(method, params)
+        message = self._encode_notice(method, params)
         for watcher in self._watchers:
             watcher.notify(message)
 
@@ -243,3 +377,47 @@ def child_spec(registry: Hub) -> ChildSpec:
         await hub(registry, task_status=task_status)
 
     return ChildSpec("hub", start)
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+class ProgressStream:
+    """Deltas of one turn or call, redacted with hold-back; a later event always supersedes them."""
+
+    __slots__ = ("_hub", "_item", "_kind", "_redactor", "_run", "_stream", "order")
+
+    def __init__(self, run: Run, hub: Notifier, redactor: Redactor, item: str) -> None:
+        self._run = run
+        self._hub = hub
+        self._redactor = redactor
+        self._item = item
+        self._kind: ProgressKind = "text"
+        self._stream: StreamRedactor | None = None
+        self.order = 0  # of the newest delta: one for each delta received and each rest sent
+
+    def take(self, kind: ProgressKind, text: str) -> None:
+        """Send one delta; hold back text that may be the start of a secret."""
+        if self._stream is None or kind != self._kind:
+            self.close()
+            self._stream = StreamRedactor(self._redactor)
+            self._kind = kind
+        self.order += 1
+        self._send(self._stream.feed(text))
+
+    def close(self) -> None:
+        """Send the text that was held back."""
+        if self._stream is not None:
+            rest, self._stream = self._stream.flush(), None
+            self.order += bool(rest)
+            self._send(rest)
+
+    def _send(self, text: str) -> None:
+        if text:
+            self._hub.progress(
+                run_id=self._run.run_id,
+                item=self._item,
+                order=self.order,
+                kind=self._kind,
+                delta=text,
+            )

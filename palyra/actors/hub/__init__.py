@@ -1,1 +1,0 @@
-"""Subscriptions: fan-out of events, progress and notices to connections."""

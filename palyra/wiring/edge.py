@@ -1,0 +1,156 @@
+"""Wiring of the edge: the services that methods call, the listener, the pages of HTTP."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from palyra import __version__
+from palyra.actors.approvals import Approvals
+from palyra.actors.gateway import Gateway
+from palyra.actors.hub import Hub
+from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.actors.session.registry import SessionServices
+from palyra.actors.session.sessions import Sessions
+from palyra.config.load import Config
+from palyra.core.ports import EmbeddingService
+from palyra.net.api.asyncapi import asyncapi_document
+from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.method import Backend
+from palyra.net.api.methods.table import METHODS
+from palyra.net.api.rate_limit import limits_of
+from palyra.net.api.tokens import authenticate
+from palyra.net.connection.connection import serve_connection
+from palyra.net.http.compat.sources import CompatSources
+from palyra.net.http.late import HttpSources, LateHttp
+from palyra.net.http.metrics import (
+    read_budgets,
+    read_incidents,
+    read_journal,
+    read_loop,
+    read_models,
+    read_problems,
+    read_state,
+    read_stranded,
+    read_tally,
+    read_tree,
+)
+from palyra.net.protocol.notifications import State
+from palyra.net.server.accept import EdgeServer, EdgeSettings
+from palyra.net.server.listener import EdgeCounters
+from palyra.net.server.websocket import WebSocketLimits
+from palyra.services.artifacts import ArtifactService
+from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.usage import UsageService
+from palyra.store.journal.keys import KeyRing
+from palyra.wiring.host import Host
+from palyra.wiring.models import EMBEDDED, Modelset
+from palyra.wiring.tools import Toolset
+
+
+def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
+    config: Config,
+    *,
+    host: Host,
+    keys: KeyRing,
+    services: SessionServices,
+    toolset: Toolset,
+    gateway: Gateway,
+    sessions: Sessions,
+    usage: UsageService,
+    hub: Hub,
+    state: Callable[[], State],
+    problems: Callable[[], Sequence[str]],
+    tree: Callable[[], ChildSnapshot],
+) -> Backend:
+    """Build the services that methods call."""
+    return Backend(
+        gateway=gateway,
+        sessions=sessions,
+        approvals=Approvals(services.journal, services.approvals),
+        grants=services.grants,
+        budgets=usage,
+        agents=services.agents,
+        channels=services.channels,
+        incidents=services.incidents,
+        files=ArtifactService(
+            toolset.artifacts,
+            toolset.checkpoints,
+            sessions.get,
+            host.run_blocking,
+        ),
+        skills=toolset.skills,
+        models=services.router,
+        hub=hub,
+        journal=services.journal,
+        receipts=IdempotencyStore(services.journal, host.now_ms),
+        authenticate=partial(authenticate, journal=services.journal, now_ms=host.now_ms),
+        limits=limits_of(config),
+        instance_id=services.instance_id,
+        version=__version__,
+        public_key=keys.public_key,
+        sign=keys.sign,
+        redact=services.redactor.redact_bytes,
+        run_blocking=host.run_blocking,
+        state=state,
+        count_stranded=lambda: len(services.registry.stranded),
+        problems=problems,
+        absent=toolset.absent,
+        tree=tree,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+    )
+
+
+def build_edge(
+    config: Config,
+    backend: Backend,
+    services: SessionServices,
+    loop_lag: LoopLag,
+    embeddings: EmbeddingService,
+) -> EdgeServer:
+    """Build the listener and its connections."""
+    server = config.server
+    settings = EdgeSettings(
+        host=server.host,
+        port=server.port,
+        hosts=frozenset(server.allowed_hosts),
+        origins=frozenset(server.allowed_origins),
+        max_connections=server.max_connections,
+        websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
+    )
+    serve, tally = partial(serve_connection, backend=backend), EdgeCounters()
+    sources = HttpSources(
+        version=__version__,
+        state=backend.state,
+        is_writable=lambda: services.journal.is_writable,
+        problems=backend.problems,
+        count_incidents=lambda: services.incidents.open_count,
+        compat=CompatSources(backend, services.models, embeddings),
+        authenticate=backend.authenticate,
+        names=lambda: edge.names(),  # noqa: PLW0108 - `edge` is assigned later
+        asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),
+        metrics=(
+            lambda: read_state(backend.state()),
+            lambda: read_journal(services.journal),
+            lambda: read_stranded(backend.count_stranded()),
+            lambda: read_problems(len(backend.problems())),
+            lambda: read_incidents(services.incidents.severities),
+            lambda: read_loop(loop_lag),
+            lambda: read_budgets(services.budgets),
+            lambda: read_models(services.router.standings()),
+            lambda: read_tally(tally),
+            lambda: read_tree(backend.tree()),
+        ),
+    )
+    edge = EdgeServer(settings, serve, LateHttp(sources), tally, backend.redact)
+    return edge
+
+
+def build_embeddings(
+    config: Config, host: Host, modelset: Modelset, services: SessionServices
+) -> EmbeddingService:
+    """Return the embedding service, metered if its model is a provider's."""
+    model = modelset.embeddings
+    if config.models.embeddings == EMBEDDED:
+        return UnmeteredEmbeddings(model)
+    return MeteredEmbeddings(model, services.budgets, services.journal, host.new_id)

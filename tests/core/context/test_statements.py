@@ -1,0 +1,114 @@
+"""Sentences of a conversation and their classes."""
+
+import pytest
+
+from palyra.core.context.statements import (
+    MAX_READ_CHARS,
+    Statement,
+    read_model,
+    read_user,
+    replaces,
+    sentences,
+)
+
+
+def only(text: str) -> Statement:
+    """Return the one statement of a text."""
+    [found] = read_user(text)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Never push to main without asking.", "constraint"),
+        ("You can't use the network here.", "constraint"),
+        ("You can\u2019t use the network here.", "constraint"),
+        ("Responses may take at most 200 ms.", "constraint"),
+        ("Die Tabelle darf nicht gelöscht werden.", "constraint"),
+        ("In this repo we write log keys in snake_case.", "convention"),
+        ("I prefer short answers.", "preference"),
+        ("Am liebsten hätte ich eine Tabelle.", "preference"),
+        ("We decided to use SQLite.", "decision"),
+        ("Wir nehmen PostgreSQL.", "decision"),
+        ("Could you look at it later?", "ask"),
+        ("Should we go with SQLite?", "ask"),
+        ("The staging port is 8443.", "fact"),
+        ("The customer is called Ferrix.", "fact"),
+        ("thanks a lot", "remark"),
+    ],
+)
+def test_a_statement_has_the_class_of_its_cue(text: str, kind: str) -> None:
+    """English and German cues decide the class; without one a value makes it a fact."""
+    assert kind == only(text).kind
+
+
+def test_a_word_that_only_contains_a_cue_is_none() -> None:
+    """Cues match whole words: `mustard` is no `must`."""
+    assert only("mustard and nevermore").kind == "remark"
+
+
+def test_sentences_leave_code_and_list_marks_out() -> None:
+    """Code blocks are not read; list items are sentences of their own; 1.2.3 and e.g. end none."""
+    text = "- use v1.2.3, e.g. in CI. Then stop.\n```\nnever do this\n```\n2) [ ] go on\n"
+    assert ["use v1.2.3, e.g. in CI.", "Then stop.", "go on"] == list(sentences(text))
+
+
+def test_a_paste_is_no_sentence() -> None:
+    """A line without an end after 600 characters is not read."""
+    assert [] == list(sentences("word " * 200))
+
+
+def test_of_the_model_only_decisions_and_findings_are_read() -> None:
+    """Narration and questions of the model are no statements."""
+    text = "I looked at it. The root cause is a race. Shall we use Redis? I will use SQLite."
+    assert [("finding", "The root cause is a race."), ("decision", "I will use SQLite.")] == [
+        (found.kind, found.text) for found in read_model(text)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("newer", "old"),
+    [
+        ("Correction: the staging port is 9443.", "The staging port is 8443."),
+        ("Actually use PostgreSQL instead of SQLite.", "The database is SQLite."),
+        ("Der Host ist jetzt beta-2, nicht mehr beta-1.", "Der Host ist beta-1."),
+        ("The file is no longer alpha.py but beta.py.", "The file is alpha.py."),
+        ("I meant `blue`, not `red`.", "I meant `red`."),
+        ("The timeout is no longer 30 s but 60 s.", "The timeout is 30 s."),
+    ],
+)
+def test_a_correction_replaces_what_it_is_about(newer: str, old: str) -> None:
+    """Another value, or a term named as replaced, makes the earlier statement invalid."""
+    assert replaces(only(newer), old)
+
+
+@pytest.mark.parametrize(
+    ("newer", "old"),
+    [
+        ("The port of beta is 9443.", "The port of alpha is 8443."),  # no correction
+        ("Correction: the port of beta is 9443.", "The port of alpha is 8443."),  # another subject
+        ("Correction: the staging port is 9443.", "Never open port 22 to the world."),
+        ("Actually use tabs instead of spaces in Go.", "Keep two spaces after headings in docs."),
+    ],
+)
+def test_a_correction_leaves_other_subjects_alone(newer: str, old: str) -> None:
+    """Without a word of correction, or about another subject, both statements hold."""
+    assert not replaces(only(newer), old)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a." * 9_600, "```\n" * 4_800, "1. x\n" * 3_900, "from a to b not c but d " * 800,
+     "plan:\n" * 3_200, "`" * 19_200, "a-" * 9_600 + " instead of b", "(" * 500 + " -> x"],
+)  # fmt: skip
+def test_a_hostile_text_is_read(text: str) -> None:
+    """A pattern that backtracks without bound would never return."""
+    for statement in read_user(text):
+        replaces(statement, "The port is 1.")
+
+
+def test_a_long_message_is_read_up_to_a_limit() -> None:
+    """A paste of any size costs what its first part costs."""
+    text = "The port is 8443.\n" * MAX_READ_CHARS
+    assert len(list(sentences(text))) <= MAX_READ_CHARS / len("The port is 8443.")
