@@ -377,7 +377,11 @@ def test_a_missing_block_is_not_a_deletion() -> None:
     gone = read(b"# Notes\n", made)
     assert (gone.deleted, gone.removed, gone.content) == ((), (), b"# Notes\n")
     assert [flag.kind for flag in gone.flags] == ["missing block"]
-    assert apply(b"# Notes\n", ONE, gone).content == made.content
+    for base in (made, gone):
+        again = apply(b"# Notes\n", ONE, base)
+        assert (again.content, again.deleted, again.removed) == (made.content, (), ())
+    other = apply(b"# Notes\n", {"mem_5": "x"}, made)
+    assert (texts(other), other.deleted, other.removed) == ({"mem_5": "x"}, (), ())
 
 
 def test_a_text_that_may_not_be_stored_is_flagged() -> None:
