@@ -6,8 +6,8 @@ import click
 
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.core.memory.document_merge import Adopted, Deleted, Flag
 from palyra.core.memory.document_views import DocumentChange
-from palyra.core.memory.documents import Adopted, Deleted, Flag
 from palyra.core.text.visible import pluralize, visible
 
 if TYPE_CHECKING:

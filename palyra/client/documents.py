@@ -28,26 +28,17 @@ class DocumentMethods(RequestMethods):
         params = {"document": document, "before": before, "limit": limit}
         return await self._ask("document.history", params, DocumentHistory)
 
-    async def sync_document(
-        self, document: str, *, dry_run: bool = False, idempotency_key: str | None = None
-    ) -> DocumentChange:
-        """Adopt the edits in the file; with `dry_run` only list them."""
-        params = {"document": document, "dry_run": dry_run, "idempotency_key": idempotency_key}
-        return await self._mutate("document.sync", params, DocumentChange)
+    async def sync_document(self, document: str, *, dry_run: bool = False) -> DocumentChange:
+        """Adopt the edits in the file; with `dry_run` only list them.  Repeat it after a lost reply."""
+        params = {"document": document, "dry_run": dry_run}
+        return await self._ask("document.sync", params, DocumentChange)
 
     async def restore_document(
-        self,
-        document: str,
-        version: int,
-        *,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
+        self, document: str, version: int, *, dry_run: bool = False
     ) -> DocumentChange:
-        """Give the managed blocks the entries of a version; with `dry_run` only list the changes."""
-        params = {
-            "document": document,
-            "version": version,
-            "dry_run": dry_run,
-            "idempotency_key": idempotency_key,
-        }
-        return await self._mutate("document.restore", params, DocumentChange)
+        """Give the managed blocks the entries of a version; with `dry_run` only list the changes.
+
+        Repeat it after a lost reply.
+        """
+        params = {"document": document, "version": version, "dry_run": dry_run}
+        return await self._ask("document.restore", params, DocumentChange)

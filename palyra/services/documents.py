@@ -8,7 +8,7 @@ outside of a managed block.
 
 A version is committed twice: before the file is written, as pending, and afterwards.  A process
 that dies in between leaves a file in one of two known states, and neither is taken for an edit
-(`core.memory.documents.Base`).  The file is compared with the content that was merged just before
+(`core.memory.document_merge.Base`).  The file is compared with the content that was merged just before
 it is replaced, and again afterwards; an editor that saves meanwhile causes another merge.
 """
 
@@ -24,6 +24,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord
+from palyra.core.memory.document_merge import MAX_REMEMBERED, Author, Base, Merge, merge
 from palyra.core.memory.document_views import (
     DocumentChange,
     DocumentChanged,
@@ -35,17 +36,7 @@ from palyra.core.memory.document_views import (
     view_blocks,
     view_version,
 )
-from palyra.core.memory.documents import (
-    DOCUMENTS,
-    MAX_REMEMBERED,
-    Author,
-    Base,
-    Merge,
-    check_document,
-    check_entries,
-    merge,
-    parse_document,
-)
+from palyra.core.memory.documents import DOCUMENTS, check_document, check_entries, parse_document
 from palyra.core.ports import DocumentFiles, Journal, Notifier, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge

@@ -6,11 +6,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
+import trio
 
 from palyra.core.journal.changes import Change
 from palyra.core.memory.document_views import DocumentChanged
@@ -208,6 +210,19 @@ async def test_a_secret_is_not_written_or_recorded(kit: Kit) -> None:
     assert SECRET.encode() not in msgspec.json.encode(versions)
 
 
+async def test_concurrent_changes_are_all_written(kit: Kit) -> None:
+    """Each change of a document sees the one before; none is merged with an outdated file."""
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            block, entries = f"block-{number}", {f"mem_{number}": "x"}
+            nursery.start_soon(
+                partial(kit.documents.apply, "MEMORY.md", block, entries, principal="ann")
+            )
+    view = await kit.documents.get(OPERATOR, "MEMORY.md")
+    assert (view.version, len(view.blocks), view.adopted, view.flags) == (5, 5, (), ())
+    assert kit.memory.read_text().count("palyra:begin") == 5
+
+
 # --- forgetting
 
 
@@ -254,8 +269,6 @@ async def test_forgetting_in_a_damaged_file_is_completed_later(kit: Kit) -> None
 @pytest.mark.parametrize("instant", range(12))
 def test_a_killed_process_leaves_a_state_that_is_no_edit(tmp_path: Path, instant: int) -> None:
     """Killed at any instant of the write: the file is as before or as after, and a retry completes it."""
-    import trio  # noqa: PLC0415 - the other tests run inside of it
-
     store = sqlite_journal(tmp_path)
     store.open()
     kit = Kit(tmp_path, store)

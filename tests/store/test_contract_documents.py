@@ -35,9 +35,9 @@ def test_a_pending_version_is_completed_once(store: JournalStore) -> None:
 
 @pytest.mark.parametrize("others", [0, 3])
 def test_old_versions_are_deleted(store: JournalStore, others: int) -> None:
-    """The newest 500 of each document are kept."""
+    """The newest 100 of each document are kept."""
     put(store, *(document(number, document="USER.md") for number in range(1, others + 1)))
-    put(store, *(document(number) for number in range(1, 504)))
+    put(store, *(document(number) for number in range(1, 104)))
     found = store.list_document_versions("/w", "MEMORY.md")
-    assert [each.version for each in found] == list(range(503, 3, -1))
+    assert [each.version for each in found] == list(range(103, 3, -1))
     assert len(store.list_document_versions("/w", "USER.md")) == others

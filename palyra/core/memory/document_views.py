@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord
-from palyra.core.memory.documents import Adopted, Deleted, Flag
+from palyra.core.memory.document_merge import Adopted, Deleted, Flag
 
 
 class EntryChange(msgspec.Struct, frozen=True, kw_only=True):

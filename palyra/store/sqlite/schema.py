@@ -349,7 +349,7 @@ CREATE TRIGGER document_version_stands BEFORE UPDATE ON documents
     BEGIN SELECT RAISE(ABORT, 'the document was changed meanwhile; the first change stands'); END;
 CREATE TRIGGER document_versions_are_limited AFTER INSERT ON documents
     BEGIN DELETE FROM documents WHERE workspace = new.workspace AND document = new.document
-        AND version <= new.version - 500; END;
+        AND version <= new.version - 100; END;
 """
 
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n

@@ -8,17 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.journal.records import DocumentEntry, DocumentRecord
+from palyra.core.memory.document_merge import Author, Base, Merge, merge
 from palyra.core.memory.documents import (
     MAX_ENTRIES,
     MAX_ENTRY_BYTES,
-    Author,
-    Base,
-    Merge,
     check_document,
     check_entries,
     escape_entry,
     looks_like_marker,
-    merge,
     parse_document,
     render_document,
     render_entry,
@@ -380,7 +377,11 @@ def test_a_missing_block_is_not_a_deletion() -> None:
     gone = read(b"# Notes\n", made)
     assert (gone.deleted, gone.removed, gone.content) == ((), (), b"# Notes\n")
     assert [flag.kind for flag in gone.flags] == ["missing block"]
-    assert apply(b"# Notes\n", ONE, gone).content == made.content
+    for base in (made, gone):
+        again = apply(b"# Notes\n", ONE, base)
+        assert (again.content, again.deleted, again.removed) == (made.content, (), ())
+    other = apply(b"# Notes\n", {"mem_5": "x"}, made)
+    assert (texts(other), other.deleted, other.removed) == ({"mem_5": "x"}, (), ())
 
 
 def test_a_text_that_may_not_be_stored_is_flagged() -> None:
@@ -505,6 +506,17 @@ def test_any_markup_is_merged_or_refused(lines: list[str], asked: dict[str, str]
     again = apply(result.content, asked, result)
     assert (again.content, again.blocks) == (result.content, result.blocks)
     assert (again.adopted, again.deleted) == ((), ())
+
+
+def test_long_lines_cost_linear_time() -> None:
+    """A line of blanks, and a long item with many continuation lines, are read in one pass."""
+    blanks = f"{BEGIN}\n- a{' ' * 250_000}x\n{END}\n".encode()
+    assert len(read(blanks).flags) == 1  # longer than an entry may be
+    wrapped = f"{BEGIN}\n- {'a' * 100_000}\n{' b' + chr(10)}{(' b' + chr(10)) * 40_000}{END}\n"
+    assert [flag.kind for flag in read(wrapped.encode()).flags] == ["not an entry"]
+    many = {f"mem_{number}": "x" for number in range(1_000)}
+    made = apply(b"", many)
+    assert apply(made.content, many, made).content == made.content
 
 
 # --- what is asked for

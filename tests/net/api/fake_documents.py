@@ -2,6 +2,7 @@
 
 from palyra.core.access import Caller
 from palyra.core.journal.records import DocumentEntry
+from palyra.core.memory.document_merge import Adopted, Deleted, Flag
 from palyra.core.memory.document_views import (
     BlockView,
     DocumentChange,
@@ -12,7 +13,6 @@ from palyra.core.memory.document_views import (
     DocumentView,
     EntryChange,
 )
-from palyra.core.memory.documents import Adopted, Deleted, Flag
 from tests.net.api.fake_registry import Asked
 
 FULL = DocumentChange(

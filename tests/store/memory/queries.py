@@ -226,13 +226,13 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
     def list_document_versions(
         self, workspace: str, document: str, *, before: int | None = None, limit: int = -1
     ) -> list[DocumentRecord]:
-        """Newest first, at most the newest 500."""
+        """Newest first, at most the newest 100."""
         found = [
             each
             for each in self._list(DocumentRecord)
             if (each.workspace, each.document) == (workspace, document)
         ]
-        newest = [each for each in found[::-1] if each.version > found[-1].version - 500]
+        newest = [each for each in found[::-1] if each.version > found[-1].version - 100]
         wanted = [each for each in newest if before is None or each.version < before]
         return wanted if limit < 0 else wanted[:limit]
 

@@ -1,4 +1,8 @@
-"""document.*: managed blocks of MEMORY.md, PALYRA.md and USER.md.  Operators only."""
+"""document.*: managed blocks of MEMORY.md, PALYRA.md and USER.md.  Operators only.
+
+No method takes an idempotency key: a repeated sync finds nothing more to adopt, a repeated restore
+nothing to change.  So no idempotency record keeps a text that is forgotten later.
+"""
 
 from typing import Annotated
 
@@ -10,7 +14,7 @@ from palyra.core.memory.document_views import (
     DocumentList,
     DocumentView,
 )
-from palyra.net.api.method import Limit, Method, MethodCall, Mutation
+from palyra.net.api.method import Limit, Method, MethodCall
 from palyra.net.protocol.params import NoParams, Params
 
 DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -32,14 +36,14 @@ class DocumentHistoryParams(Params, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class DocumentSync(Mutation, frozen=True, kw_only=True):
+class DocumentSync(Params, frozen=True, kw_only=True):
     """Adopt the edits in the file as the caller's, or only list them."""
 
     document: DocumentName
     dry_run: bool = False
 
 
-class DocumentRestore(Mutation, frozen=True, kw_only=True):
+class DocumentRestore(Params, frozen=True, kw_only=True):
     """Give the managed blocks the entries of a version, or only list the differences."""
 
     document: DocumentName
@@ -62,20 +66,12 @@ async def history(call: MethodCall, params: DocumentHistoryParams) -> DocumentHi
 
 
 async def sync(call: MethodCall, params: DocumentSync) -> DocumentChange:
-    documents = call.backend.documents
-    return await call.once(
-        DocumentChange,
-        lambda: documents.sync(call.caller, params.document, dry_run=params.dry_run),
-    )
+    return await call.backend.documents.sync(call.caller, params.document, dry_run=params.dry_run)
 
 
 async def restore(call: MethodCall, params: DocumentRestore) -> DocumentChange:
-    documents = call.backend.documents
-    return await call.once(
-        DocumentChange,
-        lambda: documents.restore(
-            call.caller, params.document, params.version, dry_run=params.dry_run
-        ),
+    return await call.backend.documents.restore(
+        call.caller, params.document, params.version, dry_run=params.dry_run
     )
 
 
