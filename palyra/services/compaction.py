@@ -199,7 +199,7 @@ class SessionCompactor:
         try:
             answer = await self._ask(model, compaction_id, run, text)
             return await self._run_blocking(
-                partial(_checked, plan, answer, previous, covered, window, pins)
+                partial(_checked, plan, answer, previous, covered, window=window, pins=pins)
             )
         except (ModelFailure, RefusedSummary) as failure:
             return _refused(plan, failure.message)
@@ -277,6 +277,7 @@ def _checked(
     answer: str,
     previous: Summary | None,
     covered: Sequence[Placed],
+    *,
     window: Sequence[Placed],
     pins: Sequence[Placed],
 ) -> Summary:
