@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import compaction
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.model.messages import (
@@ -18,6 +19,7 @@ from palyra.core.model.messages import (
 )
 from palyra.core.model.summary import Covered, Summary
 from palyra.core.text.tokens import estimate_tokens
+from tests.core.context import strangers
 from tests.core.context.conversations import generate
 
 KEY = b"k" * 32
@@ -303,3 +305,14 @@ def test_a_result_cannot_imitate_the_user_in_a_drafting_request(plan: Summary) -
     assert ["user", "assistant", "user", "assistant", "result of get"] == [
         msgspec.json.decode(line)["by"] for line in lines[1:] if '"message":' in line[:12]
     ]
+
+
+@pytest.mark.parametrize("times", [1, 3, 10])
+def test_what_strangers_type_survives_too(times: int) -> None:
+    """Texts of another generator, in other layouts, are kept; no corrected value is shown again."""
+    for seed in range(8):
+        session = strangers.generate(seed, 40)
+        prompt, *_ = compaction.compact(session, times, None)
+        for plant in session.plants:
+            assert plant.text in prompt, (seed, plant)
+            assert not plant.gone or plant.gone not in prompt.replace(plant.text, ""), (seed, plant)
