@@ -29,9 +29,11 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
         yield process
 
 
-async def talk(client: Client, text: str, **session: str) -> RunView:
+async def talk(
+    client: Client, text: str, *, session_key: str | None = None, session_id: str | None = None
+) -> RunView:
     """Send one message; allow the calls that need a person; return the ended run."""
-    started = await client.start_run(text, **session)
+    started = await client.start_run(text, session_key=session_key, session_id=session_id)
     while (
         waited := await client.wait_run(started.run_id, until="attention")
     ).state == "in_progress":

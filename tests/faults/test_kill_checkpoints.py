@@ -36,9 +36,7 @@ def daemon(tmp_path: Path) -> Generator[MortalDaemon]:
 
 async def write(client: Client, text: str, session_id: str | None = None) -> str:
     """Let a run write `a.txt`; return its session."""
-    started = await client.start_run(
-        write_call("a.txt", text), **({} if session_id is None else {"session_id": session_id})
-    )
+    started = await client.start_run(write_call("a.txt", text), session_id=session_id)
     await client.wait_run(started.run_id, until="attention")
     [asked] = await client.list_approvals(run_id=started.run_id, pending_only=True)
     await client.resolve_approval(asked.approval_id, "allow", asked.digest)
