@@ -26,7 +26,9 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     GrantRecord,
     IdempotencyRecord,
+    Pin,
     Role,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
 )
@@ -41,7 +43,11 @@ from palyra.core.session.commands import (
     ChangeQueue,
     Forked,
     Queue,
+    RestoreSession,
     RunView,
+    SessionCheckpoints,
+    SessionCompacted,
+    SessionRestored,
     Started,
     StartRun,
     Steered,
@@ -122,6 +128,9 @@ class FakeGateway:
         await self.perform(f"start {command.text}", receipt, started)
         self.store.runs[run_id] = run_record(run_id, principal=caller.principal)
         return started
+
+    async def preview_compaction(self, caller: Caller, session_id: str) -> SessionCompacted:
+        return SessionCompacted(session_id=session_id, reason=f"{caller.principal} has no message")
 
     async def fork_run(
         self,
@@ -258,6 +267,36 @@ class FakeApprovals:
         return []
 
 
+class FakeCheckpointer:
+    """Checkpoints of one session."""
+
+    async def create(
+        self, caller: Caller, session_id: str, run_id: str | None, seq: int | None, name: str
+    ) -> SessionCheckpointRecord:
+        return SessionCheckpointRecord(
+            checkpoint_id="scp_1",
+            principal=caller.principal,
+            session_id=session_id,
+            run_id=run_id or "run_1",
+            seq=seq or 0,
+            created_ms=1,
+            name=name,
+        )
+
+    async def list_seen(self, caller: Caller, session_id: str, limit: int) -> SessionCheckpoints:
+        made = await self.create(caller, session_id, None, None, "")
+        return SessionCheckpoints(checkpoints=[made][:limit])
+
+    async def restore(
+        self, caller: Caller, command: RestoreSession, receipt: object
+    ) -> SessionRestored:
+        assert caller.principal
+        assert receipt is None
+        return SessionRestored(
+            parent_run_id="run_1", at_seq=1, checkpoint_id=command.checkpoint_id or "cmp_1"
+        )
+
+
 class FakeSessions:
     """The sessions of the store; each change is an effect."""
 
@@ -293,6 +332,10 @@ class FakeSessions:
 
     async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
+
+    async def pin(self, caller: Caller, session_id: str, pin: Pin, *, is_on: bool) -> SessionRecord:
+        found = await self.get(caller, session_id)
+        return msgspec.structs.replace(found, pins=(pin,) if is_on else ())
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
@@ -371,7 +414,7 @@ class Daemon:
             gateway=cast("Any", self.gateway),
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
-            checkpoints=cast("Any", None),
+            checkpoints=cast("Any", FakeCheckpointer()),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
