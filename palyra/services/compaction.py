@@ -109,13 +109,13 @@ class SessionCompactor:
         settings = self._settings
         if not settings.trigger_bps or not settings.history_tokens:
             return False
-        new_tokens = input_tokens - run.weighed_tokens
-        fresh = fresh_tokens(run, history)
-        new_tokens = new_tokens if fresh is None else min(new_tokens, fresh)
         past_tokens = sum(past.tokens for past in history.runs)
-        return is_due(
-            input_tokens, window or UNKNOWN_WINDOW, new_tokens, settings.trigger_bps
-        ) or is_due(past_tokens, settings.history_tokens, new_tokens, settings.trigger_bps)
+        sizes = ((input_tokens, window or UNKNOWN_WINDOW), (past_tokens, settings.history_tokens))
+        new_tokens = input_tokens - run.weighed_tokens
+        due = [size for size in sizes if is_due(*size, new_tokens, settings.trigger_bps)]
+        if not due or (fresh := fresh_tokens(run, history)) is None:
+            return bool(due)
+        return any(is_due(*size, fresh, settings.trigger_bps) for size in due)
 
     async def preview(self, run: Run, history: History) -> Summary | str:
         """Return the deterministic summary that a compaction would make now, or why it makes none.

@@ -127,6 +127,11 @@ CALLS: dict[str, Call] = {
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
     "session.archive": lambda client: client.archive_session(SESSION),
     "session.reset": lambda client: client.reset_session(SESSION),
+    "session.compact": lambda client: client.compact_session(SESSION),
+    "session.pin": lambda client: client.pin_message(SESSION, RUN, 1),
+    "session.checkpoint": lambda client: client.checkpoint_session(SESSION),
+    "session.checkpoints": lambda client: client.session_checkpoints(SESSION),
+    "session.restore": lambda client: client.restore_session(SESSION),
     "session.queue": lambda client: client.queue(
         SESSION, mode="steer", paused=True, drop=[RUN], order=[RUN]
     ),

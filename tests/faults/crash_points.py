@@ -31,6 +31,7 @@ TOOLS = ("palyra.tools.toolbox", "Toolbox")
 MODEL = ("palyra.models.scripted.model", "Scripted")
 HUB = ("palyra.actors.hub", "Hub")
 SESSIONS = ("palyra.actors.session.sessions", "Sessions")
+FILES = ("palyra.tools.files.checkpoints", "Checkpoints")
 OUTBOX = ("palyra.actors.journal.actor", "PendingCommit")
 
 POINTS: dict[str, Place] = {
@@ -51,6 +52,12 @@ POINTS: dict[str, Place] = {
     "looking for open runs": Place(*STORE, "list_open_runs", "after", most=1),
 }
 
+# Places that a storm of ordinary runs does not reach.
+RESTORE_POINTS: dict[str, Place] = {
+    "before files are put back": Place(*FILES, "rewind", "before", most=2),
+    "files put back, no branch": Place(*FILES, "rewind", "after", most=2),
+}
+
 
 class CrashAt(Struct, frozen=True):
     """Which point, and the how many-th time it is reached."""
@@ -61,7 +68,7 @@ class CrashAt(Struct, frozen=True):
 
 def arm(crash: CrashAt) -> None:
     """Make this process kill itself there."""
-    place = POINTS[crash.point]
+    place = (POINTS | RESTORE_POINTS)[crash.point]
     owner = getattr(importlib.import_module(place.module), place.owner)
     real = getattr(owner, place.name)
     setattr(owner, place.name, _wrap(real, place, crash.count))

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change, PairingFilter, RunFilter
-from palyra.core.journal.records import RECEIPT_TTL_MS, Record
+from palyra.core.journal.records import RECEIPT_TTL_MS, Record, SessionCheckpointRecord
 from palyra.core.ports import JournalStore
 from palyra.errors import Conflict, IdempotencyConflict
 from tests.store.kit import (
@@ -392,3 +392,21 @@ def test_text_in_records_is_kept_exactly(store: JournalStore, field: str) -> Non
     records = [msgspec.structs.replace(run(f"run_{n}"), **{field: strange}) for n in range(3)]
     put(store, *records)
     assert records[::-1] == store.list_runs(RunFilter())
+
+
+def test_session_checkpoints_are_listed_newest_first(store: JournalStore) -> None:
+    """Those of one session, at most as many as wanted."""
+    first, second, other = (
+        SessionCheckpointRecord(
+            checkpoint_id=f"scp_{n}",
+            principal="alice",
+            session_id="ses_2" if n == 3 else "ses_1",
+            run_id="run_a",
+            seq=n,
+            created_ms=n,
+        )
+        for n in (1, 2, 3)
+    )
+    assert [None] * 3 == put(store, first, second, other)
+    assert [second, first] == store.list_session_checkpoints("ses_1", limit=5)
+    assert [second] == store.list_session_checkpoints("ses_1", limit=1)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import compaction
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.model.messages import (
@@ -20,6 +19,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.summary import Covered, Summary
 from palyra.core.text.tokens import estimate_tokens
 from tests.core.context import strangers
+from tests.core.context.compacting import compact
 from tests.core.context.conversations import generate
 
 KEY = b"k" * 32
@@ -312,7 +312,7 @@ def test_what_strangers_type_survives_too(times: int) -> None:
     """Texts of another generator, in other layouts, are kept; no corrected value is shown again."""
     for seed in range(8):
         session = strangers.generate(seed, 40)
-        prompt, *_ = compaction.compact(session, times, None)
+        prompt, *_ = compact(session, times, None)
         for plant in session.plants:
             assert plant.text in prompt, (seed, plant)
             assert not plant.gone or plant.gone not in prompt.replace(plant.text, ""), (seed, plant)

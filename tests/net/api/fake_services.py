@@ -26,7 +26,9 @@ from palyra.core.journal.records import (
     ApprovalRecord,
     GrantRecord,
     IdempotencyRecord,
+    Pin,
     Role,
+    SessionCheckpointRecord,
     SessionRecord,
     TokenRecord,
 )
@@ -41,8 +43,11 @@ from palyra.core.session.commands import (
     ChangeQueue,
     Forked,
     Queue,
+    RestoreSession,
     RunView,
+    SessionCheckpoints,
     SessionCompacted,
+    SessionRestored,
     Started,
     StartRun,
     Steered,
@@ -271,6 +276,43 @@ class FakeApprovals:
         return []
 
 
+class FakeCheckpointer:
+    """Checkpoints of one session."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    async def create(
+        self, caller: Caller, session_id: str, run_id: str | None, seq: int | None, name: str
+    ) -> SessionCheckpointRecord:
+        await self._gateway.perform("checkpoint", None, Steered(seq=0))
+        return SessionCheckpointRecord(
+            checkpoint_id="scp_1",
+            principal=caller.principal,
+            session_id=session_id,
+            run_id=run_id or "run_1",
+            seq=seq or 0,
+            created_ms=1,
+            name=name,
+        )
+
+    async def list_seen(self, caller: Caller, session_id: str, limit: int) -> SessionCheckpoints:
+        assert caller.principal
+        assert session_id
+        return SessionCheckpoints(checkpoints=[][:limit])
+
+    async def restore(
+        self, caller: Caller, command: RestoreSession, receipt: IdempotencyKey | None
+    ) -> SessionRestored:
+        assert caller.principal
+        restored = SessionRestored(
+            parent_run_id="run_1", at_seq=1, checkpoint_id=command.checkpoint_id or "cmp_1"
+        )
+        if not command.dry_run:
+            await self._gateway.perform("restore", receipt, restored)
+        return restored
+
+
 class FakeSessions:
     """The sessions of the store; each change is an effect."""
 
@@ -306,6 +348,10 @@ class FakeSessions:
 
     async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
+
+    async def pin(self, caller: Caller, session_id: str, pin: Pin, *, is_on: bool) -> SessionRecord:
+        found = await self.resolve(caller, key=None, session_id=session_id)
+        return msgspec.structs.replace(found, pins=(pin,) if is_on else ())
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
@@ -386,7 +432,7 @@ class Daemon:
             gateway=cast("Any", self.gateway),
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
-            checkpoints=cast("Any", None),
+            checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
