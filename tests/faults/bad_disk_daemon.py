@@ -40,7 +40,7 @@ LOOK_S = 0.002
 
 
 class Session:
-    """What one client does with one daemon, and what it was promised."""
+    """One client's session with one daemon, and the promises it received."""
 
     def __init__(self, home: Path) -> None:
         self.config = load(
@@ -98,7 +98,7 @@ class Session:
             await trio.sleep(LOOK_S)
 
     def check(self, disk: Disk) -> Iterator[str]:
-        """What is wrong with the journal that is left."""
+        """Yield the problems of the remaining journal."""
         store = self.journal(disk)
         report = store.open()
         try:
@@ -115,7 +115,7 @@ class Session:
 
 
 def play_with(fail_at: int | None) -> tuple[SimulatedDisk, Counter[str], list[str]]:
-    """One session on a disk whose operation of that number fails."""
+    """Play one session on a disk whose operation of that number fails."""
     disk = SimulatedDisk()
     disk.fail_at = fail_at
     problems: list[str] = []
