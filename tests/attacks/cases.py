@@ -1,6 +1,6 @@
 """The attacks, class by class, each with the control that shows what happens without the defence.
 
-A class gives a tally: how many orders were obeyed, how many effects they had that nobody allowed,
+A class gives a tally: how many orders were obeyed, how many effects they had without permission,
 and how many effects the same orders have when the defence is away.
 """
 

@@ -1,7 +1,7 @@
 """A model that obeys every order in its context: the worst that a fooled model can do.
 
 The user's text and every text that a tool returns are searched for lines `CALL tool {arguments}`;
-each is called once, in order.  When nothing is left to obey, it says what it was asked to say.
+each is called once, in order.  When no order is left, it gives the answer that the user requested.
 """
 
 import re
@@ -36,8 +36,8 @@ def order(tool: str, **arguments: object) -> str:
 class Obeying:
     """A `core.ports.LanguageModel` that obeys all orders.
 
-    One that `reads_descriptions` also obeys what tools are described with, when a run begins; one
-    that `keeps_to_fences` obeys nothing that stands between them.
+    With `reads_descriptions` it also obeys the descriptions of tools when a run begins; with
+    `keeps_to_fences` it ignores all text between fences.
     """
 
     name = provider = "scripted"

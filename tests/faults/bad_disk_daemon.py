@@ -1,8 +1,8 @@
 """A daemon on a disk that fails once, at every n-th of its operations: a session each time.
 
 `python -m tests.faults.bad_disk_daemon --every 1`.  The daemon is a whole one in this process, its
-journal on a simulated disk.  Whatever fails, the session ends in a state that was announced: the
-daemon does not start, or what was acknowledged goes on to its end and the rest was refused as
+journal on a simulated disk.  After any failure the session ends in an announced state: the daemon
+does not start, or acknowledged runs continue to their ends and other requests were refused as
 `unavailable`; afterwards the journal opens whole, with every acknowledged run in it.
 """
 

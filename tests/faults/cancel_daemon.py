@@ -1,8 +1,8 @@
 """Cancels of a real daemon's runs at random instants: `python -m tests.faults.cancel_daemon`.
 
-Clients start runs of every kind and cancel each at a random moment over a socket, while somebody
-answers what is asked.  Every run has one terminal event; what a file tool did is what the tape
-says; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints
+Clients start runs of every kind and cancel each at a random moment over a socket, while another
+client answers prompts.  Every run has one terminal event; the effects of file tools equal the
+tape; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints
 sums as JSON, with the 99th percentile of the time from request to reply (which is for
 `tests/e2e/test_cancel.py` to judge); the exit code is 1 when a rule was broken.
 """

@@ -1,9 +1,9 @@
 """A daemon whose disk is full: `python -m tests.faults.disk_full`.
 
 Two ways to run out of space, both real: a small file system of its own that is filled to the last
-byte (needs the right to mount), and a limit on the size of files (RLIMIT_FSIZE, anybody may set
-it).  While there is no space, writes are refused as `unavailable` and reads go on; when there is
-space again, everything that was acknowledged goes on by itself.  Prints sums as JSON.
+byte (needs the right to mount), and a limit on the size of files (RLIMIT_FSIZE, which needs no
+rights).  While there is no space, writes are refused as `unavailable` and reads work; when there
+is space again, all acknowledged runs continue by themselves.  Prints sums as JSON.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """Raw sockets that break every rule, against one edge, while a well-behaved client keeps talking.
 
-Each attack says how its own connection may end; anything else is unexpected.  The well-behaved
+Each attack declares how its own connection may end; anything else is unexpected.  The well-behaved
 client must get every answer.  `python -m tests.faults.hostile_sockets --frames 100000` runs them
 against an edge in another process and prints the counts as one line of JSON; the exit code is 1
 when something unexpected happened.

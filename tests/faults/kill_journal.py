@@ -1,7 +1,7 @@
 """kill -9 of a writing process, at random and at named points: `python -m tests.faults.kill_journal`.
 
-A child appends to a journal and tells its parent of each batch that was acknowledged; it is
-killed, and the parent opens what is left and compares.  The next child goes on from there, so the
+A child appends to a journal and reports each acknowledged batch to its parent; it is killed, and
+the parent opens the remaining journal and compares.  The next child continues with it, so the
 journal grows old.  Prints what happened as JSON; the exit code is 1 when anything was lost.
 """
 

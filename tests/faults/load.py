@@ -1,7 +1,7 @@
 """A load of every kind of run, and a ledger of the promises and events its clients received.
 
-Starters begin runs and follow most of them to their ends, through whatever happens to the daemon;
-answerers answer what is asked, some at once and some only when the storm is over.
+Starters begin runs and follow most of them to their ends, through all failures of the daemon;
+answerers answer prompts, some at once and some only when the storm is over.
 """
 
 import random

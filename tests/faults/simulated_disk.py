@@ -199,7 +199,7 @@ _as_sqlite = _AsSqlite()
 
 class _Vfs(apsw.VFS):
     def excepthook(self, *_: object) -> bool:
-        """Failures on purpose are not printed where SQLite has no caller to tell."""
+        """Do not print planned failures that SQLite cannot return to a caller."""
         return True
 
     def __init__(self, name: str, disk: SimulatedDisk) -> None:
@@ -222,7 +222,7 @@ class _Vfs(apsw.VFS):
 
 class _VfsFile(apsw.VFSFile):
     def excepthook(self, *_: object) -> bool:
-        """Failures on purpose are not printed where SQLite has no caller to tell."""
+        """Do not print planned failures that SQLite cannot return to a caller."""
         return True
 
     def __init__(

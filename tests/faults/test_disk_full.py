@@ -22,7 +22,7 @@ def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
 def test_full_file_system() -> None:
     """On a full disk writes are refused, reads work, and freed space ends it without a restart.
 
-    Only the first refusal comes from a daemon that says it can be written.
+    Only the first refusal comes from a daemon that reports itself writable.
     """
     figures = on_a_small_disk(is_killed=False)
     assert figures["acknowledged"] > 3
