@@ -152,7 +152,7 @@ class World:
         """Return once the tool can be called, after its service's self-test or server's start."""
         assert self.daemon is not None
         with trio.fail_after(WITHIN_S):
-            while name not in self.daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - nobody tells
+            while name not in self.daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
 
 

@@ -148,7 +148,7 @@ class Story:
             raise Lost("the journal does not verify")
 
     def with_under_way(self) -> Tapes:
-        """Return the tapes with all writes in progress; these may be there entirely or not at all."""
+        """Return the tapes with all writes in progress; these are there entirely or not at all."""
         tapes = {name: list(tape) for name, tape in self.acked.items()}
         for change in self.under_way:
             tapes[change.rows[0].run_id] += change.rows

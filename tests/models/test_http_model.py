@@ -153,7 +153,7 @@ async def test_a_key_inside_a_stream_is_taken_out() -> None:
 
 
 async def test_an_error_without_its_last_line_is_that_error() -> None:
-    """An error event without its last newline keeps its class and is not taken for a broken connection."""
+    """An error event without its last newline keeps its class instead of counting as a cut."""
     with pytest.raises(ModelFailure) as caught:
         await ask(STREAM, b'data: {"error": {"message": "no credit", "code": 402}}')
     assert ("quota", "no credit") == (caught.value.failure_class, caught.value.message)

@@ -264,7 +264,7 @@ class World:
         self.trace.add("world", "peace")
         await self._restart()
         with trio.move_on_after(OVER_WITHIN_S) as patience:
-            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - runs tell nobody
+            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
         if patience.cancelled_caught:
             self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
