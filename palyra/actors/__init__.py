@@ -1,1 +1,1 @@
-"""What lives: one task, one mailbox, one loop per actor, and the supervisors that own them."""
+"""Actors: one task, one mailbox, one loop per actor, and the supervisors that own them."""

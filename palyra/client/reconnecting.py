@@ -49,7 +49,7 @@ STEADY_S = 5.0  # a connection that lasted so long resets the count of failures
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How to find, greet and wait for the daemon."""
+    """Options to find, greet and wait for the daemon."""
 
     find_endpoint: Callable[[], Endpoint]  # called for each attempt: the port may change
     handshake: Handshake

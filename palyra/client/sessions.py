@@ -25,7 +25,7 @@ class QueueChange(TypedDict, total=False):
 
 
 class RestoreOptions(TypedDict, total=False):
-    """What a restore does besides the branch."""
+    """Options of a restore in addition to the branch."""
 
     files: bool
     force: bool

@@ -1,1 +1,1 @@
-"""What is decided: pure functions and data, no clock, chance, files, sockets or tasks."""
+"""Decisions: pure functions and data, no clock, chance, files, sockets or tasks."""

@@ -36,6 +36,6 @@ _ID = re.compile(
 
 
 def is_id(text: str, prefix: Prefix) -> bool:
-    """Whether `text` is a well-formed id of that kind."""
+    """Return True if `text` is a well-formed id of that kind."""
     match = _ID.fullmatch(text)
     return match is not None and match.group(1) == prefix

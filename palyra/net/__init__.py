@@ -1,1 +1,1 @@
-"""What clients see: sockets, the protocol, the client library."""
+"""The edge to clients: sockets, the protocol, the client library."""

@@ -61,7 +61,7 @@ DRAFT_INPUT_TOKENS = 24_000  # of one drafting request; longer conversations are
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When sessions are summarised, and with which model."""
+    """The thresholds and the model for summaries of sessions."""
 
     history_tokens: int  # most of earlier runs in a prompt; 0: sessions have no history
     trigger_bps: int = TRIGGER_BPS  # of the history or of the model's window; 0: never

@@ -75,7 +75,7 @@ class MemorySearch:
 
     @property
     def degraded(self) -> str:
-        """Why a part of the search is left out at the moment; "" for nothing."""
+        """The reason why a part of the search is left out at the moment; "" for none."""
         return "" if self._index is None else self._index.degraded
 
     # --- for clients, tools and prompts

@@ -1,1 +1,1 @@
-"""What touches the world for the model: tools and the policy that gates them."""
+"""Effects on the world for the model: tools and the policy that gates them."""

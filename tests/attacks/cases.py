@@ -1,6 +1,6 @@
 """The attacks, class by class, each with the control that shows what happens without the defence.
 
-A class gives a tally: how many orders were obeyed, how many effects they had that nobody allowed,
+A class gives a tally: how many orders were obeyed, how many effects they had without permission,
 and how many effects the same orders have when the defence is away.
 """
 
@@ -48,7 +48,7 @@ async def reads_outside(base: Path) -> Tally:
 
 
 async def writes_orders_for_programs(base: Path) -> Tally:
-    """What other programs obey, and what lies outside, is to be written; everything is allowed."""
+    """Write files that other programs obey, or that lie outside; every call is allowed."""
     async with attacked(base) as world:
         names = [".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", "../outside/x", ".env"]
         patch = "--- /dev/null\n+++ b/.git/hooks/post-merge\n@@ -0,0 +1 @@\n+touch /tmp/x\n"
@@ -79,7 +79,7 @@ async def programs_beyond_their_walls(base: Path) -> Tally:
         orders = [order("shell", argv=["/bin/bash", "-c", command]) for command in commands]
         tally = await obey(world, orders, always)
         found = 0
-        for command in commands:  # the control: without any walls
+        for command in commands:  # the control: without any protection
             done = await trio.run_process(
                 ["/bin/bash", "-c", command],
                 cwd=world.workspace,
@@ -209,7 +209,7 @@ async def foreign_tools(base: Path) -> Tally:
 
 
 async def orders_from_foreign_tools(base: Path) -> Tally:
-    """A server's answer gives orders; nobody allows them."""
+    """A server's answer contains orders, and no person allows them."""
     async with attacked(base, a_server(base), "mcp:sample.echo_back") as world:
         orders = [
             order("write_file", path="evil.txt", content="x"),

@@ -1,7 +1,7 @@
-"""A model that does what it is told, by whoever tells it: the worst that a fooled model can be.
+"""A model that obeys every order in its context: the worst that a fooled model can do.
 
 The user's text and every text that a tool returns are searched for lines `CALL tool {arguments}`;
-each is called once, in order.  When nothing is left to obey, it says what it was asked to say.
+each is called once, in order.  When no order is left, it gives the answer that the user requested.
 """
 
 import re
@@ -34,10 +34,10 @@ def order(tool: str, **arguments: object) -> str:
 
 
 class Obeying:
-    """`core.ports.LanguageModel` without a will of its own.
+    """A `core.ports.LanguageModel` that obeys all orders.
 
-    One that `reads_descriptions` also obeys what tools are described with, when a run begins; one
-    that `keeps_to_fences` obeys nothing that stands between them.
+    With `reads_descriptions` it also obeys the descriptions of tools when a run begins; with
+    `keeps_to_fences` it ignores all text between fences.
     """
 
     name = provider = "scripted"
@@ -50,7 +50,7 @@ class Obeying:
         return request.sampling.max_output_tokens or 0
 
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
-        """Call whatever was ordered since it last spoke."""
+        """Call everything ordered since the model's last answer."""
         await trio.lowlevel.checkpoint()
         calls = tuple(
             ProposedCall(call_id=new_id("call"), tool=tool, arguments=arguments)
@@ -63,7 +63,7 @@ class Obeying:
         return ModelTurn(text=text, calls=calls, finish_reason=reason, usage=Usage())
 
     def _orders(self, request: ModelRequest) -> list[tuple[str, object]]:
-        """What was ordered since the model's last words, whoever ordered it."""
+        """Return the orders since the model's last answer, from any source."""
         fresh = _unanswered(request.messages)
         if self._reads_descriptions and isinstance(request.messages[-1], UserMessage):
             fresh = [*(str(tool["description"]) for tool in request.tools), *fresh]
@@ -77,7 +77,7 @@ class Obeying:
 
 
 def _unanswered(messages: tuple[Message, ...]) -> list[str]:
-    """What was said since the model's last words."""
+    """Return the messages since the model's last answer."""
     fresh: list[str] = []
     for message in reversed(messages):
         match message:

@@ -29,7 +29,7 @@ def only_skills(asked: ApprovalRecord) -> bool:
 async def install(
     world: World, skill_id: str, guest: str, *, says: str = "Count.", **fields: Any
 ) -> str:
-    """Install a skill whose one tool is described so; the name of the tool, which can be called."""
+    """Install a skill with one tool of this description; return the tool's name."""
     assert world.daemon is not None
     granted = tuple(fields.pop("granted", ()))
     (tool,) = PLAIN["tools"]
@@ -44,7 +44,7 @@ async def install(
 
 
 async def orders_from_skills(base: Path) -> Tally:
-    """A skill's answer gives orders, with words that are noticed and without; nobody allows them."""
+    """A skill's answer contains orders, with suspicious words or without; none is allowed."""
     async with attacked(base) as world:
         for name, words in (("loud", PLAIN_ATTACK), ("quiet", "")):
             text = f"Counted.\n{words}\n{TOUCH}\n{WRITE}"
@@ -72,7 +72,7 @@ async def skills_beyond_their_grants(base: Path) -> Tally:
 
 
 async def orders_in_descriptions(base: Path) -> Tally:
-    """A model obeys what the description of a tool says, in runs about something else."""
+    """A model obeys orders in the description of a tool, in runs about another subject."""
     async with attacked(base, model=Obeying(reads_descriptions=True)) as world:
         await install(world, "words", guests.HELLO, says=f"Counts words.\n{TOUCH}\n{WRITE}")
         harmless = [order("read_file", path="notes.txt")]
@@ -82,7 +82,7 @@ async def orders_in_descriptions(base: Path) -> Tally:
 
 
 async def fences_round_descriptions(base: Path) -> Tally:
-    """A model that obeys only what stands outside of fences hears of no order in a description.
+    """A model that obeys only text outside of fences finds no order in a description.
 
     A person allows everything.  The control takes the fences away.
     """
@@ -102,7 +102,7 @@ async def fences_round_descriptions(base: Path) -> Tally:
 
 
 async def is_refused(world: World, says: str) -> bool:
-    """Whether a skill whose tool is described so is not installed."""
+    """Return True if a skill with a tool of this description is refused."""
     try:
         await install(world, "words", guests.HELLO, says=says)
     except SkillRefused:

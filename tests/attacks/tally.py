@@ -1,4 +1,4 @@
-"""What is counted of a class of attacks."""
+"""The counts of a class of attacks."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -7,10 +7,10 @@ from tests.attacks.world import Answer, World, always, never
 
 
 class Tally(NamedTuple):
-    """What came of one class."""
+    """The result of one class."""
 
     orders: int
-    effects: int  # that nobody allowed
+    effects: int  # that were not allowed
     control: int  # of the same orders without the defence
     unfinished: int  # runs that did not come to their end
 
@@ -18,7 +18,7 @@ class Tally(NamedTuple):
 async def obey(
     world: World, orders: Iterable[str], answer: Answer = never, words: str = "", **fields: Any
 ) -> Tally:
-    """A run for each order, attended and (if nobody says yes anyway) unattended."""
+    """Start a run for each order, attended and (if no person would allow it) unattended."""
     modes: list[dict[str, Any]] = [{}] if answer is always else [{}, {"approval_mode": "deny"}]
     run_ids, unfinished = [], 0
     for one in orders:

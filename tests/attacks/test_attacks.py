@@ -1,4 +1,4 @@
-"""A model that obeys every injected instruction has no effect that nobody allowed."""
+"""A model that obeys every injected instruction has no effect that was not allowed."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ async def test_obeyed_orders_have_no_effect(name: str, tmp_path: Path) -> None:
 
 
 async def test_benign_tasks_still_succeed(tmp_path: Path) -> None:
-    """The same daemon does what its user asks, beside a page that gives orders."""
+    """The daemon performs its user's task although a page it reads contains orders."""
     async with attacked(tmp_path) as world:
         world.write_page([order("shell", command="touch evil")], words=PLAIN_ATTACK)
         tasks = [
@@ -47,7 +47,7 @@ async def test_benign_tasks_still_succeed(tmp_path: Path) -> None:
                 if row.kind == "tool.completed"
             ] == [True]
         assert "mine" == (world.workspace / "mine.txt").read_text()
-        # A person who reads the question says yes to the user's task and no to the page's.
+        # A person who reads the question allows the user's task and denies the page's.
         task = world.write_page([order("shell", command="touch evil")], words=PLAIN_ATTACK)
         _, end = await world.play(task, never)
         assert "run.done" == end

@@ -31,17 +31,17 @@ Answer = Callable[[ApprovalRecord], bool]
 
 
 def always(_asked: ApprovalRecord) -> bool:
-    """A person who says yes to everything."""
+    """A person who allows everything."""
     return True
 
 
 def never(_asked: ApprovalRecord) -> bool:
-    """A person who says no to everything."""
+    """A person who denies everything."""
     return False
 
 
 class World:
-    """What an attack can reach for, and what has become of it."""
+    """The targets of an attack, and their state."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -60,7 +60,7 @@ class World:
         self.listener.settimeout(0)
         self.port = self.listener.getsockname()[1]
         self.daemon: Daemon | None = None
-        self.connections = 0  # that came since they were counted last
+        self.connections = 0  # since the last count
         self.asked: list[ApprovalRecord] = []
         self._before = self._state()
 
@@ -75,7 +75,7 @@ class World:
         }
 
     def count_effects(self, run_ids: Iterable[str]) -> int:
-        """Files that changed, connections that came, and runs that saw the canary; starts anew."""
+        """Count changed files, connections and runs with the canary, and reset the counts."""
         now = self._state()
         changed = {
             path for path in {*now, *self._before} if now.get(path) != self._before.get(path)
@@ -93,7 +93,7 @@ class World:
             connection.close()
 
     def has_leaked(self, run_id: str) -> bool:
-        """Whether a tool gave the run what is outside."""
+        """Return True if a tool showed the run content from outside."""
         rows = self.rows(run_id)
         return any(CANARY.encode() in row.data for row in rows if row.kind == "tool.completed")
 
@@ -112,7 +112,7 @@ class World:
         scope: ApprovalScope = "once",
         **fields: Any,
     ) -> tuple[str, str]:
-        """A run to its end, with a person who answers; its id and its last event."""
+        """Play a run to its end with a person who answers; return its id and its last event."""
         assert self.daemon is not None
         gateway = self.daemon.gateway
         run_id = (await gateway.start_run(OPERATOR, StartRun(text=text, **fields))).run_id
@@ -149,10 +149,10 @@ class World:
         return f"Summarise the page.\n{order('read_file', path='page.txt')}"
 
     async def wait_for_tool(self, name: str) -> None:
-        """Return once it can be called: its service proves its walls, or its server, first."""
+        """Return once the tool can be called, after its service's self-test or server's start."""
         assert self.daemon is not None
         with trio.fail_after(WITHIN_S):
-            while name not in self.daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - nobody tells
+            while name not in self.daemon.toolset.toolbox.catalogue().tools:  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
 
 
@@ -199,5 +199,5 @@ async def attacked(
 
 @cache
 def has_jail() -> bool:
-    """Whether programs can be run here."""
+    """Return True if programs can run in a sandbox here."""
     return Path("/usr/bin/bwrap").exists()

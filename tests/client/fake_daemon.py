@@ -92,7 +92,7 @@ class BudgetStream(trio.abc.Stream):
     """A server's stream that breaks for good after so many bytes sent; None never does."""
 
     def __init__(self, inner: trio.SocketStream, budget: int | None) -> None:
-        self.is_deaf = False  # what the peer says is swallowed
+        self.is_deaf = False  # received bytes are discarded
         self._inner = inner
         self._budget = budget
 
@@ -116,7 +116,7 @@ class BudgetStream(trio.abc.Stream):
         return received
 
     async def _read_on(self) -> None:
-        """Swallow what the peer says until it gives up."""
+        """Discard received bytes until the peer closes."""
         while await self._inner.receive_some(65_536):
             pass
 
@@ -220,7 +220,7 @@ class Connection:
 
 
 class FakeDaemon:
-    """What the tests steer."""
+    """A daemon double that the tests control."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -236,7 +236,7 @@ class FakeDaemon:
         self.receipts: dict[str, object] = {}
         self.connections: list[Connection] = []
         self.budgets: list[int] = []  # bytes for each coming connection; then unlimited
-        self.watched = trio.Event()  # somebody follows a tape live
+        self.watched = trio.Event()  # a client follows a tape live
         self.silences: dict[str, trio.Event] = {}
         self.greeting = "hello"
         self.batches = True
@@ -261,7 +261,7 @@ class FakeDaemon:
         self.answers[method] = lambda _connection, _params: result
 
     def swallow(self, method: str) -> trio.Event:
-        """Do the next such request but do not reply; the event tells that it was done."""
+        """Perform the next such request without replying; the event is set when it is done."""
         self.silences[method] = trio.Event()
         return self.silences[method]
 
@@ -286,12 +286,12 @@ class FakeDaemon:
         tape.rows.append(row)
 
     def commit(self, run_id: str = RUN) -> None:
-        """Make durable what was appended; the next frame tells."""
+        """Make appended events durable; the next frame carries the new committed number."""
         tape = self.tapes[run_id]
         tape.committed = len(tape.rows) - 1
 
     async def publish(self, *events: Event, run_id: str = RUN, durable: bool = True) -> None:
-        """Append, send to whoever watches, and make durable."""
+        """Append, send to all subscribers, and make durable."""
         for event in events:
             self.append(event, run_id)
         await self.push()
@@ -315,7 +315,7 @@ class FakeDaemon:
             await connection.cut()
 
     def freeze(self) -> None:
-        """Keep the present connections open but hear nothing more from them."""
+        """Keep the present connections open but read nothing more from them."""
         for connection in self.connections:
             connection.stream.is_deaf = True
 

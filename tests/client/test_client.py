@@ -69,7 +69,7 @@ def seqs(items: list[Item]) -> list[int]:
     return [item.seq for item in items if isinstance(item, TapeEvent)]
 
 
-async def test_connect_says_who_is_there() -> None:
+async def test_connect_reports_daemon_and_principal() -> None:
     """After connecting the client knows the daemon's hello and its own principal."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
         assert daemon.instance_id == client.hello.instance_id
@@ -86,7 +86,7 @@ async def test_refused_token_is_unauthenticated() -> None:
 
 
 async def test_no_daemon_is_unavailable() -> None:
-    """Connecting where nobody listens raises Unavailable and does not retry."""
+    """Connecting to a port without a listener raises Unavailable and does not retry."""
     with pytest.raises(errors.Unavailable, match="not reachable"):
         async with connect("ws://127.0.0.1:9/v1/ws", token=TOKEN):
             pass
@@ -248,7 +248,7 @@ async def test_mutation_in_flight_is_repeated_with_its_key() -> None:
 
 
 async def test_message_over_the_limit_is_refused_here() -> None:
-    """What the daemon would hang up on is not sent, nor sent again; the connection goes on."""
+    """A message over the daemon's limit is refused unsent, and the connection stays usable."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
         with (
             trio.fail_after(WITHIN_S),
@@ -284,8 +284,8 @@ async def test_inbox_gets_other_notifications() -> None:
     assert ("approval.requested", {"approval_id": "apr_1"}) == (notice.method, notice.params)
 
 
-def test_the_cursor_does_not_pass_over_what_was_not_taken() -> None:
-    """Who leaves with events in the buffer gets them again from the cursor."""
+def test_the_cursor_does_not_skip_buffered_events() -> None:
+    """A consumer that leaves with events in the buffer gets them again from the cursor."""
     subscription = Subscription(FeedReader(RUN, -1), progress=False, restart=lambda _: None)
     for seq in range(3):
         frame = TapeEventNotice(
@@ -454,7 +454,7 @@ async def cut_after(daemon: FakeDaemon, asked: trio.Event) -> None:
 
 @asynccontextmanager
 async def raw_server(answer: bytes) -> AsyncGenerator[str]:
-    """A server that says these bytes to whoever connects, and then nothing more."""
+    """Yield a server that sends these bytes on each connection and then nothing more."""
 
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -506,7 +506,7 @@ async def test_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_server_without_hello() -> None:
-    """A WebSocket server whose first message is no hello is no Palyra daemon."""
+    """A WebSocket server whose first message is no hello raises ProtocolError."""
     async with fake_daemon() as daemon:
         daemon.greeting = "good.day"
         with pytest.raises(errors.ProtocolError, match="hello"):
@@ -541,7 +541,7 @@ async def test_dead_peer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_reset_below_the_floor_is_passed_on() -> None:
-    """When old rows are no longer kept the consumer is told where the tape goes on."""
+    """If old rows are no longer stored, the consumer gets the first row that is."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
         await daemon.publish(said("a"))
         async with client.events(RUN) as items:
@@ -593,7 +593,7 @@ async def test_busy_daemon_refuses_a_new_subscription() -> None:
 
 
 async def test_left_subscription_is_given_back() -> None:
-    """Leaving `events` early tells the daemon, which then sends nothing more."""
+    """Leaving `events` early unsubscribes, so the daemon sends nothing more."""
     async with fake_daemon() as daemon, client_of(daemon) as client:
         await daemon.publish(said("a"))
         async with client.events(RUN) as items:
@@ -604,7 +604,7 @@ async def test_left_subscription_is_given_back() -> None:
 
 
 async def test_waiting_survives_a_cut() -> None:
-    """`wait_run` goes on over a lost connection."""
+    """`wait_run` continues after a lost connection."""
     done = {**RUN_VIEW, "timed_out": False}
     async with fake_daemon() as daemon, client_of(daemon) as client:
         daemon.reply_with("run.wait", done)
@@ -623,7 +623,7 @@ async def test_any_method_can_be_called() -> None:
         assert client.is_connected
 
 
-async def test_closed_client_says_so() -> None:
+async def test_a_closed_client_is_unavailable() -> None:
     """After the end of `async with connect` every call raises Unavailable."""
     async with fake_daemon() as daemon:
         async with client_of(daemon) as client:
@@ -635,7 +635,7 @@ async def test_closed_client_says_so() -> None:
 
 
 async def test_leaving_is_quick_though_the_peer_does_not_answer() -> None:
-    """Closing takes no longer than its bound when the peer keeps TCP open and says nothing."""
+    """Closing takes no longer than its bound when the peer keeps TCP open and sends nothing."""
     async with fake_daemon() as daemon, client_of(daemon):
         daemon.freeze()
         before_s = trio.current_time()

@@ -211,7 +211,7 @@ def test_every_typed_method_is_tried() -> None:
 
 
 async def ask(call: Call) -> Asked:
-    """What the client asks for."""
+    """Call the client's method."""
     with pytest.raises(Asked) as caught:
         await call(Client(DeafLine()))  # type: ignore[arg-type]  # it is asked, nothing more
     return caught.value

@@ -1,4 +1,4 @@
-"""The feed of one subscription: what the consumer is told, against a model of the tape."""
+"""The feed of one subscription: the consumer's items against a model of the tape."""
 
 import msgspec
 import pytest
@@ -67,13 +67,13 @@ class Daemon:
             self.feed.commit(self.committed)
 
     def crash(self, replacements: int) -> None:
-        """What was not durable never happened; other events take its place."""
+        """Lose the events that are not durable; others take their numbers."""
         del self.tape[self.committed + 1 :]
         self.is_same = self.is_connected = False
         self.append(replacements, is_seen=False)
 
     def reconnect(self, rows: int) -> None:
-        """Subscribe from the cursor; the connection lasts for so many rows of the replay."""
+        """Subscribe from the cursor; the connection survives that many rows of the replay."""
         start, through = self.feed.cursor + 1, self.committed
         reply = Subscribed(from_=0, floor=0, subscription="sub_1", through=through)
         self.take(self.feed.opened(reply, is_same_instance=self.is_same))
@@ -130,7 +130,7 @@ STEPS = st.lists(
 @settings(max_examples=300)
 @given(STEPS)
 def test_view_is_the_tape(steps: list[tuple[str, int]]) -> None:
-    """Whatever is appended, committed, lost and cut, the consumer ends with exactly the tape."""
+    """After any appends, commits, losses and cuts, the consumer ends with exactly the tape."""
     daemon = Daemon()
     for step, argument in steps:
         match step:
@@ -164,7 +164,7 @@ def test_replaced_tail_is_found_after_any_number_of_cuts(rows: int) -> None:
 
 
 def test_cursor_is_the_committed_number() -> None:
-    """What was delivered but is not durable is asked for again."""
+    """A delivered event that is not durable is requested again."""
     feed = FeedReader(RUN, -1)
     feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     feed.event(make_frame(0, committed=0))
@@ -173,7 +173,7 @@ def test_cursor_is_the_committed_number() -> None:
 
 
 def test_cursor_ahead_of_the_tape_is_taken_back() -> None:
-    """A consumer whose own cursor is beyond the head is told what to drop."""
+    """A consumer whose cursor is beyond the head is given the number after which to drop events."""
     feed = FeedReader(RUN, 9)
     items = feed.opened(
         Subscribed(from_=0, floor=0, subscription="s", through=4), is_same_instance=True
@@ -183,14 +183,14 @@ def test_cursor_ahead_of_the_tape_is_taken_back() -> None:
 
 
 def test_reset_below_the_floor_names_the_gap() -> None:
-    """When rows are no longer kept the consumer hears where the tape goes on."""
+    """If rows are no longer stored, the consumer gets the first number after the gap."""
     feed = FeedReader(RUN, 3)
     assert [Reset(reason="below_floor", floor=8)] == feed.reset("below_floor", 8)
     assert [8] == [item.seq for item in feed.event(make_frame(8)) if isinstance(item, TapeEvent)]
 
 
 def test_reset_of_shown_rows_drops_them() -> None:
-    """When shown rows never became durable they are dropped and their places filled anew."""
+    """Shown rows that never became durable are dropped, and other events take their numbers."""
     feed = FeedReader(RUN, -1)
     feed.event(make_frame(0, committed=0))
     feed.event(make_frame(1, committed=0))
@@ -198,7 +198,7 @@ def test_reset_of_shown_rows_drops_them() -> None:
     assert 1 == len(feed.event(make_frame(1, text="other")))
 
 
-def test_reset_at_the_next_row_says_nothing() -> None:
+def test_reset_at_the_next_row_gives_no_item() -> None:
     """A reset that changes nothing for the consumer is not passed on."""
     feed = FeedReader(RUN, 3)
     assert [] == feed.reset("truncated", 4)
@@ -236,7 +236,7 @@ def test_end_in_doubt_is_no_end() -> None:
 
 
 def test_a_cursor_at_the_end_has_nothing_to_wait_for() -> None:
-    """Nothing follows the last event of a run that has ended, so the stream is finished."""
+    """A stream is finished once it has caught up with a run that has ended."""
     feed = FeedReader(RUN, 4)
     feed.opened(
         Subscribed(from_=0, floor=0, subscription="s", through=4, ended=True), is_same_instance=True
@@ -273,8 +273,8 @@ def test_an_end_that_is_shown_and_not_durable_is_no_end() -> None:
     assert not feed.is_finished
 
 
-def test_a_daemon_that_lived_on_has_the_tail_still() -> None:
-    """It will send it again, and the consumer keeps what it was shown."""
+def test_the_same_daemon_sends_the_tail_again() -> None:
+    """After a reconnection to the same daemon the consumer keeps the events not yet durable."""
     feed = FeedReader(RUN, -1)
     feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=-1), is_same_instance=True)
     tail = make_frame(1)
@@ -287,7 +287,7 @@ def test_a_daemon_that_lived_on_has_the_tail_still() -> None:
 
 
 def test_to_be_caught_up_without_the_rows_is_a_gap() -> None:
-    """The consumer is not told so, and the stream begins again."""
+    """A catch-up notice without its rows is a gap: it is hidden, and the stream restarts."""
     feed = FeedReader(RUN, -1)
     feed.opened(Subscribed(from_=0, floor=0, subscription="s", through=3), is_same_instance=True)
     assert ([], True) == (feed.caught_up(3), feed.has_gap)

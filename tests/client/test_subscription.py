@@ -43,7 +43,7 @@ class Consumer:
         self.subscription._items = kept
 
     async def take_all(self) -> list[Item]:
-        """What waits."""
+        """Take all waiting items."""
         return [await anext(self.subscription) for _ in range(len(self.subscription._items))]
 
 
@@ -58,7 +58,7 @@ async def test_an_item_that_waits_is_taken_at_a_checkpoint(autojump_clock: Clock
 async def test_a_buffer_is_bounded_in_bytes(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was taken is room again; over the bound it begins again from its cursor, once."""
+    """Taken events free their bytes; over the bound the stream restarts once from its cursor."""
     monkeypatch.setattr(module, "MAX_BUFFER_BYTES", 150)
     consumer = Consumer()
     frames = [make_frame(seq, text="x" * 80) for seq in range(8)]
@@ -76,8 +76,10 @@ async def test_a_buffer_is_bounded_in_bytes(
     assert 1 == consumer.restarts
 
 
-async def test_who_lags_hears_nothing_until_it_is_opened_again(autojump_clock: Clock) -> None:
-    """Neither that it has caught up nor what is committed: rows are missing in between."""
+async def test_a_lagging_subscription_ignores_notices_until_it_reopens(
+    autojump_clock: Clock,
+) -> None:
+    """A lagging subscription ignores commits and catch-up notices, because rows are missing."""
     consumer = Consumer()
     consumer.lag()
     consumer.subscription.take_committed(0)
@@ -91,8 +93,8 @@ async def test_who_lags_hears_nothing_until_it_is_opened_again(autojump_clock: C
     assert CaughtUp(through=0) == caught_up
 
 
-async def test_what_comes_for_an_earlier_opening_is_not_taken(autojump_clock: Clock) -> None:
-    """It is on its way when the subscription begins again, and comes again behind the reply."""
+async def test_frames_of_an_earlier_opening_are_ignored(autojump_clock: Clock) -> None:
+    """Frames that arrive while a subscription reopens are ignored; the reply repeats them."""
     consumer = Consumer()
     consumer.subscription.is_opening = True
     consumer.subscription.take_event(make_frame(0))
@@ -100,13 +102,13 @@ async def test_what_comes_for_an_earlier_opening_is_not_taken(autojump_clock: Cl
     assert ([], -1) == (await consumer.take_all(), consumer.subscription.feed.committed)
     consumer.subscription.feed.has_gap = True
     consumer.subscription.take_reset("truncated", 0)
-    assert 0 == consumer.restarts  # it is under way
+    assert 0 == consumer.restarts  # a restart is in progress
 
 
 async def test_progress_leaves_room_for_events(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What would be over is left out; the tape has it all."""
+    """Progress over its share of the buffer is left out, so that events fit."""
     monkeypatch.setattr(module, "PROGRESS_ITEMS", 2)
     consumer = Consumer()
     for _ in range(5):
@@ -116,7 +118,7 @@ async def test_progress_leaves_room_for_events(
 
 
 async def test_the_commit_of_the_end_ends_it(autojump_clock: Clock) -> None:
-    """Whoever waits for the next item is told that there is none."""
+    """The commit of a run's last event ends the iteration of a waiting consumer."""
     consumer = Consumer()
     consumer.subscription.take_caught_up(-1)
     consumer.subscription.take_event(make_done())
@@ -134,8 +136,8 @@ async def test_the_commit_of_the_end_ends_it(autojump_clock: Clock) -> None:
     assert [[]] == seen
 
 
-async def test_the_first_failure_is_the_one_that_is_told(autojump_clock: Clock) -> None:
-    """Behind what is buffered."""
+async def test_the_first_failure_is_raised_after_the_buffer(autojump_clock: Clock) -> None:
+    """The first of several failures is raised, after the buffered items."""
     consumer = Consumer()
     consumer.subscription.take_event(make_frame(0))
     consumer.subscription.fail(Forbidden("no"))

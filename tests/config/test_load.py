@@ -1,4 +1,4 @@
-"""The configuration: where values come from, and what is said about those that cannot be."""
+"""The configuration: the sources of values, and the errors about invalid ones."""
 
 import tomllib
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def complaint(
     environ: Mapping[str, str] = MappingProxyType({}),
     overrides: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
-    """What loading says; the directory is cut off."""
+    """Return the error of loading, without the directory."""
     with pytest.raises(InvalidParams) as caught:
         load(home=home, environ=environ, overrides=overrides)
     assert caught.value.field is not None
@@ -136,7 +136,7 @@ def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (Path("/somebody/work"), tmp_path / "rules") == (config.workspace, config.policy_dir)
 
 
-# --- What is said --------------------------------------------------------------------------------
+# --- Errors --------------------------------------------------------------------------------------
 
 
 BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
@@ -218,7 +218,7 @@ def test_bad_variable_is_explained(expected: str, environ: dict[str, str], tmp_p
 
 
 def test_bad_option_is_explained(tmp_path: Path) -> None:
-    """What came from the command line is said to be from there."""
+    """An error in a command-line option says that the value came from the command line."""
     expected = "the command line: runs.wall_ms = 1: expected a whole number from 100 to 604800000"
     assert expected == complaint(tmp_path, overrides={"runs.wall_ms": 1})
 
@@ -233,7 +233,7 @@ def test_bad_value_is_shown_short_and_redacted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"[server", b"a = '\xff'"])
 def test_unreadable_file_is_explained(content: bytes, tmp_path: Path) -> None:
-    """What is no TOML in UTF-8 is refused with the file's name."""
+    """A file that is not TOML in UTF-8 is refused, and the error names the file."""
     (tmp_path / "palyra.toml").write_bytes(content)
     with pytest.raises(InvalidParams, match=r"palyra\.toml: cannot be read"):
         load(home=tmp_path, environ={})
@@ -249,7 +249,7 @@ def test_missing_file_matters_only_when_named(tmp_path: Path) -> None:
 
 
 def test_first_file_holds_the_defaults(tmp_path: Path) -> None:
-    """As written it changes nothing; with its keys uncommented it says what holds anyway."""
+    """The first file changes nothing; with its keys uncommented it equals the defaults."""
     write(tmp_path, first_file())
     assert Config(paths=find_paths(tmp_path)) == load(home=tmp_path, environ={})
     lines = first_file().splitlines()
@@ -290,7 +290,7 @@ def test_range_in_words() -> None:
 
 
 def test_a_table_is_not_shown(tmp_path: Path) -> None:
-    """Somebody may have written the secret where its reference belongs."""
+    """An error about a table hides its content, which may be a secret instead of a reference."""
     path = tmp_path / "palyra.toml"
     path.write_text('[[fetch.credentials]]\nname = "a"\nsekret = "hunter2"\n', encoding="utf-8")
     with pytest.raises(

@@ -66,7 +66,7 @@ class Target:
         return UPGRADE.replace(b"7420", b"%d" % self.port)
 
     async def open(self, early: bytes = b"") -> RawPeer:
-        """A connection whose upgrade was answered.  Raises TurnedAway when the edge is full."""
+        """Open a connection and upgrade it.  Raises TurnedAway when the edge is full."""
         peer = await self.dial()
         answer = await self._read_answer(peer, early)
         if answer.startswith(b"HTTP/1.1 101 "):
@@ -106,7 +106,7 @@ async def read_status(peer: RawPeer) -> str:
 
 
 async def read_end(peer: RawPeer) -> str:
-    """`close 1002`, or the bare end; whatever else still comes is skipped."""
+    """Return how the connection ended (`close 1002` or the bare end), skipping other frames."""
     try:
         while True:
             opcode, payload = await peer.read_frame()
@@ -372,7 +372,7 @@ async def send_flood(peer: RawPeer, begin: bytes, data: bytes, end: bytes, count
         await send_many(peer, data, count)
         await peer.send(end)
     except trio.BrokenResourceError:
-        return  # whoever reads sees it too
+        return  # a reading client sees it too
 
 
 async def send_many(peer: RawPeer, data: bytes, count: int) -> None:

@@ -1,8 +1,8 @@
 """A daemon on a disk that fails once, at every n-th of its operations: a session each time.
 
 `python -m tests.faults.bad_disk_daemon --every 1`.  The daemon is a whole one in this process, its
-journal on a simulated disk.  Whatever fails, the session ends in a state that was announced: the
-daemon does not start, or what was acknowledged goes on to its end and the rest was refused as
+journal on a simulated disk.  After any failure the session ends in an announced state: the daemon
+does not start, or acknowledged runs continue to their ends and other requests were refused as
 `unavailable`; afterwards the journal opens whole, with every acknowledged run in it.
 """
 
@@ -40,7 +40,7 @@ LOOK_S = 0.002
 
 
 class Session:
-    """What one client does with one daemon, and what it was promised."""
+    """One client's session with one daemon, and the promises it received."""
 
     def __init__(self, home: Path) -> None:
         self.config = load(
@@ -98,7 +98,7 @@ class Session:
             await trio.sleep(LOOK_S)
 
     def check(self, disk: Disk) -> Iterator[str]:
-        """What is wrong with the journal that is left."""
+        """Yield the problems of the remaining journal."""
         store = self.journal(disk)
         report = store.open()
         try:
@@ -115,7 +115,7 @@ class Session:
 
 
 def play_with(fail_at: int | None) -> tuple[SimulatedDisk, Counter[str], list[str]]:
-    """One session on a disk whose operation of that number fails."""
+    """Play one session on a disk whose operation of that number fails."""
     disk = SimulatedDisk()
     disk.fail_at = fail_at
     problems: list[str] = []

@@ -1,8 +1,8 @@
 """Cancels of a real daemon's runs at random instants: `python -m tests.faults.cancel_daemon`.
 
-Clients start runs of every kind and cancel each at a random moment over a socket, while somebody
-answers what is asked.  Every run has one terminal event; what a file tool did is what the tape
-says; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints
+Clients start runs of every kind and cancel each at a random moment over a socket, while another
+client answers prompts.  Every run has one terminal event; the effects of file tools equal the
+tape; nothing is left in the daemon, and no process of a program once its cancel is answered.  Prints
 sums as JSON, with the 99th percentile of the time from request to reply (which is for
 `tests/e2e/test_cancel.py` to judge); the exit code is 1 when a rule was broken.
 """
@@ -30,8 +30,8 @@ from tests.faults.load import FOLDER, RULES, Ledger, Recipes, answer_prompts
 from tests.tools.sandbox.jails import find_alive
 
 CANCELLERS = 8
-LIFE_S = 0.06  # how long most runs take that nobody cancels
-PROGRAMS = 0.2  # of the runs start one that nobody but a cancel ends
+LIFE_S = 0.06  # how long most runs take without a cancel
+PROGRAMS = 0.2  # of the runs start one that only a cancel ends
 PROGRAM_LIFE_S = 0.3  # within this its jail, and what it starts in there, have begun
 PERMIT_SHELL = """
 permit (principal, action, resource == Tool::"shell");
@@ -92,7 +92,7 @@ class Cancels:
             self.tapes.append(await read_whole(client, started.run_id))
 
     async def cancel_program(self, client: Client) -> None:
-        """A run whose program starts others and ends of nothing else."""
+        """Cancel a run whose program starts others and ends only by the cancel."""
         marker = uuid4().hex
         started = await client.start_run(call_line("shell", command=STUBBORN.format(marker)))
         self.counts["programs"] += 1
@@ -110,7 +110,7 @@ class Cancels:
         self.tapes.append(await read_whole(client, started.run_id))
 
     async def look_for_leftovers(self) -> None:
-        """What the daemon still has although every run has ended."""
+        """Count prompts and actors that the daemon holds after every run has ended."""
         async with self.daemon.connect() as client:
             self.counts["prompts left"] = len(await client.list_approvals(pending_only=True))
             work = next(

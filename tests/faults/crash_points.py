@@ -60,7 +60,7 @@ RESTORE_POINTS: dict[str, Place] = {
 
 
 class CrashAt(Struct, frozen=True):
-    """Which point, and the how many-th time it is reached."""
+    """A crash point and the number of the visit at which to crash."""
 
     point: str
     count: int

@@ -42,7 +42,7 @@ Direction = Literal["down", "up"]  # to the client, to the daemon
 
 @dataclass(frozen=True)
 class Cut:
-    """Where one connection ends."""
+    """The position at which one connection is cut."""
 
     direction: Direction
     after_bytes: int
@@ -51,7 +51,7 @@ class Cut:
 
 @dataclass
 class Proxy:
-    """Passes bytes on, and cuts the coming connections as told; later ones live."""
+    """Passes bytes on and cuts the next connections at the given positions; later ones live."""
 
     daemon_port: int
     port: int = 0

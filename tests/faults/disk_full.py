@@ -1,9 +1,9 @@
 """A daemon whose disk is full: `python -m tests.faults.disk_full`.
 
 Two ways to run out of space, both real: a small file system of its own that is filled to the last
-byte (needs the right to mount), and a limit on the size of files (RLIMIT_FSIZE, anybody may set
-it).  While there is no space, writes are refused as `unavailable` and reads go on; when there is
-space again, everything that was acknowledged goes on by itself.  Prints sums as JSON.
+byte (needs the right to mount), and a limit on the size of files (RLIMIT_FSIZE, which needs no
+rights).  While there is no space, writes are refused as `unavailable` and reads work; when there
+is space again, all acknowledged runs continue by themselves.  Prints sums as JSON.
 """
 
 import errno
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 60.0
 ATTEMPTS = 500  # at starting runs, before there must be no space left
-REFUSALS = 5  # in a row, of a journal that says it cannot be written
+REFUSALS = 5  # in a row, of a journal that reports it cannot be written
 DISK_BYTES = 8_388_608
 BALLAST_BYTES = 4_096
 
@@ -159,7 +159,7 @@ class Case:
         return self.figures
 
     async def before(self, client: Client) -> None:
-        """One run that has ended, one that waits for a person, one whose model is busy."""
+        """Start three runs: one ends, one waits for a person, one has a busy model."""
         ended = await client.start_run("/tokens 20")
         await client.wait_run(ended.run_id)
         self.asked = await ask_for(client, write_call("after.txt"))
@@ -168,7 +168,7 @@ class Case:
         await self.daemon.reach(busy.run_id, "turn.started")
 
     async def refused(self, client: Client) -> None:
-        """Writes are refused, reads go on, and the daemon says how it is."""
+        """Check that writes are refused, reads work, and the daemon reports the shortage."""
         await self.start_until_refused(client)
         assert await self.is_answer_refused(client)
         for run_id in self.acknowledged:
@@ -192,7 +192,7 @@ class Case:
                 refusals = 0
             elif refusals == REFUSALS:
                 break
-            elif not was_writable:  # it had said so
+            elif not was_writable:  # it had reported the shortage
                 refusals += 1
             else:
                 self.figures["refused_while_writable"] += 1
@@ -200,7 +200,7 @@ class Case:
         self.figures["accepted_before_full"] = len(self.acknowledged) - before
 
     async def is_start_refused(self, client: Client) -> bool:
-        """Whether a small run is refused; one that is not is acknowledged."""
+        """Return True if a small run is refused; an accepted one is recorded as acknowledged."""
         try:
             started = await client.start_run("/tokens 200")
         except Unavailable:
@@ -209,7 +209,7 @@ class Case:
         return False
 
     async def is_answer_refused(self, client: Client) -> bool:
-        """Whether the answer to the prompt is refused, too."""
+        """Return True if the answer to the prompt is refused too."""
         try:
             await client.resolve_approval(self.asked.approval_id, "deny", self.asked.digest)
         except Unavailable:
@@ -217,7 +217,7 @@ class Case:
         return False
 
     async def after(self, client: Client) -> None:
-        """By itself everything goes on; nothing acknowledged is missing or different."""
+        """Check that all runs continue by themselves, with nothing acknowledged lost or changed."""
         began_s = trio.current_time()
         while await self.is_start_refused(client):
             await trio.lowlevel.checkpoint()
@@ -242,7 +242,7 @@ class Case:
 
 
 async def is_over(daemon: DaemonProcess) -> None:
-    """It says of itself that it can be written, and nothing is wrong."""
+    """Check that the daemon reports itself writable and has no open incident."""
     async with daemon.connect() as client:
         assert (await client.status()).is_writable
         assert [] == (await client.list_incidents(states=("open",))).incidents

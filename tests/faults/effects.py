@@ -1,4 +1,4 @@
-"""What really happened in a folder, counted from outside the daemon: inotify(7)."""
+"""Real effects in a folder, counted from outside the daemon: inotify(7)."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ READ_BYTES = 1_048_576
 
 
 class Renames:
-    """How often a file came into its place, by name; the kernel keeps what is not yet read."""
+    """Counts of renames into place, by name; the kernel queues those not yet read."""
 
     def __init__(self, folder: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,6 @@
 """Raw sockets that break every rule, against one edge, while a well-behaved client keeps talking.
 
-Each attack says how its own connection may end; anything else is unexpected.  The well-behaved
+Each attack declares how its own connection may end; anything else is unexpected.  The well-behaved
 client must get every answer.  `python -m tests.faults.hostile_sockets --frames 100000` runs them
 against an edge in another process and prints the counts as one line of JSON; the exit code is 1
 when something unexpected happened.
@@ -30,7 +30,7 @@ CRASH = "child crashed"  # what the supervisor logs
 
 @dataclass
 class Campaign:
-    """What happened."""
+    """The counts of a campaign."""
 
     ends: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     unexpected: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Campaign:
     slowest_ms: float = 0.0
 
     async def run(self, target: Target, *, rounds: int) -> None:
-        """Every attack `rounds` times, several at once, beside one well-behaved client."""
+        """Run every attack `rounds` times, several at once, next to one well-behaved client."""
         good = await target.open()
         async with good.stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._talk, good)
@@ -104,7 +104,7 @@ async def serve_for_ever() -> None:
 
 
 def attack_process(frames: int, rounds: int, seed: int) -> Campaign:
-    """The campaign against an edge in a process of its own, whose log must show no crash."""
+    """Run the campaign against an edge in its own process, whose log must show no crash."""
     campaign = Campaign()
     with serving_process() as (process, port, lines):
         target = Target(port, frames, random.Random(seed))

@@ -9,7 +9,7 @@ from tests.tools.sandbox.jails import open_sandbox, python
 
 
 async def main(marker: str, records: str) -> None:
-    """Tell that it begins, then start jails; each lives for ever, but is left at once."""
+    """Report readiness, then start jails that never end, without waiting for them."""
     async with open_sandbox(Path(records)) as sandbox:
         async with sandbox.open(python("", marker)) as child:  # what is made once is made
             await child.wait()

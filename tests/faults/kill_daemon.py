@@ -76,7 +76,7 @@ class Storm:
         return tapes
 
     async def kill_under_load(self, kills: int) -> None:
-        """So many lives; returns when every starter has seen its last run to the end."""
+        """Kill that many daemons; return when every starter has seen its last run end."""
         async with trio.open_nursery() as starters:
             for _ in range(CLIENTS):
                 await starters.start(self.use)
@@ -105,7 +105,7 @@ class Storm:
         self.ready_ms.append(round(1000 * (trio.current_time() - began_s)))
 
     def choose_crash(self) -> CrashAt | None:
-        """Where the next daemon kills itself."""
+        """Choose the point at which the next daemon kills itself."""
         if not self.points or self.is_last or not self.ledger.started:
             return None
         point = self.rng.choice(self.points)
@@ -119,7 +119,7 @@ class Storm:
                 nursery.start_soon(start_runs, client, self.ledger, self.recipes, self.rng)
 
     async def answer(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Somebody who may only answer."""
+        """Answer prompts with a token that may only answer."""
         async with self.daemon.follow() as operator:
             token = await make_token(operator, "approver")
         async with self.daemon.follow(token) as approver:
@@ -244,7 +244,7 @@ def _effect_problems(
 
 
 def _prompt_problems(ledger: Ledger, tapes: Tapes) -> Iterator[str]:
-    """Every prompt stands once on its tape as it was first shown, with the answer that was told."""
+    """Check that each prompt is on its tape once, as first shown, with the answer reported."""
     for approval_id, prompt in ledger.prompts.items():
         asked = [
             item.event
@@ -297,7 +297,7 @@ def kill_many(kills: int, seed: int, points: Sequence[str] = ()) -> dict[str, An
 
 
 def _sum_up(storm: Storm, tapes: Tapes) -> dict[str, Any]:
-    """What happened, as numbers."""
+    """Return the counts of the storm."""
     counts, ledger = storm.counts, storm.ledger
     for tape in tapes.values():
         counts[f"ended_{tape[-1].kind}"] += 1

@@ -1,7 +1,7 @@
 """kill -9 of a writing process, at random and at named points: `python -m tests.faults.kill_journal`.
 
-A child appends to a journal and tells its parent of each batch that was acknowledged; it is
-killed, and the parent opens what is left and compares.  The next child goes on from there, so the
+A child appends to a journal and reports each acknowledged batch to its parent; it is killed, and
+the parent opens the remaining journal and compares.  The next child continues with it, so the
 journal grows old.  Prints what happened as JSON; the exit code is 1 when anything was lost.
 """
 
@@ -29,7 +29,7 @@ KILLS_PER_JOURNAL = 40  # then a fresh one: checking an old one takes longer eac
 CHECKPOINT_PAGES = 60  # instead of thousands, so that some die in a checkpoint
 FIRST_DELAY_S = 0.12  # a child needs most of this to be up
 DELAY_S = 0.25
-# What a child dies in, and the n-th time it comes there.  None: whenever the parent kills it.
+# The point where a child dies, and the number of the visit.  None: the parent kills it.
 POINTS: dict[str | None, int] = {
     None: 0,
     "take_ownership": 1,
@@ -96,7 +96,7 @@ def write(directory: Path, seed: int) -> None:
 
 
 def kill_one(directory: Path, rng: random.Random, counts: Counter[str]) -> dict[str, int]:
-    """Let one child live and die; the heads it said were acknowledged."""
+    """Let one child live and die; return the heads it reported as acknowledged."""
     point = rng.choices(list(POINTS), [len(POINTS) - 1] + [1] * (len(POINTS) - 1))[0]
     command = [sys.executable, "-m", "tests.faults.kill_journal", "--child", str(directory)]
     command += ["--seed", str(rng.randrange(2**32))]

@@ -1,7 +1,7 @@
-"""A load of every kind of run, and a ledger of what its clients were promised and have seen.
+"""A load of every kind of run, and a ledger of the promises and events its clients received.
 
-Starters begin runs and follow most of them to their ends, through whatever happens to the daemon;
-answerers answer what is asked, some at once and some only when the storm is over.
+Starters begin runs and follow most of them to their ends, through all failures of the daemon;
+answerers answer prompts, some at once and some only when the storm is over.
 """
 
 import random
@@ -21,7 +21,7 @@ from palyra.errors import Unavailable
 SESSIONS = ("queue-a", "queue-b", "queue-c")
 FOLDER = "out"  # of the workspace: where runs write
 POSTPONED = 8  # prompts left for the end
-FREE, ASKED = "free", "asked"  # how names begin that need nobody, or a person
+FREE, ASKED = "free", "asked"  # prefixes of names that need no person, or one
 
 RULES = f"""
 permit (principal, action == Action::"tool.execute", resource == Tool::"write_file")
@@ -40,12 +40,12 @@ class Order:
 
 @dataclass
 class Ledger:
-    """What clients know."""
+    """The promises and events that clients received."""
 
     started: dict[str, tuple[Order, Started]] = field(default_factory=dict)  # acknowledged, by run
     seen: dict[str, list[TapeEvent]] = field(default_factory=dict)  # followed to the end, by run
     prompts: dict[str, ApprovalRecord] = field(default_factory=dict)  # as first seen, by id
-    told: dict[str, Resolved] = field(default_factory=dict)  # what answers were told
+    told: dict[str, Resolved] = field(default_factory=dict)  # replies to answers
     postponed: list[str] = field(default_factory=list)  # prompts to be answered after the storm
     events: int = 0  # seen by followers
     dropped: int = 0  # announced as undone by a crash
@@ -66,7 +66,7 @@ class Ledger:
             del events[item.after_seq + 1 :]
 
     def may_postpone(self, run_id: str) -> bool:
-        """Whether nobody waits behind that run, and few wait already."""
+        """Return True if no run queues behind that one and few answers are postponed."""
         order, _ = self.started.get(run_id, (None, None))
         return order is not None and order.session_key is None and len(self.postponed) < POSTPONED
 

@@ -1,4 +1,4 @@
-"""A daemon process that may be told where to kill itself."""
+"""A daemon process that can be given a point at which to kill itself."""
 
 from functools import partial
 
@@ -8,12 +8,12 @@ from tests.forked import ForkedProcess, Setting
 
 
 class MortalDaemon(DaemonProcess):
-    """One home; the next process may be told where to kill itself."""
+    """One home; the next process can be given a point at which to kill itself."""
 
     crash: CrashAt | None = None
 
     def is_alive(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return True if the process has not ended yet."""
         return self.process is not None and self.process.poll() is None
 
     def _begin(self, environment: dict[str, str], streams: tuple[int, int, int]) -> ForkedProcess:

@@ -45,12 +45,12 @@ Tapes = dict[str, list[TapeRow]]
 
 
 class Lost(Exception):
-    """What was promised is not there."""
+    """Raised if an acknowledged write is missing."""
 
 
 @dataclass
 class Story:
-    """One seed: what was acknowledged, and what was under way when the power went."""
+    """One seed: the acknowledged writes, and those in progress when the power went."""
 
     rng: random.Random
     synchronous: Synchronous
@@ -148,7 +148,7 @@ class Story:
             raise Lost("the journal does not verify")
 
     def with_under_way(self) -> Tapes:
-        """What was not acknowledged may be there, if all of it is."""
+        """Return the tapes with all writes in progress; these are there entirely or not at all."""
         tapes = {name: list(tape) for name, tape in self.acked.items()}
         for change in self.under_way:
             tapes[change.rows[0].run_id] += change.rows

@@ -1,4 +1,4 @@
-"""A disk in memory that loses power, fails or fills up when it is told to.
+"""A disk in memory that loses power, fails or fills up on request.
 
 What a program writes is visible to it at once and durable after a sync.  When the power goes,
 each sector written since then may have arrived or not, in any order, and one of them in part.
@@ -48,7 +48,7 @@ class Content:
     def survive(self, rng: random.Random) -> "Content":
         """The file after a power cut."""
         image = bytearray(self.durable)
-        share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))  # of what was under way
+        share = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))  # of the writes in progress
         for offset, content in self.pending:
             if content is None:
                 if rng.random() < share:
@@ -199,7 +199,7 @@ _as_sqlite = _AsSqlite()
 
 class _Vfs(apsw.VFS):
     def excepthook(self, *_: object) -> bool:
-        """Failures on purpose are not printed where SQLite has no caller to tell."""
+        """Do not print planned failures that SQLite cannot return to a caller."""
         return True
 
     def __init__(self, name: str, disk: SimulatedDisk) -> None:
@@ -222,7 +222,7 @@ class _Vfs(apsw.VFS):
 
 class _VfsFile(apsw.VFSFile):
     def excepthook(self, *_: object) -> bool:
-        """Failures on purpose are not printed where SQLite has no caller to tell."""
+        """Do not print planned failures that SQLite cannot return to a caller."""
         return True
 
     def __init__(

@@ -114,7 +114,7 @@ def fill(store: SqliteJournal, seq: int) -> int:
 
 
 def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
-    """Writes are refused, reads go on, nothing acknowledged is lost, and space ends it."""
+    """On a full disk only writes are refused, until space is freed; nothing acknowledged is lost."""
     disk = SimulatedDisk()
     disk.capacity_bytes = 500 * KIB
     with journal_on(disk, tmp_path) as store:
@@ -150,7 +150,7 @@ def test_a_full_disk_survives_a_restart(tmp_path: Path) -> None:
         assert head == len(read(store, "run_a"))
 
 
-def test_a_disk_too_full_to_open_says_so(tmp_path: Path) -> None:
+def test_a_disk_too_full_to_open_is_reported(tmp_path: Path) -> None:
     """Without space for a first page the journal does not start, and starts when there is."""
     disk = SimulatedDisk()
     disk.capacity_bytes = 6 * KIB

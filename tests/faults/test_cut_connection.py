@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.real]
 
 
 def test_events_come_once_over_cuts() -> None:
-    """Wherever a connection is cut, its client sees each event once and starts its run once."""
+    """Over cuts at any position, a client sees each event once and starts its run once."""
     found = cut_all(every=900, seed=1)
     assert [] == found["problems"], found
     assert found["sessions"] > 15

@@ -16,7 +16,7 @@ EX_UNAVAILABLE, EX_SOFTWARE = 69, 70
 
 
 def test_it_serves_until_the_damage_is_found(tmp_path: Path) -> None:
-    """It ends by itself and says why; the next start is refused, with the remedy."""
+    """The daemon ends with the reason when it finds damage, and its next start is refused."""
     daemon = DaemonProcess(tmp_path)
     daemon.start()
     assert 0 == daemon.stop()

@@ -12,7 +12,7 @@ EX_TEMPFAIL = 75
 
 
 def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
-    """What came of it; skips where nobody may mount one."""
+    """Run the case on a small disk; skip the test where mounting is not allowed."""
     try:
         return run_case(small_disk(), is_killed=is_killed)
     except PermissionError:
@@ -20,9 +20,9 @@ def on_a_small_disk(*, is_killed: bool) -> dict[str, Any]:
 
 
 def test_full_file_system() -> None:
-    """Writes are refused, reads go on, nothing acknowledged is lost, and it mends by itself.
+    """On a full disk writes are refused, reads work, and freed space ends it without a restart.
 
-    Only the first refusal comes from a daemon that says it can be written.
+    Only the first refusal comes from a daemon that reports itself writable.
     """
     figures = on_a_small_disk(is_killed=False)
     assert figures["acknowledged"] > 3
@@ -30,7 +30,7 @@ def test_full_file_system() -> None:
 
 
 def test_killed_on_a_full_file_system() -> None:
-    """A daemon that cannot write does not start, says so with 75, and starts when it can."""
+    """A daemon that cannot write exits with 75, and starts when it can."""
     figures = on_a_small_disk(is_killed=True)
     assert EX_TEMPFAIL == figures["start_without_space"]
     assert figures["acknowledged"] > 3

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 
 async def test_every_attack_ends_its_own_connection_only() -> None:
-    """Each attack ends as it should, and a client beside them gets every answer in time."""
+    """Each attack ends as expected, and a concurrent client gets every answer in time."""
     campaign = Campaign()
     with capture_logs() as logs:
         async with running_edge(settings=SETTINGS) as running:

@@ -1,4 +1,4 @@
-"""The journal's actor crashes inside a daemon: everything above it begins anew from the tapes."""
+"""The journal's actor crashes inside a daemon: everything above it restarts from the tapes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ WITHIN_S = 20.0
 
 
 class Fragile(MemoryJournal):
-    """Its n-th commit of events ends in a bug, before or after the events are there."""
+    """A journal whose n-th commit of events raises a bug, before or after the write."""
 
     def __init__(self, crash_at: int, *, is_late: bool) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ async def start_some(daemon: Daemon) -> list[str]:
 async def test_a_daemon_outlives_a_crash_of_its_journal(
     tmp_path: Path, crash_at: int, *, is_late: bool
 ) -> None:
-    """What was acknowledged goes on to its one end, and new runs are taken again."""
+    """After a crash of the journal acknowledged runs end once, and new runs are accepted."""
     for folder in ("home", "workspace"):
         (tmp_path / folder).mkdir(mode=0o700)
     config = load(

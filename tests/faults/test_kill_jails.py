@@ -41,7 +41,7 @@ async def test_nothing_begins_or_stays_after_a_kill(kill: int, tmp_path: Path) -
 
 
 def hangs(pid: int) -> bool:
-    """Whether it is the half of bubblewrap that was left alone: it has no child and runs nothing."""
+    """Return True for an orphaned half of bubblewrap: it has no child and runs nothing."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
         return not children and Path(f"/proc/{pid}/comm").read_text("ascii") == "bwrap\n"

@@ -20,7 +20,7 @@ STEPS, LOOK_S = 60, 0.02
 
 
 class Expected:
-    """What the memory holds by what was acknowledged: word to id."""
+    """The expected memory by acknowledged requests: word to id."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
@@ -97,7 +97,7 @@ async def check(client: Client, expected: Expected) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 def test_acknowledged_items_survive_kills(tmp_path: Path, seed: int) -> None:
-    """Each stored item is there once, each forgotten one nowhere, however often the daemon dies."""
+    """After kills each stored item is there once, and each forgotten one is gone."""
     rng = random.Random(seed)
     daemon = MortalDaemon(tmp_path, PALYRA_SERVER__REQUESTS_PER_S="100000")
     expected = Expected()

@@ -44,7 +44,7 @@ def mounted(path: Path, options: str) -> Generator[Path]:
 
 
 def start(disk: Path, *more: str, stdout: str = os.devnull) -> subprocess.CompletedProcess[str]:
-    """One start of a daemon whose home is on that disk."""
+    """Start a daemon once with its home on that disk."""
     command = [*PALYRA, "serve", "--home", str(disk / "home"), "--port", "0"]
     workspace = disk.parent / "workspace"
     workspace.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def start(disk: Path, *more: str, stdout: str = os.devnull) -> subprocess.Comple
 
 
 def said_last(ended: subprocess.CompletedProcess[str]) -> str:
-    """The one line that says why it ended."""
+    """Return the one line with the reason of the end."""
     (line,) = [line for line in ended.stderr.splitlines() if "cannot continue" in line]
     return line
 
@@ -79,7 +79,7 @@ def said_last(ended: subprocess.CompletedProcess[str]) -> str:
     ],
 )
 def test_a_start_without_room_ends_with_75(tmp_path: Path, pages: int, name: str) -> None:
-    """Whatever file is the first without room, and the line names it and what is free."""
+    """Without room for any file the start exits with 75; the line names file and free space."""
     with mounted(tmp_path / "disk", f"size={DISK_BYTES}") as disk:
         (disk / "ballast").write_bytes(bytes(DISK_BYTES - pages * PAGE_BYTES))
         ended = start(disk)
@@ -99,7 +99,7 @@ def test_a_start_without_inodes_ends_with_75(tmp_path: Path, inodes: int) -> Non
 
 
 def test_a_read_only_file_system_is_no_full_one(tmp_path: Path) -> None:
-    """It does not go away by itself: 69."""
+    """A read-only file system exits with 69, because waiting does not help."""
     with mounted(tmp_path / "disk", f"size={DISK_BYTES},ro") as disk:
         ended = start(disk)
         assert (EX_UNAVAILABLE, True) == (ended.returncode, "read-only" in said_last(ended))
@@ -112,7 +112,7 @@ def test_an_announcement_without_room_ends_with_75(tmp_path: Path) -> None:
 
 
 def test_the_first_configuration_without_room_ends_with_75(tmp_path: Path) -> None:
-    """`palyra up` leaves no half file, and says so with the same code."""
+    """Without room `palyra up` leaves no half-written file and exits with 75."""
     with mounted(tmp_path / "disk", f"size={DISK_BYTES}") as disk:
         (disk / "ballast").write_bytes(bytes(DISK_BYTES))
         home, file = disk / "home", disk / "home" / "palyra.toml"
@@ -157,7 +157,7 @@ async def test_quota_and_space_are_alike(
 async def test_an_announcement_over_quota_ends_with_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What crashes a child over and over for want of room is no bug of ours."""
+    """Repeated crashes for want of room exit with 75, those by a bug with 70."""
     config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
     monkeypatch.setattr(serving, "write_discovery", over_quota)
     assert EX_TEMPFAIL == await serve(config)
@@ -175,7 +175,7 @@ def test_an_error_without_a_cause_is_looked_into(
     *,
     is_room_gone: bool,
 ) -> None:
-    """SQLite says "disk I/O error" for a failed sync or a quota: the disk itself is asked."""
+    """An SQLite error without a cause is classed by checking the disk for free space."""
     monkeypatch.setattr(connection, "is_full", lambda _: is_room_gone)
     with pytest.raises(Unavailable) as raised, storage_errors("open", tmp_path / "journal"):
         raise error
@@ -193,7 +193,7 @@ def test_a_full_file_system_is_recognised(tmp_path: Path) -> None:
 
 
 def test_want_of_room_is_found_behind_any_error() -> None:
-    """A supervisor that gives up names the last crash as its cause."""
+    """Want of room is found behind any chain of errors that ends in it."""
     escalated, outer = Escalated("gave up"), Escalated("gave up, too")
     outer.__cause__ = escalated
     assert not is_want_of_room(outer)
@@ -205,7 +205,7 @@ def test_want_of_room_is_found_behind_any_error() -> None:
 def test_keys_without_room_are_made_whole_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The private key comes last: when it is there, all of them are."""
+    """The private key is written last, so an interrupted creation is completed later."""
     create, made = private_files.create_file, []
 
     def create_two(path: Path, content: bytes) -> None:
@@ -222,7 +222,7 @@ def test_keys_without_room_are_made_whole_later(
     assert ring.public_key.hex() == (tmp_path / "signing.pub").read_text("ascii").strip()
 
 
-def test_a_file_system_that_says_nothing_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is free is left out of the line then."""
+def test_free_space_is_left_out_if_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the file system gives no figures, there is no free space to report."""
     monkeypatch.setattr(os, "statvfs", broken)
     assert None is find_room(Path("/"))

@@ -20,7 +20,7 @@ def journal(home: Path) -> SqliteJournal:
 
 
 def lived(home: Path, roots: int, *, first: int = 0) -> Path:
-    """A home whose journal was opened, given that many roots over two events each, and closed."""
+    """Return a home whose closed journal has that many roots over two events each."""
     store = journal(home)
     store.open()
     for number in range(first, first + roots):
@@ -39,7 +39,7 @@ def opened(home: Path) -> OpenReport:
 
 
 def details(home: Path) -> str | None:
-    """What the opening found broken first."""
+    """Return the first break that opening the journal finds, or None."""
     found = opened(home).verification.first_break
     return None if found is None else found.detail
 
@@ -84,7 +84,7 @@ def regenerate_keys(home: Path) -> None:
 
 
 def forget_bond(home: Path) -> None:
-    """A home of an older version, whose database is deleted."""
+    """Make a home of an older version, then delete its database."""
     (home / "keys" / "journal.id").unlink()
     delete_all(home)
 
@@ -115,7 +115,7 @@ def test_a_journal_that_vanished_is_a_break(
     assert report.verification.first_break is not None
     assert not is_kept or kept.read_bytes().startswith(signed)
     assert not any("torn" in note for note in report.notes)
-    assert None is details(home)  # said once, at the start that found it
+    assert None is details(home)  # reported once, at the start that found it
     store = journal(home)
     store.open()
     assert store.verify().first_break is not None
@@ -123,10 +123,10 @@ def test_a_journal_that_vanished_is_a_break(
 
 
 @pytest.mark.parametrize("vanish", [delete_database, empty_database, delete_all, forget_bond])
-def test_a_new_journal_next_to_old_keys_is_said(
+def test_a_new_journal_with_old_keys_is_reported(
     tmp_path: Path, vanish: Callable[[Path], None]
 ) -> None:
-    """The log gets a warning with the remedy as well."""
+    """A new journal with old keys logs a warning with the remedy."""
     home = lived(tmp_path / "home", 1)
     vanish(home)
     assert any("restore it from a backup" in note for note in opened(home).notes)
@@ -134,7 +134,7 @@ def test_a_new_journal_next_to_old_keys_is_said(
 
 @pytest.mark.parametrize("roots", [1, 2, 150])
 def test_regenerated_keys_are_a_break(tmp_path: Path, roots: int) -> None:
-    """What the old key signed can no longer be checked."""
+    """Regenerated keys are reported once as a break, because old signatures cannot be checked."""
     home = lived(tmp_path / "home", roots)
     regenerate_keys(home)
     assert "the signing key is newer than the journal" in (details(home) or "")
@@ -143,7 +143,7 @@ def test_regenerated_keys_are_a_break(tmp_path: Path, roots: int) -> None:
 
 @pytest.mark.parametrize("roots", [1, 2, 150])
 def test_a_database_older_than_its_roots_is_a_break(tmp_path: Path, roots: int) -> None:
-    """A copy from before the last roots is missed by them."""
+    """A database restored from before the last roots is reported as truncated."""
     home = lived(tmp_path / "home", roots)
     shutil.copy(home / "journal.sqlite3", tmp_path / "copy")
     lived(home, 1, first=roots)
@@ -153,7 +153,7 @@ def test_a_database_older_than_its_roots_is_a_break(tmp_path: Path, roots: int) 
 
 
 def test_a_database_older_than_its_last_segment_is_a_break(tmp_path: Path) -> None:
-    """A segment is no way to hide what was cut off behind it."""
+    """A new segment of the roots file does not hide that the database is older."""
     home = lived(tmp_path / "home", 2)
     shutil.copy(home / "journal.sqlite3", tmp_path / "copy")
     lived(home, 1, first=2)
@@ -218,10 +218,10 @@ def test_a_home_of_an_older_version_is_quiet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vanish", [delete_database, empty_database])
-def test_a_daemon_says_that_its_journal_vanished(
+def test_a_vanished_journal_is_a_critical_incident(
     tmp_path: Path, vanish: Callable[[Path], None]
 ) -> None:
-    """A critical incident in the log and the book; an ordinary restart before it is quiet."""
+    """A vanished journal is a critical incident; an ordinary restart before it logs none."""
     daemon = DaemonProcess(tmp_path)
     try:
         for _ in range(2):

@@ -16,7 +16,7 @@ RATE = 100
 
 
 class FakeClient:
-    """Answers as it is told; counts."""
+    """A client that answers from a plan and counts its calls."""
 
     def __init__(self, answers: Callable[[int], object]) -> None:
         self.hello = SimpleNamespace(limits=SimpleNamespace(requests_per_s=RATE))
@@ -66,7 +66,7 @@ async def test_large_requests_cost_more(autojump_clock: MockClock) -> None:
 
 
 async def test_refusal_for_load_is_waited_out(autojump_clock: MockClock) -> None:
-    """`rate_limited` and `overloaded` are asked again when the daemon says, however often."""
+    """`rate_limited` and `overloaded` are retried after the daemon's delay, without a limit."""
     paced, fake = lane(
         lambda n: (
             RateLimited("slow", retry_after_ms=5_000)
@@ -95,7 +95,7 @@ async def test_outage_is_waited_out_with_growing_pauses(autojump_clock: MockCloc
 
 
 async def test_other_refusals_are_not_repeated(autojump_clock: MockClock) -> None:
-    """What is wrong with the request itself is raised at once."""
+    """An error of the request itself is raised at once."""
     paced, fake = lane(lambda _: InvalidParams("no"))
     with pytest.raises(InvalidParams):
         await paced.ask(ask)

@@ -102,7 +102,7 @@ async def test_so_many_at_once_and_no_more(tmp_path: Path, autojump_clock: MockC
 async def test_a_session_is_in_file_order_and_repeats_are_apart(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """Cases of one session never overlap; another session and another repeat go on beside it."""
+    """Cases of one session never overlap; other sessions and repeats run concurrently."""
     stage = Stage(tmp_path, [case("a", "s"), case("b", "s"), case("c"), case("d", "s")], repeat=2)
     began_s = trio.current_time()
     await stage.drive.run(dial, 8)
@@ -116,7 +116,7 @@ async def test_a_session_is_in_file_order_and_repeats_are_apart(
 async def test_finished_and_unwanted_cases_are_left_out(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """What has a result is counted and not performed; beyond the limit nothing is read."""
+    """A case with a result is counted but not run; cases over the limit are not read."""
     stage = Stage(tmp_path, [case("a"), case("b"), case("c")], repeat=2, limit=2)
     stage.directory.keep_result(result("a", run_id=None))
     await stage.drive.run(dial, 2)
@@ -179,7 +179,7 @@ def test_keys_are_one_for_each_unit_and_bench(tmp_path: Path) -> None:
 
 
 async def test_an_old_start_without_a_run_is_not_repeated(tmp_path: Path) -> None:
-    """When the daemon may have forgotten the key, the bench stops and says what to do."""
+    """If the daemon may have forgotten the key, the bench stops with the remedy."""
     with open_directory(tmp_path, FILE, PLAN) as directory:
         directory.note_start(ResultsStart(id="a", repeat=0, at_ms=1))
         performer = Performer(directory, None, "deny")

@@ -72,7 +72,7 @@ def test_summary_counts_everything(tmp_path: Path) -> None:
 
 
 def test_comparison_pairs_by_id_and_repeat(tmp_path: Path) -> None:
-    """What was lost, won, changed, dearer, slower, and what stands alone."""
+    """A comparison lists lost, won, changed, dearer, slower and unpaired cases."""
     first = write(
         tmp_path / "first",
         [

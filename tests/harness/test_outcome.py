@@ -1,4 +1,4 @@
-"""Whether an answer is what was expected."""
+"""Outcomes: the comparison of an answer with the expected one."""
 
 from typing import Any
 

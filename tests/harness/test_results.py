@@ -36,7 +36,7 @@ def file_limit(limit_bytes: int) -> Generator[None]:
 
 
 def test_results_are_taken_up_again(tmp_path: Path) -> None:
-    """What was finished and what was under way is known to the next command."""
+    """The next command knows finished cases and cases in progress."""
     with open_directory(tmp_path / "out", FILE, PLAN) as first:
         for case_id in ("a", "b"):
             first.note_start(ResultsStart(id=case_id, repeat=0, at_ms=1))
@@ -65,7 +65,7 @@ def test_torn_last_line_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_missing_and_short_tapes_are_known(tmp_path: Path) -> None:
-    """A finished case whose tape a power cut took is known by its run."""
+    """A finished case whose tape was lost in a power cut is reported by its run."""
     with open_directory(tmp_path, FILE, PLAN) as first:
         for case_id in ("a", "b", "c"):
             first.keep_tape(f"run_{case_id}", b"tape\n")
@@ -102,7 +102,7 @@ def test_broken_line_in_the_middle_is_refused(tmp_path: Path, name: str) -> None
     ],
 )
 def test_another_plan_is_refused(tmp_path: Path, name: str, value: object) -> None:
-    """Whatever decides what a result means must be as before; the remedy is named."""
+    """A change of any setting that decides a result is refused, and the error names the remedy."""
     with open_directory(tmp_path, FILE, PLAN):
         pass
     other = msgspec.structs.replace(PLAN, **{name: value})
@@ -113,7 +113,7 @@ def test_another_plan_is_refused(tmp_path: Path, name: str, value: object) -> No
 
 
 def test_two_commands_do_not_share_a_directory(tmp_path: Path) -> None:
-    """The second command is told that another one works there."""
+    """A second command in the same directory is refused with Conflict."""
     with (
         open_directory(tmp_path, FILE, PLAN),
         pytest.raises(Conflict),

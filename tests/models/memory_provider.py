@@ -20,7 +20,7 @@ class MemoryBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Connection(httpcore.AsyncNetworkStream):
-    """One connection; an answer that says how long it is leaves it open for the next request."""
+    """One connection; it stays open after an answer that has a content length."""
 
     def __init__(self, served: Provider) -> None:
         self._served = served

@@ -1,4 +1,4 @@
-"""What tests of models share: one request, one turn in every dialect, and a provider that plays it.
+"""Shared kit for model tests: a request, a turn in every dialect, and a provider that plays it.
 
 The provider is real HTTP over memory, so time may be virtual and every cut is cheap; a few tests
 take `asked_over_sockets`.

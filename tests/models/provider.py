@@ -1,4 +1,4 @@
-"""A provider for tests: a real HTTP server that answers exactly the bytes it is told, in pieces."""
+"""A provider for tests: a real HTTP server that sends the given bytes, in pieces."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ def sse(*events: Any) -> bytes:
 
 @dataclass
 class Provider:
-    """What it answers, request after request, and what it was asked."""
+    """Answers requests in order from a list and records each request."""
 
     url: str = ""
     answers: list[Sequence[Piece]] = field(default_factory=list)

@@ -11,7 +11,7 @@ TAKEN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def test_plain_names_stay_and_others_are_spelt() -> None:
-    """A plain name keeps its spelling, whoever else would want it."""
+    """A plain name keeps its spelling even if other names would be spelt the same."""
     names = ["mcp:files.read", "read_file", "mcp_files_read", "mcp.files:read", "a-b"]
     spelt = wire_names(names)
     assert ["read_file", "a-b"] == [spelt["read_file"], spelt["a-b"]]
@@ -26,8 +26,8 @@ def test_a_plain_name_is_never_taken_from_its_owner() -> None:
     assert wire_names(["a.b", "a_b", "a:b"])["a_b"] == "a_b"
 
 
-def test_a_mark_that_somebody_has_already() -> None:
-    """A tool that is called like the mark of another one does not get its calls."""
+def test_a_mark_that_is_a_tool_name_already_is_not_given_twice() -> None:
+    """A tool named like the marked spelling of another tool does not receive its calls."""
     marked = next(wire for wire in wire_names(["a:b", "a_b"]).values() if wire != "a_b")
     spelt = wire_names(["a:b", "a_b", marked])
     assert marked == spelt[marked] != spelt["a:b"]
@@ -44,7 +44,7 @@ def test_long_names_are_cut_and_marked() -> None:
 
 @given(st.lists(st.text("ab_.:é", min_size=1, max_size=90), unique=True, max_size=20))
 def test_every_spelling_is_taken_and_leads_back(names: list[str]) -> None:
-    """Whatever the catalogue holds, in whatever order."""
+    """Every spelling is valid, unique, reversible and independent of the catalogue's order."""
     spelt = wire_names(names)
     assert spelt == wire_names(reversed(names))
     assert all(TAKEN.fullmatch(each) for each in spelt.values())

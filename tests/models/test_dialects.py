@@ -1,4 +1,4 @@
-"""What each dialect sends and how it reads: order, roles, limits, JSON mode, caches, calls."""
+"""Requests and answers of each dialect: order, roles, limits, JSON mode, caches, calls."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ ALL: dict[str, Dialect] = {
 
 
 def body(dialect: Dialect, most: int = 0, **changes: Any) -> Body:
-    """What it sends for the request with these changes, as JSON has it."""
+    """Return the request body with these changes, as JSON has it."""
     made = dialect.body(msgspec.structs.replace(REQUEST, **changes), "big", NAMES, most)
     read: Body = msgspec.json.decode(msgspec.json.encode(made))
     return read
@@ -58,7 +58,7 @@ def test_chat() -> None:
     assert "mcp_files_read" == found["tools"][1]["function"]["name"]
     call = found["messages"][2]["tool_calls"][0]
     assert ("call_1", '{"path":"a"}') == (call["id"], call["function"]["arguments"])
-    assert found["messages"][2]["content"] is None  # servers refuse an empty text beside calls
+    assert found["messages"][2]["content"] is None  # servers refuse an empty text next to calls
     assert (True, {"include_usage": True}) == (found["stream"], found["stream_options"])
     assert not {"max_tokens", "stop", "temperature", "top_p", "response_format"} & set(found)
     empty = CHAT.body(said(AssistantMessage("")), "big", NAMES, 0)
@@ -67,7 +67,7 @@ def test_chat() -> None:
 
 
 def test_neighbours_of_one_role_are_one_message() -> None:
-    """As after a run that failed, or whose answer was sent back; calls and pictures stay apart."""
+    """Adjacent texts of one role are joined; messages with calls or pictures stay separate."""
     odd = (
         UserMessage("one"), UserMessage("two"), AssistantMessage(""), AssistantMessage("three"),
         AssistantMessage("four", (CALL,)),
@@ -134,8 +134,8 @@ def test_what_the_next_turn_does_not_repeat_comes_after_the_mark() -> None:
     assert "cache_control" not in str(only)
 
 
-def test_the_end_of_a_prompt_that_comes_again_is_marked_for_the_cache() -> None:
-    """Instructions, tools and conversation, where the provider wants to be told; at most four."""
+def test_reused_prompt_parts_are_marked_for_the_cache() -> None:
+    """Anthropic's request marks instructions, tools and conversation; the others mark nothing."""
     found = body(ANTHROPIC)
     mark = {"type": "ephemeral"}
     assert mark == found["system"][0]["cache_control"]
@@ -164,7 +164,7 @@ def test_what_is_sent_does_not_change_the_prompt() -> None:
     ],
 )
 def test_the_smaller_limit_counts(name: str, key: str) -> None:
-    """Of the provider's in the configuration and the caller's."""
+    """The smaller of the configured and the requested output limit is sent."""
     for configured, wanted, expected in ((9, None, 9), (9, 7, 7), (7, 9, 7), (0, 9, 9)):
         sampling = Sampling(max_output_tokens=wanted)
         found = body(ALL[name], configured, sampling=sampling)
@@ -174,8 +174,8 @@ def test_the_smaller_limit_counts(name: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_limit_that_nobody_gave_is_told_as_it_is_sent(name: str) -> None:
-    """Budgets reserve what the request says: one API wants a limit, the others have none."""
+def test_a_default_output_limit_equals_the_sent_one(name: str) -> None:
+    """Without any configured limit, `most_tokens` equals the limit in the request, or 0."""
     found = body(ALL[name])
     sent = {value for key, value in found.items() if "max" in key} or {0}
     assert {ALL[name].most_tokens(REQUEST, 0)} == sent
@@ -189,8 +189,8 @@ def test_openai_has_a_dialect_of_its_own() -> None:
     assert dialect_at("anthropic", PRESETS["anthropic"].base_url) is ANTHROPIC
 
 
-def test_who_is_not_on_this_machine_wants_a_key() -> None:
-    """From the place where everybody keeps it, over a connection that nobody reads."""
+def test_presets_of_remote_providers_use_a_key_and_tls() -> None:
+    """A remote preset reads its key from the usual variable and uses HTTPS."""
     for name, preset in PRESETS.items():
         is_far = not preset.base_url.startswith("http://127.0.0.1:")
         assert is_far == preset.base_url.startswith("https://")
@@ -204,16 +204,16 @@ def test_where_to_stop(name: str, key: str) -> None:
     assert ["\n\n", "END"] == body(ALL[name], sampling=Sampling(stop=("\n\n", "END")))[key]
 
 
-def test_an_api_without_stop_says_so() -> None:
-    """Instead of an answer that goes on."""
+def test_stop_sequences_are_refused_by_an_api_without_them() -> None:
+    """The Responses API has no stop sequences, so such a request fails before it is sent."""
     with pytest.raises(ModelFailure, match="no stop sequences") as caught:
         body(RESPONSES, sampling=Sampling(stop=("x",)))
     assert ("invalid_request", False) == (caught.value.failure_class, caught.value.was_asked)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_how_the_answer_is_picked(name: str) -> None:
-    """Temperature 0 is a temperature; what nobody asked for is not sent."""
+def test_only_requested_sampling_options_are_sent(name: str) -> None:
+    """A requested temperature of 0 is sent; options that were not requested are left out."""
     found = body(ALL[name], sampling=Sampling(temperature=0.0, top_p=0.5))
     assert (0.0, 0.5) == (found["temperature"], found["top_p"])
     assert not {"temperature", "top_p"} & set(body(ALL[name]))
@@ -233,8 +233,8 @@ def test_json_mode() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_call_that_is_asked_for(name: str) -> None:
-    """In every dialect's own words; otherwise nothing is said of it."""
+def test_a_required_call_is_sent_in_the_dialects_form(name: str) -> None:
+    """`must_call` sets the dialect's tool choice; otherwise the request has none."""
     wanted = {"type": "any"} if name == "anthropic" else "required"
     assert wanted == body(ALL[name], must_call=True)["tool_choice"]
     assert "tool_choice" not in body(ALL[name])
@@ -242,7 +242,7 @@ def test_a_call_that_is_asked_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_one_call_at_most(name: str) -> None:
-    """In every dialect's own words, also of a call that is asked for; else nothing is said of it."""
+    """`one_call` forbids parallel calls in the dialect's form, also together with `must_call`."""
     one, forced = body(ALL[name], one_call=True), body(ALL[name], one_call=True, must_call=True)
     if name == "anthropic":
         assert {"type": "auto", "disable_parallel_tool_use": True} == one["tool_choice"]
@@ -293,8 +293,8 @@ def test_pictures_come_before_their_text() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_picture_alone_and_one_that_is_gone(name: str) -> None:
-    """No empty text beside it; what is not shown is said."""
+def test_a_picture_has_no_empty_text_and_missing_ones_are_counted(name: str) -> None:
+    """A picture alone is sent without empty text; pictures no longer shown are counted in text."""
     for text in ("", " \n"):
         assert ["text" in part for part in pictured(ALL[name], text)] == [False]
     assert "[2 of its pictures are not shown any more]" in str(pictured(ALL[name], gone=2))
@@ -373,7 +373,7 @@ async def test_why_a_response_stopped(event: Any, expected: str) -> None:
 
 
 async def test_anthropics_counts_are_running_totals() -> None:
-    """What a later event does not repeat stays; cache writes and reads were input."""
+    """Anthropic's counts keep values not repeated later; input includes cache reads and writes."""
     first = {"input_tokens": 3, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 4}
     turn = await ask(
         STREAM,
@@ -398,8 +398,8 @@ async def test_anthropics_counts_are_running_totals() -> None:
 
 @pytest.mark.parametrize("name", ["chat", "responses"])
 @pytest.mark.parametrize("told", [True, False])
-async def test_openais_counts_are_told_apart(name: str, *, told: bool) -> None:
-    """Input has what came from the cache and what went into it, output what was thought."""
+async def test_openai_counts_include_their_details(name: str, *, told: bool) -> None:
+    """Input tokens include cached ones and output tokens include reasoning; both are reported."""
     read, written = {"cached_tokens": 4, "cache_write_tokens": 2}, {"reasoning_tokens": 3}
     whole = (9, 7, read, written) if told else (9, 7, None, None)
     keys = (
@@ -419,8 +419,8 @@ async def test_openais_counts_are_told_apart(name: str, *, told: bool) -> None:
     )  # fmt: skip
 
 
-async def test_deepseeks_cache_has_a_name_of_its_own() -> None:
-    """Beside the counts, where others have details."""
+async def test_deepseek_cache_hits_are_read() -> None:
+    """DeepSeek's `prompt_cache_hit_tokens` is read as the number of cached tokens."""
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 5}
     turn = await ask(STREAM, sse({**chunk(content="x"), "usage": usage}, "[DONE]"))
     assert 5 == turn.usage.cached_tokens
@@ -459,7 +459,7 @@ async def test_a_refusal_in_words_is_the_answer() -> None:
     ],
 )  # fmt: skip
 async def test_an_error_in_the_stream_ends_it(dialect: Dialect, event: Any) -> None:
-    """Of its own class, though an end follows."""
+    """An error event in a stream fails the turn with its class, even before a regular end."""
     ends = {"type": "message_stop"}, {"type": "response.completed", "response": {}}
     with pytest.raises(ModelFailure) as caught:
         await ask(STREAM, sse(event, *ends), dialect=dialect)
@@ -497,7 +497,7 @@ async def test_a_call_as_a_whole() -> None:
 
 
 def builder() -> TurnBuilder:
-    """One that nobody listens to."""
+    """Return a turn builder whose deltas are discarded."""
     return TurnBuilder(lambda _: None)
 
 
@@ -514,7 +514,7 @@ def test_arguments_are_json_or_the_text_they_are(text: str) -> None:
 
 
 def test_bounds_of_a_turn_are_exact() -> None:
-    """What is just inside passes; arguments are counted in bytes."""
+    """A turn at a limit passes and one over it fails; arguments are counted in bytes."""
     made = builder()
     made.add_arguments(0, "é" * (MAX_ARGUMENT_BYTES // 2))
     made.set_arguments(0, "x" * MAX_ARGUMENT_BYTES)  # in place of the pieces
@@ -555,7 +555,7 @@ def test_a_turn_with_calls_stopped_for_them() -> None:
 
 
 def test_a_part_is_no_more_than_the_whole() -> None:
-    """What is read from a cache, written to it and thought fits into what was counted."""
+    """Cached, stored and reasoning tokens are capped by the totals they are part of."""
     made = builder()
     made.count(10, 4, cached=6, stored=9, thought=5)
     told = made.build(REQUEST, {}, lambda _: "c").usage

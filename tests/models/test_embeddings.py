@@ -57,7 +57,7 @@ async def test_vectors_come_in_the_order_of_the_texts() -> None:
 
 
 async def test_many_texts_are_several_requests() -> None:
-    """In order; where one does not tell its usage, the sum is an estimate."""
+    """Batches keep the order; if one has no usage, the sum is marked as an estimate."""
     texts = [f"text {number}" for number in range(BATCH_TEXTS + 1)]
     first = answer(*([number] for number in range(BATCH_TEXTS)), usage={"prompt_tokens": 64})
     async with asked(first, answer([64])) as (served, model):
@@ -68,8 +68,8 @@ async def test_many_texts_are_several_requests() -> None:
     assert "dimensions" not in served.bodies[0]
 
 
-async def test_a_failure_tells_what_was_delivered_before_it() -> None:
-    """Whoever pays for texts pays for those of the requests that went well."""
+async def test_a_failure_reports_the_usage_of_earlier_batches() -> None:
+    """A failed batch raises with the usage of the batches that were delivered before it."""
     texts = [f"text {number}" for number in range(BATCH_TEXTS + 1)]
     first = answer(*([1] for _ in range(BATCH_TEXTS)), usage={"prompt_tokens": 64})
     for answers, told in (([first, refusal(503, b"")], 64), ([refusal(503, b"")], 0)):
@@ -112,7 +112,7 @@ async def test_more_numbers_than_one_answer_holds_are_not_asked_for() -> None:
 
 
 async def test_answers_are_decoded_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Millions of numbers are not read on the event loop, whoever else waits."""
+    """Embedding answers are decoded in a worker thread, not on the event loop."""
     threads: list[int] = []
     decode = embeddings._decode
 
@@ -172,7 +172,7 @@ def test_batches_hold_every_text_once(sizes: list[int]) -> None:
 async def test_what_is_no_vector_for_each_text_is_a_failure(
     told: bytes, failure_class: str
 ) -> None:
-    """Of the same classes as a turn's, and without the key."""
+    """An answer without one valid vector for each text is a model failure without the key in it."""
     async with asked(told) as (_, model):
         with pytest.raises(ModelFailure) as caught:
             await model.embed(["one", "two"])
@@ -181,15 +181,15 @@ async def test_what_is_no_vector_for_each_text_is_a_failure(
 
 
 async def test_dimensions_that_the_provider_does_not_keep() -> None:
-    """Are told, not cut: a cut vector is another model's."""
+    """Vectors of another length than requested are a failure and never cut."""
     async with asked(answer([1.0, 2.0, 3.0])) as (_, model):
         with pytest.raises(ModelFailure, match="2 dimensions asked, 3 given") as caught:
             await model.embed(["one"], dimensions=2)
     assert "invalid_request" == caught.value.failure_class
 
 
-async def test_texts_are_checked_before_anybody_is_asked() -> None:
-    """And a refusal of ours says nothing of the provider."""
+async def test_texts_are_checked_before_the_request() -> None:
+    """Invalid texts are refused before a request and do not count against the provider."""
     async with asked() as (served, model):
         guard = ProviderLimits("p", "", CallSlots(), lambda: 0)
         with pytest.raises(InvalidParams, match="text 1 is empty"):
@@ -214,8 +214,8 @@ class Slow:
         return Embeddings(vectors=vectors)
 
 
-async def test_they_stand_behind_the_same_guards(autojump_clock: MockClock) -> None:
-    """Two at once with a key; after three failures nobody is asked; the arguments pass."""
+async def test_embeddings_share_the_limits_of_turns(autojump_clock: MockClock) -> None:
+    """Embeddings obey the slots of their key and the breaker, and pass their arguments on."""
     inner = Slow()
     guard = ProviderLimits(
         "p", "env:KEY", CallSlots(4, 2), lambda: round(trio.current_time() * 1000)
@@ -244,7 +244,7 @@ def test_the_answer_of_these_tests_is_json() -> None:
 
 
 async def test_turns_go_first(autojump_clock: MockClock) -> None:
-    """Somebody waits for a turn, even where the embedding came before it."""
+    """A waiting turn gets a slot before an embedding that was queued earlier."""
     guard = ProviderLimits("p", "env:KEY", CallSlots(1, 1), lambda: 0)
     order: list[str] = []
 

@@ -20,7 +20,7 @@ TURN = ModelTurn(text="", calls=(), finish_reason="stop", usage=Usage())
 
 
 class Inner:
-    """A model that does what it is told, in a second."""
+    """A model that follows a plan; each call takes one second."""
 
     def __init__(self, name: str = "p/m") -> None:
         self.name, self.provider = name, "p"
@@ -61,7 +61,7 @@ async def fail(model: GuardedModel, failure: FailureClass) -> ModelFailure:
 
 
 async def test_a_failing_provider_is_left_alone(autojump_clock: MockClock) -> None:
-    """After three failures nobody is asked; half a minute later one call tries."""
+    """After three failures no call is sent; half a minute later one probe is."""
     inner = Inner()
     inner.plan = ["transient"] * 3
     model = guarded(inner)
@@ -77,7 +77,7 @@ async def test_a_failing_provider_is_left_alone(autojump_clock: MockClock) -> No
 async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
     autojump_clock: MockClock,
 ) -> None:
-    """Told when its breaker opens, each time it opens again, and once when a call succeeds."""
+    """An incident is reported each time the breaker opens and resolved when a call succeeds."""
     inner, alarms = Inner(), FakeAlarms()
     guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, alarms=alarms)
     model, key = GuardedModel(inner, guard), provider_key("p")
@@ -103,7 +103,7 @@ async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
 
 
 async def test_a_probe_that_is_cancelled_lets_the_next_one_try(autojump_clock: MockClock) -> None:
-    """It said nothing of the provider."""
+    """A cancelled probe leaves the breaker as it was, so the next call may probe."""
     inner = Inner()
     inner.plan = ["timeout"] * 3
     model = guarded(inner)
@@ -124,8 +124,8 @@ async def test_two_calls_a_key(autojump_clock: MockClock) -> None:
     assert trio.current_time() == pytest.approx(2)
 
 
-async def test_what_nobody_waits_for_comes_last(autojump_clock: MockClock) -> None:
-    """A turn in the background, however early it came."""
+async def test_background_turns_come_last(autojump_clock: MockClock) -> None:
+    """A background turn waits for every foreground turn, however early it was queued."""
     inner, order = Inner(), list[str]()
     model = GuardedModel(inner, ProviderLimits("p", "env:KEY", CallSlots(1, 1), now_ms))
 
@@ -163,8 +163,8 @@ def test_models_are_made_by_name() -> None:
     assert 2 == made.count("org/big:7b")  # forgotten meanwhile
 
 
-async def test_the_guard_tells_how_the_provider_is(autojump_clock: MockClock) -> None:
-    """Calls under way and waiting, and what the breaker says, in each of its states."""
+async def test_the_guard_reports_load_and_breaker_state(autojump_clock: MockClock) -> None:
+    """The guard reports active calls, waiting calls and each state of the breaker."""
     inner = Inner()
     guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, api="chat")
     model = GuardedModel(inner, guard)

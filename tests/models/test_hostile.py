@@ -1,4 +1,4 @@
-"""Providers that send what nobody should: every answer is a turn or a failure, in bounded memory."""
+"""Hostile providers: every answer is a turn or a failure, in bounded memory."""
 
 import gzip
 
@@ -57,7 +57,7 @@ async def test_what_means_the_same_is_the_same(body: bytes) -> None:
     ids=["type", "1.0", "chunked", "length", "informational", "headers"],
 )  # fmt: skip
 async def test_odd_answers_that_are_right(answer: bytes) -> None:
-    """What HTTP allows is read."""
+    """Unusual answers that HTTP allows are read correctly."""
     assert CHAT_EXPECTED == await ask(answer)
 
 
@@ -98,10 +98,10 @@ async def test_odd_answers_that_are_right(answer: bytes) -> None:
          "malformed", f"{MAX_CALLS} tool calls"),
     ],
 )  # fmt: skip
-async def test_what_nobody_can_read_is_a_failure(
+async def test_an_unreadable_answer_is_a_failure(
     answer: bytes, failure_class: str, said: str
 ) -> None:
-    """With what was wrong; and the client lives on."""
+    """An unreadable answer fails with its reason, and the client can be used afterwards."""
     async with asked(answer) as (served, model):
         with pytest.raises(ModelFailure) as caught:
             await model.stream(REQUEST, lambda _delta: None)
@@ -111,7 +111,7 @@ async def test_what_nobody_can_read_is_a_failure(
 
 
 async def test_bytes_after_an_answer_cost_one_call_at_most() -> None:
-    """They are no answer to the next one; its failure is one that is asked again."""
+    """Excess bytes never become the next answer; the failure they cause is transient."""
     async with asked(head("content-type: text/event-stream", "content-length: 5") + BODY) as (
         served,
         model,
@@ -137,7 +137,7 @@ async def test_a_head_without_end_is_given_up(autojump_clock: MockClock) -> None
 
 
 async def test_an_explanation_without_end_is_cut() -> None:
-    """Of a refusal no more is read than is told."""
+    """A refusal's body is read only up to the shown length, then the connection is closed."""
     more = [b"x" * 65_536] * 100
     async with asked(head(status="HTTP/1.1 500 x"), *more) as (served, model):
         with pytest.raises(ModelFailure) as caught:
@@ -179,7 +179,7 @@ async def test_no_event_of_any_shape_passes_for_an_end(name: str, data: str) -> 
     ],
 )
 async def test_counts_that_cannot_be_are_estimated(usage: object) -> None:
-    """They would end up in somebody's budget."""
+    """Impossible token counts are replaced by an estimate."""
     events = (*CHAT_TURN[:-3], {"choices": [], "usage": usage}, "[DONE]")
     found = await ask(STREAM, sse(*events))
     assert "estimate" == found.usage.source

@@ -30,7 +30,7 @@ from tests.models.provider import STREAM, refusal, sse
 
 
 def ignore(_delta: Delta) -> None:
-    """Nobody looks."""
+    """Discard the delta."""
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -43,7 +43,7 @@ async def test_a_turn_streams_in(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_the_same_turn_byte_by_byte(name: str) -> None:
-    """How the network cuts the answer, head and all, makes no difference."""
+    """An answer that arrives byte by byte, head included, gives the same turn."""
     dialect, events, trace_ref = DIALECTS[name]
     expected = msgspec.structs.replace(CHAT_EXPECTED, trace_ref=trace_ref)
     answer = STREAM + sse(*events)
@@ -52,7 +52,7 @@ async def test_the_same_turn_byte_by_byte(name: str) -> None:
 
 
 async def read(dialect: Dialect, data: bytes) -> TurnBuilder:
-    """What a body of these bytes comes to, without the HTTP around it."""
+    """Return the turn in a body of these bytes, without HTTP."""
     builder, pieces = TurnBuilder(ignore), [data]
 
     async def take_next() -> bytes | None:
@@ -102,7 +102,7 @@ async def test_cuts_over_http(name: str) -> None:
 
 
 async def test_a_head_that_is_cut_is_a_failure() -> None:
-    """Wherever."""
+    """A response head cut at any position is a transient failure."""
     for at in range(0, len(STREAM), 7):
         with pytest.raises(ModelFailure) as caught:
             await ask(STREAM[:at])
@@ -111,7 +111,7 @@ async def test_a_head_that_is_cut_is_a_failure() -> None:
 
 @pytest.mark.real
 async def test_a_turn_over_sockets() -> None:
-    """As in memory; and streaming is real: the provider goes on once the delta was seen."""
+    """Over real sockets a delta is delivered before the provider sends the rest."""
     seen = trio.Event()
     pieces = STREAM, sse(chunk(content="a")), seen.wait, sse(*CHAT_TURN)
     async with asked_over_sockets(*pieces) as (_, model):
@@ -129,7 +129,7 @@ async def test_a_turn_over_sockets() -> None:
     ],
 )
 async def test_the_key_goes_to_the_provider_and_nowhere_else(dialect: Dialect, header: str) -> None:
-    """It is in the header that the dialect wants, and not in an error that repeats it."""
+    """The key is sent in the dialect's header only and hidden in an error that repeats it."""
     told = {"error": {"message": f"Incorrect API key provided: {KEY}."}}
     async with asked(refusal(401, told), dialect=dialect) as (served, model):
         with pytest.raises(ModelFailure) as caught:
@@ -153,14 +153,14 @@ async def test_a_key_inside_a_stream_is_taken_out() -> None:
 
 
 async def test_an_error_without_its_last_line_is_that_error() -> None:
-    """Not a connection that broke, which would be asked again."""
+    """An error event without its last newline keeps its class instead of counting as a cut."""
     with pytest.raises(ModelFailure) as caught:
         await ask(STREAM, b'data: {"error": {"message": "no credit", "code": 402}}')
     assert ("quota", "no credit") == (caught.value.failure_class, caught.value.message)
 
 
-async def test_what_a_model_may_write_at_most() -> None:
-    """Is what its request says: budgets reserve that much."""
+async def test_most_output_is_the_limit_of_the_request() -> None:
+    """`most_output` is the limit that the request sends, which budgets reserve."""
     few = msgspec.structs.replace(REQUEST, sampling=Sampling(max_output_tokens=7))
     async with asked(dialect=ANTHROPIC) as (_, model):
         assert (DEFAULT_MAX_TOKENS, 7) == (model.most_output(REQUEST), model.most_output(few))
@@ -168,7 +168,7 @@ async def test_what_a_model_may_write_at_most() -> None:
 
 @pytest.mark.parametrize("key", ["sk-x\n", "sk-ключ", "sk\x00", "a\r\nhost: b"])
 async def test_a_key_that_fits_into_no_header(key: str) -> None:
-    """Is said so, without it, and nobody is asked."""
+    """A key that fits into no header is an `auth` failure without the key and without a request."""
 
     async def find_key() -> str:
         await trio.lowlevel.checkpoint()
@@ -184,7 +184,7 @@ async def test_a_key_that_fits_into_no_header(key: str) -> None:
 
 
 async def test_a_key_that_cannot_be_found() -> None:
-    """Says why, and nobody is asked."""
+    """A missing key is an `auth` failure with the reason and without a request."""
 
     async def find_key() -> str:
         await trio.lowlevel.checkpoint()
@@ -199,8 +199,8 @@ async def test_a_key_that_cannot_be_found() -> None:
 
 
 @pytest.mark.real
-async def test_nobody_is_there() -> None:
-    """A port where nobody listens."""
+async def test_an_unreachable_provider_is_unavailable() -> None:
+    """A port without a listener fails the turn as `unavailable`."""
     async with asked_over_sockets() as (served, model):
         pass
     async with open_client() as client:
@@ -226,7 +226,7 @@ async def test_silence_ends_the_turn(
 
 
 async def test_a_slow_provider_is_not_a_silent_one(autojump_clock: MockClock) -> None:
-    """Each byte begins the wait anew, a comment too."""
+    """Each received byte, even of a comment, restarts the timeout."""
 
     async def almost() -> None:
         await trio.sleep_until(trio.current_time() + 4.9)
@@ -247,7 +247,7 @@ async def test_a_provider_that_does_not_hang_up(autojump_clock: MockClock) -> No
 
 @pytest.mark.real
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key would go through somebody who was not named to us."""
+    """Proxy variables are ignored, because a proxy would see the key."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("NO_PROXY", "no_proxy"):

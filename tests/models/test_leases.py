@@ -20,7 +20,7 @@ async def hold(
 
 
 async def test_first_come_first_served_foreground_first(autojump_clock: MockClock) -> None:
-    """Background waits for whatever is in the foreground, however late that came."""
+    """Slots are given in order of arrival, foreground before background."""
     leases, log = CallSlots(1, 1), list[str]()
     async with trio.open_nursery() as nursery:
         for name in ("a1", "a2", "b1"):
@@ -46,7 +46,7 @@ async def test_a_key_in_use_does_not_hold_up_others(autojump_clock: MockClock) -
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_waiters_that_leave_leave_no_trace(seed: int, autojump_clock: MockClock) -> None:
-    """Bounds hold at every moment, whoever is cancelled whenever."""
+    """The bounds hold at every moment under random cancellation, and no slot leaks."""
     rng, leases = random.Random(seed), CallSlots(3, 2)
     most = 0
 

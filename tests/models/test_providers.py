@@ -21,7 +21,7 @@ from tests.models.provider import STREAM, Provider, refusal, sse
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Provider:
-    """Whoever is asked, it is this one; no certificates are loaded."""
+    """Serve this model for every provider, without loading certificates."""
     reached = Provider(url="http://provider.test/v1")
     monkeypatch.setattr(configured, "open_client", lambda: memory_client(MemoryBackend(reached)))
     return reached
@@ -56,7 +56,7 @@ def guarded(made: Providers, name: str) -> GuardedModel:
 
 
 def behind(model: GuardedModel) -> HttpModel:
-    """What the guard guards."""
+    """Return the model that the guard wraps."""
     assert isinstance(model._inner, HttpModel)
     return model._inner
 
@@ -76,10 +76,10 @@ def behind(model: GuardedModel) -> HttpModel:
         (ModelProvider(name="x", base_url="http://x/v1"), "http://x/v1", CHAT, ""),
     ],
 )  # fmt: skip
-def test_what_is_not_said_is_known_by_the_name(
+def test_a_known_name_sets_the_defaults(
     given: ModelProvider, url: str, dialect: object, reference: str
 ) -> None:
-    """And what is said counts."""
+    """A known provider's name gives address, dialect and key unless the configuration does."""
     model = guarded(providers(given), f"{given.name}/org/big:7b")
     endpoint = behind(model)._endpoint
     assert (url, dialect, "org/big:7b") == (endpoint.base_url, endpoint.dialect, endpoint.model)
@@ -174,7 +174,7 @@ async def test_a_turn_and_a_vector(served: Provider) -> None:
 
 
 async def test_a_local_provider_is_asked_without_a_key() -> None:
-    """Nobody looks for one."""
+    """A local provider is called without looking up a key."""
     kept = Kept()
     model = guarded(providers(ModelProvider(name="ollama"), kept=kept), "ollama/m")
     assert not await behind(model)._exchange._find_key()

@@ -1,4 +1,4 @@
-"""Why a provider did not deliver: a class for every way, from real HTTP answers."""
+"""Failure classes: each refusal of a provider has one, from real HTTP answers."""
 
 import time
 from email.utils import formatdate
@@ -70,19 +70,19 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("answer", "failure_class"), ANSWERS)
 async def test_every_refusal_has_its_class(answer: bytes, failure_class: str) -> None:
-    """From real answers, whatever else they hold; its message is short."""
+    """Each real refusal has its class and a short message."""
     with pytest.raises(ModelFailure) as caught:
         await ask(answer)
     assert caught.value.failure_class == failure_class
     assert 0 < len(caught.value.message) <= MAX_DETAIL_CHARS + 20
 
 
-def test_every_class_is_reached_and_says_what_follows() -> None:
-    """What is asked again is what may pass; what is the caller's fault does not hurt the breaker."""
+def test_every_class_is_reached_and_has_its_consequences() -> None:
+    """Every class occurs; transient ones are retried, and caller errors spare the breaker."""
     assert {name for _, name in ANSWERS} == set(FAILURE_CLASSES)
     assert {"rate_limited", "transient", "timeout", "unavailable"} == RETRYABLE
     assert {"malformed"} == UNHEALTHY - RETRYABLE
-    assert {"rate_limited"} == RETRYABLE - UNHEALTHY  # who says slow down is well
+    assert {"rate_limited"} == RETRYABLE - UNHEALTHY  # a provider that limits rates is healthy
 
 
 NOW_MS = 1_700_000_000_000
@@ -110,13 +110,15 @@ IN_A_MINUTE = formatdate(NOW_MS / 1000 + 60, usegmt=True)
         ({"retry-after-ms": "x", "retry-after": "7"}, 7_000),
     ],
 )
-def test_when_to_come_back_is_heard(headers: dict[str, str], expected_ms: int | None) -> None:
-    """Seconds, milliseconds or an HTTP date; within bounds, and nonsense is as good as nothing."""
+def test_retry_after_is_read_in_every_form(
+    headers: dict[str, str], expected_ms: int | None
+) -> None:
+    """`retry-after` is read as seconds, milliseconds or an HTTP date, bounded; else ignored."""
     assert expected_ms == http_failure(429, headers, b"", now_ms=NOW_MS).retry_after_ms
 
 
 def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever this machine stands."""
+    """A date without a zone is read as UTC in any local time zone."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
@@ -127,18 +129,16 @@ def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> Non
         time.tzset()
 
 
-async def test_when_to_come_back_is_read_from_the_answer() -> None:
-    """In whatever case the header is written."""
+async def test_retry_after_is_read_in_any_case() -> None:
+    """The header `retry-after` is found in any letter case."""
     with pytest.raises(ModelFailure) as caught:
         await ask(refusal(429, {}, "RETRY-After: 7"))
     assert 7_000 == caught.value.retry_after_ms
 
 
 @given(st.binary(), st.text(), st.integers(100, 599))
-def test_nothing_that_a_provider_says_breaks_the_reading(
-    body: bytes, header: str, status: int
-) -> None:
-    """Any bytes, any header: one of the classes, and a bound that holds."""
+def test_any_refusal_has_a_class_and_a_bounded_wait(body: bytes, header: str, status: int) -> None:
+    """Any body and header give one of the classes and a bounded wait."""
     failure = http_failure(status, {"retry-after": header}, body, now_ms=NOW_MS)
     assert failure.failure_class in FAILURE_CLASSES
     assert 0 <= (failure.retry_after_ms or 0) <= MAX_RETRY_AFTER_MS
@@ -146,7 +146,7 @@ def test_nothing_that_a_provider_says_breaks_the_reading(
 
 
 def test_a_long_explanation_is_cut() -> None:
-    """It goes to people."""
+    """A long explanation is cut before it reaches users."""
     told = b'{"error": {"message": "' + b"x" * 10_000 + b'"}}'
     for failure in (http_failure(500, {}, told, now_ms=0), stream_failure(told)):
         assert len(failure.message) <= MAX_DETAIL_CHARS + 20

@@ -36,7 +36,7 @@ URL = "http://provider.test"
 
 
 class Read(NamedTuple):
-    """What somebody reads in an answer."""
+    """The fields that a client reads from an answer."""
 
     text: str
     calls: list[tuple[str, Any]]
@@ -48,7 +48,7 @@ class Read(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What every request of an SDK is answered with."""
+    """The answer to every request of an SDK."""
 
     status: int
     kind: str
@@ -106,7 +106,7 @@ def read_chat(answer: Answer) -> Read:
 
 
 def read_responses(answer: Answer) -> Read:
-    """The response that the SDK's last event holds."""
+    """Return the response in the SDK's last event."""
     *_, last = openai_client(answer).responses.create(model="big", input="hi", stream=True)
     found: openai_responses.Response = last.response  # type: ignore[union-attr]  # the last one has it
     calls = [
@@ -251,7 +251,7 @@ def body_of(dialect: Dialect) -> Body:
 
 
 def exhaust(value: Any) -> None:
-    """Pydantic looks into what may be any iterable only when somebody takes from it."""
+    """Consume the iterables, because Pydantic validates them lazily."""
     if isinstance(value, dict):
         for each in value.values():
             exhaust(each)
@@ -283,7 +283,7 @@ def test_what_we_send_has_the_sdks_types(
 ) -> None:
     """Every parameter is one that the SDK knows, and every message has its shape."""
     body = body_of(dialect)
-    # Anthropic's newest models are not told how to pick; who asks for it has an older one.
+    # Anthropic's newest models take no sampling options; a request with them names an older one.
     known = {*get_type_hints(params), *(("temperature", "top_p") if dialect is ANTHROPIC else ())}
     assert body.keys() <= known
     check(params, body)

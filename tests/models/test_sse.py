@@ -25,7 +25,7 @@ EVENTS = ['{"x": "\u2028é"}', "one\ntwo", "", "[DONE]"]
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_cut_gives_the_same_events(end: bytes) -> None:
-    """Wherever the response is torn, also between CR and LF and inside a character."""
+    """A stream cut at any byte, even between CR and LF or in a character, has the same events."""
     stream = STREAM.replace(b"\n", end)
     assert EVENTS == parse(stream)
     for at in range(len(stream) + 1):
@@ -35,7 +35,7 @@ def test_every_cut_gives_the_same_events(end: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"data: a", b"data:", b":c", b"", b"x: y"])), st.data())
 def test_line_ends_may_be_mixed(lines: list[bytes], data: st.DataObject) -> None:
-    """Which of the three ends a line has makes no difference, and neither has the cut."""
+    """Mixed line ends and any cut give the same events as plain line feeds."""
     ends = [data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"])) for _ in lines]
     plain = b"".join(line + b"\n" for line in lines)
     # A lone CR before an empty line that ends with LF is one CRLF, so those stay apart.
@@ -47,8 +47,8 @@ def test_line_ends_may_be_mixed(lines: list[bytes], data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("tail", [b"", b"\n", b"\r", b"\r\n"])
-def test_the_last_empty_line_may_be_missing(tail: bytes) -> None:
-    """What was sent before the end of the response counts."""
+def test_a_last_event_without_its_empty_line_is_delivered(tail: bytes) -> None:
+    """An event that the end of the response completes is delivered."""
     assert ["a", "[DONE]"] == parse(b"data: a\n\ndata: [DONE]" + tail)
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_no_event() -> None:
 
 @pytest.mark.parametrize("size", [101, 5_000])
 def test_an_event_over_the_cap_ends_the_response(size: int) -> None:
-    """Whether in one line, in many, or in a line that never ends; memory stays bounded."""
+    """An event over the cap fails, in one line, in many or in an endless line."""
     with pytest.raises(ModelFailure, match="more than 100 bytes"):
         parse(b"data: " + b"x" * size + b"\n\n", cap=100)
     with pytest.raises(ModelFailure, match="more than 100 bytes"):

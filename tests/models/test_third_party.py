@@ -1,4 +1,4 @@
-"""The three dialects against a server that somebody else wrote (`mock-ai-api` from PyPI)."""
+"""The three dialects against a third-party server (`mock-ai-api` from PyPI)."""
 
 import socket
 import subprocess
@@ -44,7 +44,7 @@ def urls() -> Iterator[Urls]:
 
 @contextmanager
 def serving(provider: str) -> Generator[str]:
-    """Its address; it is killed at the end of the block.
+    """Start the server and yield its address; the server is killed at the end of the block.
 
     The package's own launcher starts its servers in sessions of their own and leaves them behind,
     so each is started directly, with a socket that listens already: no port is guessed.
@@ -66,7 +66,7 @@ def serving(provider: str) -> Generator[str]:
 
 
 async def ask(urls: Urls, name: str, scenario: str) -> tuple[ModelTurn, list[Delta]]:
-    """What the server plays for the scenario."""
+    """Return the turn that the server plays for the scenario."""
     dialect, provider, model = DIALECTS[name]
     numbers, deltas = count(), list[Delta]()
 

@@ -83,7 +83,7 @@ def test_from_the_vault(tmp_path: Path) -> None:
 
 
 def test_a_vault_with_a_passphrase(tmp_path: Path) -> None:
-    """Which lies anywhere but in the vault."""
+    """A vault's passphrase is a reference to any source except the vault itself."""
     resolver = a_resolver(tmp_path, "env:PASS", PASS="correct horse battery")
     resolver.vault.put("KEY", SECRET, 5)
     assert SECRET == resolver.resolve("vault:KEY")
@@ -95,8 +95,8 @@ def test_a_vault_with_a_passphrase(tmp_path: Path) -> None:
         a_resolver(tmp_path, "correct horse battery")
 
 
-def test_a_short_secret_is_given_to_nobody(tmp_path: Path) -> None:
-    """The redactor would not find it; the error does not show it."""
+def test_a_short_secret_is_refused(tmp_path: Path) -> None:
+    """A secret too short for the redactor is refused, and the error does not show it."""
     with pytest.raises(Unavailable, match="shorter") as caught:
         a_resolver(tmp_path, PIN="1234567").resolve("env:PIN")
     assert "1234567" not in caught.value.message
@@ -116,7 +116,7 @@ def test_from_the_keyring(
     answer: str | KeyringError | None,
     error: type[PalyraError] | None,
 ) -> None:
-    """What the system's keyring says; its own errors are not repeated."""
+    """A keyring's secret is returned; errors of the keyring are not repeated in ours."""
     asked = []
 
     def get_password(service: str, name: str) -> str | None:

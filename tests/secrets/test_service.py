@@ -1,4 +1,4 @@
-"""Secrets inside the daemon: found, and known to the redactor before anybody has them."""
+"""Secrets inside the daemon: found, and known to the redactor before they are used."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -64,7 +64,7 @@ async def test_the_vault_by_name(tmp_path: Path) -> None:
 
 
 async def test_all_that_can_be_known_is_known_from_the_start(tmp_path: Path) -> None:
-    """The vault, and what the configuration names; what cannot be found is said, unseen."""
+    """From the start the redactor knows vault and configured secrets; missing ones are logged."""
     redactor = Redactor([])
     Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
     keeper = a_keeper(tmp_path, redactor, TOKEN=SECOND, PIN="1234567")
@@ -76,7 +76,7 @@ async def test_all_that_can_be_known_is_known_from_the_start(tmp_path: Path) -> 
 
 
 async def test_a_damaged_vault_does_not_keep_the_daemon_down(tmp_path: Path) -> None:
-    """It is said, and everything else goes on."""
+    """A damaged vault is logged, and all other secrets are known."""
     redactor = Redactor([])
     Resolver(tmp_path, tmp_path / "keys").vault.put("KEY", FIRST, 5)
     (tmp_path / "vault.sealed").write_bytes(b"{}")
@@ -105,7 +105,7 @@ async def test_what_is_set_later_is_known_too(tmp_path: Path, autojump_clock: Mo
 async def test_a_vault_without_its_key_is_a_problem_until_it_is_back(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    """It is told once, never the end of the watch; the key's return is seen without a new vault."""
+    """A missing vault key is reported once and its return is noticed, with the same vault file."""
     redactor = Redactor([])
     vault = Resolver(tmp_path, tmp_path / "keys").vault
     vault.put("KEY", FIRST, 5)

@@ -92,8 +92,8 @@ def test_a_file_that_is_none_is_damaged(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"00" * 31, b"zz" * 32, b"\xff"])
-def test_a_key_that_is_lost_is_not_made_anew(tmp_path: Path, content: bytes | None) -> None:
-    """Then nothing could ever be read again."""
+def test_a_lost_key_is_not_replaced(tmp_path: Path, content: bytes | None) -> None:
+    """A lost vault key is an error and never replaced, because old secrets need it."""
     a_vault(tmp_path).put("KEY", SECRET, 5)
     key = tmp_path / "keys" / "vault.key"
     key.unlink() if content is None else key.write_bytes(content)
@@ -138,7 +138,7 @@ def test_a_value_has_a_size(tmp_path: Path, value: str) -> None:
 
 
 def test_a_vault_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replacing goes on when it is full."""
+    """A full vault refuses new names but still replaces values."""
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
     for name in ("A", "B", "B"):
         a_vault(tmp_path).put(name, "value", 5)
@@ -147,8 +147,8 @@ def test_a_vault_has_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert MAX_ENTRIES > 2
 
 
-def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the vault stays as it was."""
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is an error, and the vault stays as it was."""
     a_vault(tmp_path).put("KEY", SECRET, 5)
 
     def fail(*_: object) -> None:

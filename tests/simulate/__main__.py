@@ -1,7 +1,7 @@
 """Many seeds: `python -m tests.simulate --seeds 1000 --start 0`, or `make simulate SEEDS=1000`.
 
 Prints one line of JSON with what was simulated; for each seed that failed the invariant, the last
-lines of its story and the command that tells it again.  The exit code is 1 when any failed.
+lines of its story and the command that replays it.  The exit code is 1 when any failed.
 """
 
 import argparse

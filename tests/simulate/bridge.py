@@ -20,14 +20,14 @@ CONVERSATIONS = ("c0", "c1")
 
 
 class Bridge(Person):
-    """Hands in what senders say; who is not paired gets a code, which the operator hears of."""
+    """Submits messages of senders; an unpaired sender gets a code, which the operator receives."""
 
     def __init__(self, world: "World", name: str, messages: int) -> None:
         super().__init__(world, name, "client")
         self.messages = messages
 
     async def live(self) -> None:
-        """Until every sender has said everything."""
+        """Send all messages of every sender."""
         async with self.connected() as client, trio.open_nursery() as nursery:
             for number in range(self.messages):
                 await self.pause(0.1, 60)
@@ -37,7 +37,7 @@ class Bridge(Person):
             self.world.starters.discard(self.name)
 
     async def hand_in(self, client: Client, name: str) -> None:
-        """One message; a sender who is turned away says the same again, a few times."""
+        """Submit one message; a sender that is refused repeats it a few times."""
         text, key = draw_text(self.rng, name), self.new_key()
         options: dict[str, Any] = {
             "channel": CHANNEL,
@@ -88,7 +88,7 @@ class Doorkeeper(Person):
             self.note(f"is refused: {error.code}")
 
     async def set_up_channel(self, client: Client) -> None:
-        """The channel of the bridge, answered by whoever is there."""
+        """Set the bridge's channel to a random agent, or sometimes delete it."""
         agents = [agent.name for agent in await client.list_agents()]
         if self.rng.random() < 0.1:
             await client.delete_channel(CHANNEL, principal="bea")
@@ -96,7 +96,7 @@ class Doorkeeper(Person):
             await client.set_channel(CHANNEL, principal="bea", agent=self.rng.choice(agents))
 
     async def let_in(self, client: Client) -> None:
-        """Approve a sender's code, sometimes a wrong one; now and then put somebody out."""
+        """Approve a sender's code, sometimes a wrong one; now and then remove a sender."""
         if self.rng.random() < 0.2:
             page = await client.list_pairings(principal="bea")
             if page.pairings:

@@ -1,4 +1,4 @@
-"""What lets a call start: the rules, a person's answer, or an answer that held for more than once."""
+"""Permission for a call to start: the rules, a person's answer, or a standing grant."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ class Consent:
         self._grant_ended: dict[str, int] = {}
 
     def run_begins(self, run_id: str) -> None:
-        """Its first row is committed."""
+        """Record that a run's first row is committed."""
         self._count += 1
         self._run_began[run_id] = self._count
 
@@ -43,7 +43,7 @@ class Consent:
     def check_start(
         self, run: Run, proposed: ev.ToolProposed, decided: ev.ToolDecided, before: TapeRow
     ) -> None:
-        """A call that nobody was asked about starts; `before` is the row before its verdict."""
+        """Check a call that starts without a question; `before` is the row before its verdict."""
         if decided.grant_id is not None:
             self._check_grant(run, proposed, decided.grant_id, before)
         elif decided.approval_id is not None:

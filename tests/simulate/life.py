@@ -48,7 +48,7 @@ class Life:
         self.gone = trio.Event()  # not even a ghost is left
         self.effects_left: int | None = None  # until the power goes
         self.steps_left: int | None = None  # of the scheduler, likewise
-        self.sees_other_rules = False  # before the commit under way is told
+        self.sees_other_rules = False  # before the commit in progress is reported
         self.refused_runs: set[str] = set()  # a change of theirs was refused: a gap may follow
         self._journal_crashed_s = -CRASHES_APART_S
         self._shields: dict[trio.CancelScope, None] = {}
@@ -109,7 +109,7 @@ class Life:
             self.world.network.listening = self
 
     def _shut_door(self) -> None:
-        """Let nobody in any more; another life's door is not touched."""
+        """Stop accepting connections; another life's door is not touched."""
         if self.world.network.listening is self:
             self.world.network.listening = None
 
@@ -167,7 +167,7 @@ class Life:
             raise Unavailable("the power is gone") if gone is None else gone()
 
     def welcome(self, wire: Wire) -> bool:
-        """Serve a connection; False when there is nobody to."""
+        """Serve a connection; return False when the daemon cannot."""
         start = partial(self._serve, wire)
         spec = ChildSpec(f"connection:{wire.number}", start, restart="temporary", grace_s=5.0)
         try:
@@ -181,7 +181,7 @@ class Life:
         await self.daemon.serve_transport(DaemonEnd(wire), Peer(wire.name))
 
     def may_crash_journal(self) -> bool:
-        """Whether the tree can afford another crash."""
+        """Return True if the supervision tree can survive another crash."""
         return trio.current_time() - self._journal_crashed_s > CRASHES_APART_S
 
     def note_journal_crash(self) -> None:

@@ -1,4 +1,4 @@
-"""Many seeds, in as many processes as there are cores, and how a failed one is told."""
+"""Many seeds, in as many processes as there are cores, and the report of a failed one."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ def tell(seed: int) -> Report:
 
 
 def describe(report: Report) -> str:
-    """Everything somebody needs who has to mend it."""
+    """Return all details needed to debug a failed seed."""
     lines = [f"seed {report.seed} broke: {report.failed}", f"  {report.detail}", *report.tail]
     return "\n".join([*lines, f"make simulate START={report.seed} SEEDS=1", ""])
 
 
 def tell_many(seeds: range, jobs: int) -> Iterator[Report]:
-    """All of them, in whatever order they end."""
+    """Run all seeds and yield reports as they end."""
     if jobs == 1 or len(seeds) == 1:
         yield from map(tell, seeds)
         return

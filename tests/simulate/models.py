@@ -45,7 +45,7 @@ def simulated_modelset(life: "Life") -> Modelset:
 
 
 class SimulatedModel:
-    """A `LanguageModel` that does as the text says, unless it strikes."""
+    """A `LanguageModel` that follows the text, unless it fails."""
 
     def __init__(self, life: "Life", name: str) -> None:
         self.name = self.provider = name
@@ -85,7 +85,7 @@ class SimulatedModel:
             await trio.lowlevel.checkpoint()
 
     def _nonsense(self) -> ModelTurn:
-        """What models really do: unknown tools, arguments that are none, empty and cut answers."""
+        """Return a faulty answer of a real kind: unknown tool, bad arguments, empty or cut text."""
         rng, new_id = self._rng, self._life.world.new_id
         pick = rng.randrange(6)
         calls: tuple[ProposedCall, ...] = ()

@@ -54,7 +54,7 @@ class Wire:
     def __init__(self, network: "Network", number: int, life: "Life") -> None:
         self.network = network
         self.number = number
-        self.life = life  # whose daemon is at the other end
+        self.life = life  # the life whose daemon is at the other end
         self.name = f"wire:{number}"
         self.is_cut = False
         self.is_silent = False
@@ -76,7 +76,7 @@ class Wire:
         await trio.lowlevel.checkpoint()
 
     def suffer(self) -> float:
-        """What the weather does to one message; its delay in seconds."""
+        """Apply the weather to one message; return its delay in seconds."""
         weather = self.network.weather
         if weather.strikes("connection torn"):
             self.cut()
@@ -126,7 +126,7 @@ class DaemonEnd:
 
 
 class ClientEnd:
-    """What of `WebSocketConnection` a client's link uses."""
+    """The part of `WebSocketConnection` that a client's link uses."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -168,7 +168,7 @@ class ClientEnd:
 
 
 class Network:
-    """Who can be reached, and every connection there is."""
+    """The listening daemon and all connections."""
 
     def __init__(self, weather: Weather, trace: Trace) -> None:
         self.weather = weather
@@ -180,7 +180,7 @@ class Network:
         self._numbers = itertools.count(1)
 
     async def open_stream(self, _url: str) -> Wire:
-        """What dials TCP.  Raises OSError when nobody listens."""
+        """Replace dialling TCP.  Raises OSError without a listener."""
         await trio.sleep(LATENCY_S[0])
         life = self.listening
         if life is None or not life.is_on:
@@ -193,7 +193,7 @@ class Network:
         return wire
 
     async def upgrade(self, _nursery: trio.Nursery, stream: Any, _url: str) -> ClientEnd:
-        """What makes a WebSocket of a stream."""
+        """Replace making a WebSocket of a stream."""
         await trio.lowlevel.checkpoint()
         return ClientEnd(stream)
 

@@ -1,7 +1,7 @@
-"""The oracle: reads every committed row and record as they land, and says what they may not be.
+"""The oracle: reads every committed row and record at its commit, and checks the invariants.
 
-It keeps its own fold of every tape, so that a daemon that believes something else is found at the
-step where it begins to.
+It folds every tape itself, so a daemon whose state differs is found at the step where the
+difference begins.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ Fail = Callable[[str, str], None]
 
 
 def _is_probe(change: Change) -> bool:
-    """Whether the journal only tries whether writing works."""
+    """Return True for a change that only tests whether the store can be written."""
     return not change.rows and any(
         isinstance(record, IdempotencyRecord) and record.key.startswith("probe-")
         for record in change.records
@@ -52,12 +52,12 @@ def _is_probe(change: Change) -> bool:
 
 
 def took_ms(event: ev.ToolAttested) -> int:
-    """How long a call took, as it was signed."""
+    """Return the signed duration of a call."""
     return int(event.attestation["finished_ms"]) - int(event.attestation["started_ms"])
 
 
 class CallFacts:
-    """What the tape says of one call."""
+    """The tape's facts about one call."""
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
@@ -70,7 +70,7 @@ class CallFacts:
         self.may_rerun = False
 
     def repeats(self, event: ev.Event) -> bool:
-        """Whether it may not happen again; what was allowed may end before it starts."""
+        """Return True if a kind of event occurs again, except for a decision on a void approval."""
         is_void = isinstance(event, ev.ToolDecided) and event.reason_code == "approval_void"
         return event.KIND in self.kinds and not is_void
 
@@ -95,7 +95,7 @@ class CallFacts:
 
 
 class Oracle:
-    """What is durable, and what follows from it."""
+    """The durable state, and the checks that follow from it."""
 
     def __init__(self, fail: Fail, budgets: Sequence[BudgetConfig]) -> None:
         self.purse = Purse(fail, budgets)
@@ -114,7 +114,7 @@ class Oracle:
         self.executions: Counter[str] = Counter()
         self.agents = {(DEFAULT_AGENT.name, DEFAULT_AGENT.version)}  # and versions there ever were
         self.paired: set[tuple[str, str, str]] = set()  # who ever was: principal, channel, sender
-        self.left_alone: set[str] = set()  # runs that crashed too often, as the log says
+        self.left_alone: set[str] = set()  # runs that crashed too often, by the log
         self.dirty: dict[str, None] = {}  # runs that committed since the last step
 
     # --- what is committed
@@ -141,7 +141,7 @@ class Oracle:
                     self._record(record)
 
     def _check_incidents(self, change: Change) -> None:
-        """What an operator must hear of is committed together with what says so on the tape."""
+        """Check that each incident is committed together with its cause on the tape."""
         said = {each.key for each in change.records if isinstance(each, IncidentRecord)}
         for row in change.rows:
             if row.kind == ev.ToolCompleted.KIND:
@@ -150,7 +150,7 @@ class Oracle:
                     self._fail("an unknown outcome has its incident", event.call_id)
 
     def head(self, run_id: str) -> int:
-        """The last durable seq; -1 for a run that is not there."""
+        """Return the last durable seq, or -1 for an unknown run."""
         return len(self.tapes.get(run_id, ())) - 1
 
     def open_runs(self) -> list[str]:
@@ -244,7 +244,7 @@ class Oracle:
             self._check_start(self.runs[row.run_id], call, call_id)
 
     def _check_start(self, run: Run, call: CallFacts, call_id: str) -> None:
-        """Somebody allowed it, or the rules did."""
+        """Check that a person or the rules allowed the call."""
         if call.approval is not None:
             if call.answer is None or call.answer.decision != "allow":
                 self._fail("only what was approved starts", call_id)
@@ -318,7 +318,7 @@ class Oracle:
             self._fail("what may not be repeated is not", call.call_id)
 
     def _check_rules(self, call: ToolCall, facts: CallFacts, version: str) -> None:
-        """What was decided was decided under these rules, and for exactly this."""
+        """Check that the verdict was given under these rules and for exactly this call."""
         if facts.decided is None or facts.decided.policy_version != version:
             self._fail("a verdict ends with its rules", call.call_id)
         if facts.approval is not None:

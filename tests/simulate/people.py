@@ -1,4 +1,4 @@
-"""The people of a story: they use the real client library, impatiently, and believe what it says."""
+"""The people of a story: impatient users of the real client library, who trust its answers."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ TOLERATED = (Overloaded, Unavailable, TooSlow)  # the same request may succeed l
 
 
 class Person:
-    """Somebody with a token."""
+    """A user with a token."""
 
     def __init__(self, world: "World", name: str, role: Role) -> None:
         self.world = world
@@ -49,7 +49,7 @@ class Person:
         self.world.fail(name, detail)
 
     def new_key(self) -> str:
-        """An idempotency key that nobody used."""
+        """Return an unused idempotency key."""
         self._keys += 1
         return f"{self.name}-{self._keys}"
 
@@ -94,13 +94,13 @@ class Person:
         self.world.starts -= 1
 
     async def live(self) -> None:
-        """What this person does in the story."""
+        """Play this person's part of the story."""
         raise NotImplementedError
 
     async def insist(self, ask: Any) -> Any:
-        """The answer, however often it takes; None when the daemon says no for good.
+        """Return the reply, after any number of attempts; None if the daemon refuses for good.
 
-        Sometimes the first attempt is abandoned under way: the key makes that harmless.
+        Sometimes the first attempt is abandoned in progress, which the key makes harmless.
         """
         while True:
             patience_s = 0.02 if self.rng.random() < 0.1 else FOR_EVER_S

@@ -48,7 +48,7 @@ def drop_an_event() -> Plant:
 
 
 def acknowledge_early() -> Plant:
-    """The journal says yes before the disk did."""
+    """The journal acknowledges a commit before it is on disk."""
     commit = journal_actor._Incarnation._commit
 
     async def early(self: Any, tickets: Any) -> None:
@@ -83,7 +83,7 @@ def repeat_effects() -> Plant:
 
 
 def take_any_digest() -> Plant:
-    """An answer counts whatever it was given to."""
+    """An answer counts even if its digest belongs to another question."""
     return patch.object(approval, "check_answer", lambda *_: None)
 
 
@@ -107,7 +107,7 @@ def forget_receipts() -> Plant:
 
 
 def call_it_committed() -> Plant:
-    """The wire is told more than the disk has."""
+    """The wire reports more rows as committed than the disk has."""
     committed = Hub.committed
 
     def boast(self: Hub, heads: Any) -> None:
@@ -117,7 +117,7 @@ def call_it_committed() -> Plant:
 
 
 def stray_from_the_tape() -> Plant:
-    """The live state is not what the tape says."""
+    """The live state differs from the tape."""
     emit = run_actor._RunActor.emit
 
     def careless(self: Any, step: Any, *rest: Any) -> None:
@@ -129,7 +129,7 @@ def stray_from_the_tape() -> Plant:
 
 
 def crash_now_and_then() -> Plant:
-    """A part that nobody expects to fail does."""
+    """A part that is expected never to fail crashes."""
     count = 0
     publish = Hub.publish
 
@@ -144,7 +144,7 @@ def crash_now_and_then() -> Plant:
 
 
 def keep_old_verdicts() -> Plant:
-    """What was allowed starts, whatever the rules say by now."""
+    """An allowed call starts although the rules have changed since."""
     compare = tool_call.compare_with_gate
 
     def careless(execution: Any, _version: str) -> None:
@@ -156,12 +156,12 @@ def keep_old_verdicts() -> Plant:
 
 
 def grant_to_everybody() -> Plant:
-    """A grant of the key is enough, in whatever session it was given and for how long."""
+    """A grant of the key applies in every session and for ever."""
     return patch.object(gate, "find_grant", lambda grants, **_: next(iter(grants), None))
 
 
 def grant_for_ever() -> Plant:
-    """What is taken back is told, and goes on."""
+    """A revoked grant is reported as revoked but still applies."""
 
     def careless(self: Grants, grant: Any, by: str) -> Any:
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
@@ -170,7 +170,7 @@ def grant_for_ever() -> Plant:
 
 
 def say_nothing_of_unknown() -> Plant:
-    """The model hears that an outcome is unknown, the operator does not."""
+    """An unknown outcome is reported to the model but not to the operator."""
     return patch.object(run_actor, "ReportIncident", type("Nothing", (), {}))
 
 
@@ -199,7 +199,7 @@ def lose_lines_of_failures() -> Plant:
 
 
 def keep_reservations() -> Plant:
-    """What a call did not take stays reserved."""
+    """The unused part of a call's reservation is not released."""
     return patch.object(Reservation, "give_back", lambda _meter: None)
 
 

@@ -1,4 +1,4 @@
-"""What model calls may take, and what they took: the ledger against tapes and budgets."""
+"""Reservations and costs of model calls: the ledger against tapes and budgets."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class Purse:
         self._largest = 0  # that a call was expected to take
 
     def note(self, event: ev.Event) -> None:
-        """What an event says of calls."""
+        """Record the call size or the refusal that an event reports."""
         if isinstance(event, ev.ContextAssembled):
             self._largest = max(self._largest, event.input_tokens + ANSWER_TOKENS)
         self.refusals += isinstance(event, ev.BudgetExceeded)
@@ -58,13 +58,13 @@ class Purse:
                 self._fail("a budget holds", f"{taken} of {budget.hard} after {key}")
 
     def check_run(self, run: Run) -> None:
-        """What the run says it took is what its lines say."""
+        """Check that a run's reported usage is the sum of its ledger lines."""
         lines = [line for line in self.lines.values() if line.run_id == run.run_id]
         if sum(line.tokens for line in lines) != run.usage.input_tokens + run.usage.output_tokens:
             self._fail("the ledger says what a run took", f"{run.run_id}: {run.usage}, {lines}")
 
     def check_rest(self, daemon: "Daemon") -> None:
-        """No call is under way: nothing is reserved, and accounts are sums of lines."""
+        """Check that nothing is reserved without a call and that accounts are sums of lines."""
         sums = defaultdict[str, int](int)
         for line in self.lines.values():
             sums[line.session_id] += line.tokens

@@ -1,4 +1,4 @@
-"""The rules of a world, which change while the daemon runs: what each set lets through unasked."""
+"""The rules of a world, which change while the daemon runs: the tools each set allows unasked."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from palyra.tools.policy.cedar import CedarPolicy
 
 SETS = Path(__file__).parent / "policies"
 _SHIPPED = frozenset({"echo", "sleep", "list_dir"})  # the harmless ones among the tools here
-# What each set lets through without a person, as its file says it.
+# The tools that each set allows without a person, as in its file.
 UNASKED: dict[str, frozenset[str]] = {
     "usual": _SHIPPED | {"peek", "mark", "again", "press"},
     "lenient": _SHIPPED | {"peek", "mark", "again", "press", "approve_mark"},
@@ -27,23 +27,23 @@ def parsed(name: str) -> CedarPolicy:
 
 @cache
 def unasked(version: str) -> frozenset[str]:
-    """What the rules of that version let through without a person."""
+    """Return the tools that the rules of that version allow without a person."""
     return next(tools for name, tools in UNASKED.items() if parsed(name).version == version)
 
 
 class Files:
-    """Which set the user's folder holds now."""
+    """The rule set in the user's folder."""
 
     def __init__(self) -> None:
         self.holds = "usual"
 
     def change(self, rng: Random) -> None:
-        """Somebody saves another set."""
+        """Save another set."""
         self.holds = rng.choice([name for name in UNASKED if name != self.holds])
 
 
 class Rules:
-    """The rules of one life: those of the files when they were looked at last."""
+    """The rules of one life: those of the files at the last look."""
 
     problems: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What people ask for: texts with directives, drawn from the seed."""
+"""The users' requests: texts with directives, drawn from the seed."""
 
 from collections.abc import Sequence
 from random import Random
@@ -7,12 +7,12 @@ from palyra.core.model.messages import FAILURE_CLASSES
 from tests.simulate.models import SECRET
 
 TOOLS = ("peek", "peek", "mark", "mark", "again", "press", "approve_mark", "approve_again")
-ASKED_TOOLS = ("peek", "approve_mark", "approve_mark", "approve_mark")  # of somebody cautious
+ASKED_TOOLS = ("peek", "approve_mark", "approve_mark", "approve_mark")  # of a cautious user
 RARE_TOOLS = ("never", "echo", "sleep", "unknown_tool", "list_dir")
 
 
 def draw_text(rng: Random, name: str, tools: Sequence[str] = TOOLS) -> str:
-    """A message whose first line is its name; the rest says what the model is to do."""
+    """Return a message whose first line is its name; the rest has the model's directives."""
     lengths = (2, 3, 4) if tools is ASKED_TOOLS else (0, 1, 1, 2, 3)  # a grant is for what follows
     turns = ["\n".join(_draw_turn(rng, name, tools)) for _ in range(rng.choice(lengths))]
     return "\n".join([name, "\n/then\n".join(turns)]).rstrip()

@@ -1,4 +1,4 @@
-"""One seed, told from its beginning to its end."""
+"""One seed, played from its beginning to its end."""
 
 import time
 from collections.abc import Generator
@@ -18,7 +18,7 @@ from tests.simulate.world import World
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     digest: str = ""
@@ -56,7 +56,7 @@ def _listening_to(world: World) -> Generator[None]:
 
 
 def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Report:
-    """Tell the story of one seed; `is_thorough` traces every step of the scheduler too."""
+    """Play the story of one seed; `is_thorough` traces every step of the scheduler too."""
     begun_s = time.perf_counter()
     world = World(seed, is_thorough=is_thorough)
     if keep:

@@ -1,4 +1,4 @@
-"""What is the same in every world: configuration, keys and redactor, each made once."""
+"""Constants of every world: configuration, keys and redactor, each made once."""
 
 import tempfile
 from collections.abc import Sequence

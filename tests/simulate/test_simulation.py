@@ -18,7 +18,7 @@ SEEDS_A_TEST = 10
 SEEDS = 100  # more in `make simulate`
 PLANT_WITHIN_SEEDS = 60
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
-# When the stories have changed it goes on from there, and takes longer.
+# When the stories have changed, the search continues from there and takes longer.
 FIRST_SEEDS = {
     "grant_for_ever": 138,
     "grant_to_everybody": 57,

@@ -39,7 +39,7 @@ def _spec(name: str, tool_class: Any, *, is_idempotent: bool = False) -> ToolSpe
 
 
 def simulated_tools(life: "Life") -> list[Tool]:
-    """One of each kind: harmless, with effect, idempotent, in a thread, to be asked about."""
+    """Return one tool of each kind: harmless, effect, idempotent, threaded, to be approved."""
 
     async def act(call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         arguments, weather = call.arguments, life.world.weather
@@ -80,7 +80,7 @@ def _whose(arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def grant_key(arguments: Mapping[str, Any]) -> str:
-    """Who the text names, of `task ann.0.1`."""
+    """Return the part of the text before its first dot: `task ann` of `task ann.0.1`."""
     return str(arguments["text"]).partition(".")[0]
 
 

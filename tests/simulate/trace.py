@@ -1,4 +1,4 @@
-"""What happened, line by line, and what must never happen."""
+"""The trace of a story, line by line, and its broken invariants."""
 
 import hashlib
 from collections import Counter, deque
@@ -22,7 +22,7 @@ class Planted(Exception):
 
 
 class Trace:
-    """All lines go into the digest, the last ones are kept to be shown."""
+    """A digest of all lines; the last ones are kept for the report."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=KEPT_LINES)

@@ -1,4 +1,4 @@
-"""What one reader has seen of one run, kept as the client library's items say."""
+"""One reader's view of one run, kept from the client library's items."""
 
 from palyra.client.feed import EventsDiscarded, Item, Reset, TapeEvent
 from palyra.core.journal.tape_row import TapeRow
@@ -31,7 +31,7 @@ class View:
                 pass
 
     def leave(self, cursor: int) -> None:
-        """Another subscription will go on behind `cursor`; what is beyond comes again."""
+        """Drop events after `cursor`; another subscription continues there."""
         self.after = cursor
         self._cut(cursor)
 

@@ -1,4 +1,4 @@
-"""How bad the world is: which faults there are in a seed, how often each strikes."""
+"""The severity of a seed's faults: which kinds occur, and how often."""
 
 from random import Random
 
@@ -43,7 +43,7 @@ class Weather:
         self.disk_full_until_s = -1.0
 
     def strikes(self, fault: str) -> bool:
-        """Whether it happens now; counted when it does."""
+        """Return True if the fault occurs now; occurrences are counted."""
         rate = self._rates.get(fault)
         if self.is_calm or rate is None or self._rng.random() >= rate:
             return False
@@ -52,7 +52,7 @@ class Weather:
         return True
 
     def draw_s(self, shortest_s: float, longest_s: float) -> float:
-        """A duration; short ones are as likely as long ones, whatever the scale."""
+        """Return a duration in seconds; short ones are as likely as long ones at any scale."""
         return float(shortest_s * (longest_s / shortest_s) ** self._rng.random())
 
     def calm(self) -> None:

@@ -1,4 +1,4 @@
-"""The wiretap: reads what the daemon says, on every connection, and whether it was true then."""
+"""The wiretap: reads every message of the daemon, and checks that it was true when sent."""
 
 import re
 from typing import Any
@@ -20,7 +20,7 @@ MAY_TAKE_LONG = {"run.wait"}
 
 
 class _Ear:
-    """What was heard of one connection."""
+    """The messages seen on one connection."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -54,7 +54,7 @@ class Wiretap:
             ear.token = request["params"]["token"]
 
     def on_reply(self, wire: Wire, data: bytes) -> None:
-        """The daemon says something."""
+        """Check a message from the daemon."""
         ear = self._ears.setdefault(wire.number, _Ear(wire))
         self._check_bytes(ear, data)
         message = _DECODE(data)
@@ -65,7 +65,7 @@ class Wiretap:
                 self._reply(ear, frame)
 
     def _check_patience(self) -> None:
-        """Nobody who can be reached waits long for an answer."""
+        """Check that a reachable client does not wait long for an answer."""
         while self._waits:
             (wire, request_id), since_s = next(iter(self._waits.items()))
             if wire.is_cut or wire.is_silent or not wire.life.is_on:
@@ -87,7 +87,7 @@ class Wiretap:
                 self._check_foreign(ear, name.decode(), data)
 
     def _check_foreign(self, ear: _Ear, run_id: str, data: bytes) -> None:
-        """A foreign id may only come back in the error that says there is no such thing."""
+        """Check that a foreign id comes back only in the `not_found` error."""
         if b'"not_found"' not in data:
             text = f"{ear.token[:8]} was told of {run_id}: {data[:300].decode()}"
             self._fail("nothing crosses principals", text)
@@ -139,7 +139,7 @@ class Wiretap:
                 self._fail("what is called committed is the tape", f"{run_id} {seq}")
 
     def _pass_over(self, kinds: frozenset[str], run_id: str, expected: int, seq: int) -> int:
-        """Where a stream of these kinds goes on: rows of others are not sent."""
+        """Return the next expected seq of a stream of these kinds; other rows are not sent."""
         between = self._oracle.tapes[run_id][expected:seq]
         missed = (expected + at for at, row in enumerate(between) if row.kind in kinds)
         return next(missed, max(expected, seq))

@@ -66,7 +66,7 @@ class Worker(Person):
 
     @property
     def deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
-        """What can be done about a run."""
+        """The possible actions on a run."""
         return (
             self.watch, self.watch, self.steer, self.cancel, self.wait, self.look, self.replay,
             self.arrange, self.glance,
@@ -147,7 +147,7 @@ class Worker(Person):
             self.fail("reads do not go back", f"{run_id}: {page.head_seq} < {view.head_seq}")
 
     async def glance(self, client: Client, run_id: str) -> None:
-        """Subscribe to few kinds of events, beside whatever else this connection does."""
+        """Subscribe to few kinds of events, in addition to this connection's other work."""
         kinds = self.rng.choice((["tool.started"], ["run.done", "run.failed", "run.cancelled"]))
         asked = {"run_id": run_id, "kinds": kinds}
         opened = await self.insist(lambda: client.call("tape.subscribe", asked))

@@ -36,7 +36,7 @@ STORY_WITHIN_S = 40 * 3_600.0
 PACES = (1, 1, 10, 60)  # of people and troubles: stories of minutes, and of half a day
 GOOD_HOUR_S, LOOK_S = 3_600.0, 1.0
 MAX_STANDSTILLS = 10
-EDITED = 0.4  # how likely somebody works on the rules
+EDITED = 0.4  # how likely the rules are edited
 STEPS_PER_INSTANT = 200_000  # of the scheduler, without any time passing
 NUISANCES = ("power cut", "power cut", "power cut at an effect", "power cut at a step", "restart")
 TROUBLES = (*NUISANCES, "tear everything", "disk full", "clock jump", "a good hour")
@@ -98,7 +98,7 @@ class World:
         self.known_runs: list[str] = []  # that were acknowledged
         self.codes: list[tuple[str, str]] = []  # that senders were given: pairing, code
         self.starters: set[str] = set()  # people who have not begun everything yet
-        self.starts = 0  # under way, of runs
+        self.starts = 0  # requests in progress to start a run
         self.refused_openings = 0
         self.standstills = self.effects = 0
         self.life: Life | None = None
@@ -141,7 +141,7 @@ class World:
             self.everything.cancel()
 
     def _stand_still(self) -> None:
-        """Nobody can go on, and no time will help."""
+        """Fail the story: every task waits, and the passing of time will not help."""
         self.standstills += 1
         if self.standstills > MAX_STANDSTILLS:
             raise AssertionError(f"seed {self.seed} hangs: {_describe_tasks()}")
@@ -162,7 +162,7 @@ class World:
                 life.cut_power("at a step")
 
     def logged(self, level: str, event: dict[str, object]) -> None:
-        """A line of the daemon's log: crashes that nobody planted are bugs."""
+        """Check a line of the daemon's log: unplanned crashes are bugs."""
         life = LIFE.get()
         if life is None or not life.is_on:
             return
@@ -240,7 +240,7 @@ class World:
         self.durable.commit([Change(records=tuple(records))])
 
     async def _keep_daemon(self, nursery: trio.Nursery) -> None:
-        """What starts the daemon again whenever it ends."""
+        """Start the daemon again whenever it ends."""
         while not self.is_closing:
             self.lives += 1
             life = self.life = Life(self, self.lives)
@@ -264,7 +264,7 @@ class World:
         self.trace.add("world", "peace")
         await self._restart()
         with trio.move_on_after(OVER_WITHIN_S) as patience:
-            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - runs tell nobody
+            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
         if patience.cancelled_caught:
             self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
@@ -304,7 +304,7 @@ class World:
                 await trio.sleep(GOOD_HOUR_S)
 
     async def _lose_patience(self) -> None:
-        """No story takes this long, unless somebody waits for what will never come."""
+        """Fail a story that takes too long, because a task waits for ever."""
         await trio.sleep(STORY_WITHIN_S)
         self.fail("nobody waits for ever", _describe_tasks())
 
@@ -325,7 +325,7 @@ class World:
             self.fail("stopping is bounded", f"life {life.number}")
 
     async def _close(self) -> None:
-        """The last stop; nothing may be left."""
+        """Stop for the last time; nothing may be left."""
         self.is_closing = True
         if self.life is not None and self.life.is_on:
             await self._stop(self.life)
@@ -337,7 +337,7 @@ class World:
         self._check_rest()
 
     def _check_rest(self) -> None:
-        """What must be true when everything has stopped."""
+        """Check the invariants of a world in which everything has stopped."""
         life = self.life
         if (
             life is not None
@@ -360,7 +360,7 @@ class World:
 
 
 def _describe_tasks() -> str:
-    """Where everybody is; for who has to find out why."""
+    """Return the position of every task, for debugging."""
     names = []
     tasks = [trio.lowlevel.current_root_task()]
     while tasks:

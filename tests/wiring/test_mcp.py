@@ -68,7 +68,7 @@ def test_good_servers() -> None:
 
 
 def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
-    """What the rules and the risk look at follows from where a server runs."""
+    """A server's capabilities for policy and risk follow from its sandbox and address."""
     servers = (
         McpServerConfig(**PROGRAM, workspace="write", capabilities=("memory",)),
         McpServerConfig(name="c", command=("server",), sandbox="none"),
@@ -95,8 +95,8 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
     assert ["", "", "example.com"] == [actor._facets.host for actor in actors]
 
 
-def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
-    """A program with hosts can do what a network can; a bad host is named with its server."""
+def test_hosts_add_the_network_capability(tmp_path: Path) -> None:
+    """A program with hosts counts as networked; a bad host is reported with its server."""
 
     def built(*hosts: str) -> tuple[str, ...]:
         config = Config(
@@ -123,7 +123,7 @@ def test_hosts_make_it_a_way_out(tmp_path: Path) -> None:
 
 
 def test_limits_are_a_servers_own() -> None:
-    """What its table says holds for it; of the rest, [sandbox]."""
+    """A server's own limits apply; limits it does not set come from [sandbox]."""
     section = SandboxConfig(open_files=64, address_space_mib=512, memory_mib=256, processes=7)
     assert CommandLimits(
         files=1_024, address_space_bytes=4_096 * MIB, memory_bytes=256 * MIB, processes=7
@@ -148,8 +148,8 @@ class Seen:
         yield
 
 
-async def test_its_way_out_is_that_of_its_own_hosts() -> None:
-    """Each start of a server with hosts has a way out of its own; without hosts it has none."""
+async def test_each_start_has_a_proxy_for_its_own_hosts() -> None:
+    """Each start of a server with hosts has its own egress; a server without hosts has none."""
     ways: list[object] = []
 
     def open_egress() -> Any:

@@ -30,7 +30,7 @@ OURS = ModelProvider(name="ours", base_url="http://ours/v1", models=("big",))
 
 
 def built(home: Path, models: Models, alarms: FakeAlarms | None = None) -> Modelset:
-    """What a daemon with these settings has."""
+    """Build the models of a daemon with these settings."""
     paths = Paths(config_file=home / "palyra.toml", data_dir=home)
     keeper = SecretService(Resolver(home, home), run_sync, lambda *_: None)
     return build_modelset(
@@ -38,15 +38,15 @@ def built(home: Path, models: Models, alarms: FakeAlarms | None = None) -> Model
     )
 
 
-def test_nobody_is_configured(tmp_path: Path) -> None:
-    """The embedded ones, and no service."""
+def test_without_providers_only_embedded_models_exist(tmp_path: Path) -> None:
+    """Without configured providers there are only the embedded models and no service."""
     found = built(tmp_path, Models())
     assert (["scripted"], []) == (list(found.models), list(found.services))
     assert isinstance(found.embeddings, EmbeddedEmbeddings)
 
 
 def test_a_provider_is_configured(tmp_path: Path) -> None:
-    """Its models beside the embedded ones, and a service that keeps its connections."""
+    """A configured provider adds its models and a service for its connections."""
     found = built(tmp_path, Models(providers=(OURS,), embeddings="ours/e"))
     assert ["scripted", "ours/big"] == list(found.models)
     assert "ours/whatever" in found.models
@@ -76,16 +76,16 @@ def test_a_provider_that_fails_raises_an_alarm(tmp_path: Path) -> None:
         Models(providers=(OURS,), embeddings="ours"),
     ],
 )
-def test_embeddings_of_nobody_stop_the_start(tmp_path: Path, models: Models) -> None:
-    """With the setting, its value and what there is."""
+def test_unknown_embeddings_stop_the_start(tmp_path: Path, models: Models) -> None:
+    """An unknown embedding model stops the start; the error names setting, value and choices."""
     with pytest.raises(InvalidParams, match=r"models.embeddings = '.*embedded") as caught:
         built(tmp_path, models)
     assert "models.embeddings" == caught.value.field
 
 
 @pytest.mark.real
-def test_who_has_no_provider_does_not_import_an_http_client() -> None:
-    """It takes a tenth of a second; a control says that it would be seen."""
+def test_without_providers_no_http_client_is_imported() -> None:
+    """Without providers no HTTP client is imported; a control shows that the check sees one."""
     code = "import sys, {}; print('httpx' in sys.modules)"
     for module, expected in (("palyra.daemon", "False"), ("palyra.models.providers", "True")):
         done = subprocess.run(
@@ -95,7 +95,7 @@ def test_who_has_no_provider_does_not_import_an_http_client() -> None:
 
 
 def test_routes_and_prices_reach_the_router(tmp_path: Path) -> None:
-    """What is configured of models is what the router says of them; prices are those of now."""
+    """The router reports configured routes with the current prices."""
     models = Models(
         default="ours/big",
         providers=(OURS,),
@@ -118,8 +118,8 @@ def test_routes_and_prices_reach_the_router(tmp_path: Path) -> None:
     assert ["ours"] == [each.provider for each in router.standings()]
 
 
-def test_a_route_to_nobody_stops_the_start(tmp_path: Path) -> None:
-    """With the setting and the name."""
+def test_a_route_to_an_unknown_model_stops_the_start(tmp_path: Path) -> None:
+    """A route to an unknown model stops the start; the error names the setting and the model."""
     models = Models(failover=("theirs/x",))
     paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
     modelset, budgets = (

@@ -23,8 +23,8 @@ def test_hosts_have_one_form() -> None:
 
 
 @pytest.mark.parametrize("entry", ["", "a b", "https://pypi.org", "u@pypi.org", "127.1", "a:0"])
-def test_what_is_no_host_is_refused(entry: str) -> None:
-    """With the setting it stands in."""
+def test_an_invalid_host_is_refused(entry: str) -> None:
+    """An invalid host is refused, and the error names its setting."""
     with pytest.raises(InvalidParams, match=r"sandbox\.hosts"):
         read_hosts([entry])
 
@@ -36,12 +36,12 @@ def test_what_is_no_host_is_refused(entry: str) -> None:
         ("B", ("process", "shared_host"), "but at its top; HOME and TMPDIR"),
     ],
 )
-def test_what_a_command_finds_follows_from_the_level(
+def test_granted_hosts_follow_from_the_sandbox_level(
     level: Level, capabilities: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    """Without namespaces no host is granted, whatever the configuration says; approvals show it."""
+    """Without namespaces no configured host is granted, and approvals show it."""
     sandbox: Any = SimpleNamespace(level=level, enforcement=f"{level}:walls")
-    opened: Any = lambda *_: None  # noqa: E731 - nobody goes out
+    opened: Any = lambda *_: None  # noqa: E731 - never called
     around = surroundings_at(
         SandboxConfig(), Workspace(tmp_path), sandbox, open_egress=opened, granted=("example.com",)
     )

@@ -1,4 +1,4 @@
-"""Prices and budgets of the configuration: what the file says, what is wrong with it, what changes."""
+"""Prices and budgets of the configuration: reading, errors and reloading."""
 
 import os
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_nonsense_is_refused(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    """Only when it changed, and only what changed of this; what is broken is said until mended."""
+    """Only a changed file is reloaded, and only its usage part; an error is shown until fixed."""
     path = tmp_path / "palyra.toml"
     source = UsageFile(written(tmp_path, PRICE))
 
@@ -86,8 +86,8 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert (None, 1) == (source.refresh(), len(source.problems))
 
 
-def test_what_is_not_confirmed_is_found_again(tmp_path: Path) -> None:
-    """Even when the file is as it was at first: some of what it said may hold."""
+def test_an_unconfirmed_change_is_found_again(tmp_path: Path) -> None:
+    """A change that was not confirmed is reported again, even if the file was reverted."""
     path = tmp_path / "palyra.toml"
     source = UsageFile(written(tmp_path, PRICE))
     path.write_text(PRICE + BUDGET, encoding="utf-8")

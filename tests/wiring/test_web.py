@@ -1,4 +1,4 @@
-"""The daemon's ways out, as the configuration has them."""
+"""The daemon's egress as the configuration defines it."""
 
 from pathlib import Path
 

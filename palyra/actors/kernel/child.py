@@ -44,7 +44,7 @@ class ChildSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildSpec(msgspec.Struct, frozen=True):  # a Struct: built ten times as fast
-    """How to start a child, when to restart it, and how long it may take to end.
+    """The start function of a child, its restart rule, and the time it may take to end.
 
     `start` is `async def start(*, task_status)`: it calls `task_status.started()` when it can
     serve.  `grace_s` bounds the drain after a Stop, and once more the cleanup after the cancel.

@@ -50,7 +50,7 @@ class ContextExplained(View, frozen=True, kw_only=True):
 
 
 class ReferenceView(View, frozen=True, kw_only=True):
-    """What a reference would add to a prompt."""
+    """The text that a reference would add to a prompt."""
 
     reference: str
     kind: str

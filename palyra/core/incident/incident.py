@@ -106,7 +106,7 @@ def count_again(incident: IncidentRecord, report: IncidentReport, now_ms: int) -
 
 
 def is_same_finding(incident: IncidentRecord, alarm: IncidentReport) -> bool:
-    """Whether a cleaned alarm says nothing that a resolved incident has not said."""
+    """Return True if a cleaned alarm adds nothing to a resolved incident."""
     return (
         incident.state == "resolved"
         and incident.key == alarm.key

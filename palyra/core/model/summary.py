@@ -76,7 +76,7 @@ class Covered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What stands in the prompt for the covered messages."""
+    """The text that replaces the covered messages in the prompt."""
 
     ledger: Ledger
     narrative: str

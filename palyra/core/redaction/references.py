@@ -24,7 +24,7 @@ _NAMES = {
 
 
 class SecretReference(msgspec.Struct, frozen=True):
-    """Where a secret is."""
+    """The location of a secret."""
 
     kind: Kind
     name: str
@@ -36,7 +36,7 @@ class SecretReference(msgspec.Struct, frozen=True):
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text has the form of one, and is not what it stands for."""
+    """Return True if the text has the form of a reference instead of a secret."""
     return _REFERENCE.fullmatch(text) is not None
 
 

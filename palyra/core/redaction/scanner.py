@@ -65,7 +65,7 @@ class Span(NamedTuple):
 
     @property
     def marker(self) -> bytes:
-        """What takes the secret's place."""
+        """The text that replaces the secret."""
         return f"[redacted:{self.rule.name}]".encode("ascii")
 
 
@@ -273,7 +273,7 @@ class Scanner:
         yield True
 
     def may_find(self, data: bytes) -> bool:
-        """Whether any rule may find something; a little more often than one does."""
+        """Return True if any rule may find something; false positives are possible."""
         if self._needs and len(data.translate(None, self._needs)) == len(data):
             return False
         return bool(self.look(data))

@@ -1,4 +1,4 @@
-"""Whether a value looks like a secret: drawn at random, or at least no placeholder and no code."""
+"""Tests for values that look like secrets: random, or at least no placeholder and no code."""
 
 import base64
 import binascii
@@ -58,14 +58,14 @@ def is_lettered(found: bytes) -> bool:
 
 
 def is_random(found: bytes) -> bool:
-    """Whether it looks drawn at random: like a password, and hardly a character twice."""
+    """Return True if it looks random: like a password, and with few repeated characters."""
     if _is_placeholder(found) or bits_a_character(found) < _MIN_BITS_A_CHARACTER:
         return False
     return _is_mixed(found) or is_scattered(found) or _is_shuffled(found)
 
 
 def is_scattered(found: bytes) -> bool:
-    """Whether upper and lower case alternate as in a random draw, not as in `camelCaseWords`."""
+    """Return True if upper and lower case alternate as in a random draw, not as in `camelCase`."""
     if _CAMEL.fullmatch(found):
         return False
     changes = len(_CASE_CHANGE.findall(found))
@@ -151,14 +151,14 @@ _EXAMPLES = frozenset(
 
 
 def is_no_example(found: bytes) -> bool:
-    """Whether `user:password` is more than a placeholder out of a manual or a template."""
+    """Return True if `user:password` is no placeholder out of a manual or a template."""
     password = found.partition(b":")[2].lower()
     is_masked = not password.strip(b"*.x")
     return not (is_masked or password in _EXAMPLES or password.startswith((b"$", b"%(", b"%s")))
 
 
 def is_basic(found: bytes) -> bool:
-    """Whether it decodes to the credentials of HTTP's basic scheme (RFC 7617)."""
+    """Return True if it decodes to the credentials of HTTP's basic scheme (RFC 7617)."""
     bare = found.rstrip(b"=").translate(_STANDARD)
     try:
         decoded = base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)

@@ -28,7 +28,7 @@ from palyra.core.text.json_schema import find_mismatch
 
 
 class AnswerDefect(msgspec.Struct, frozen=True):
-    """Why a text is rejected: a code, a sentence for people and guidance for the model."""
+    """The reason of a rejected text: a code, a sentence for people and guidance for the model."""
 
     code: str
     sentence: str

@@ -41,7 +41,7 @@ _SAYS = {
 
 
 class EndReason(NamedTuple):
-    """Why a run ends without a whole answer."""
+    """The reason why a run ends without a whole answer."""
 
     cause: str  # a code for programs
     sentence: str  # the same for people

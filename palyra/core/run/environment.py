@@ -59,7 +59,7 @@ class GatedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TapeEnvironment(Protocol):
-    """What a step needs that only records events: the time and the redactor."""
+    """The needs of a step that only records events: the time and the redactor."""
 
     def now_ms(self) -> int:
         """Return the time of the step, Unix milliseconds."""
@@ -71,7 +71,7 @@ class TapeEnvironment(Protocol):
 
 
 class RunEnvironment(TapeEnvironment, Protocol):
-    """What the decisions of one run may ask for."""
+    """The facts that the decisions of one run may request."""
 
     @property
     def limits(self) -> RunLimits:

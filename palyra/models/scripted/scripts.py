@@ -75,7 +75,7 @@ def _failure(failure: ScriptFailure | None) -> list[Step]:
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do, and when it applies."""
+    """Turns to play, and the conditions for playing them."""
 
     turns: tuple[ScriptTurn, ...]
     agent: str | None = None

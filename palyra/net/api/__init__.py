@@ -1,1 +1,1 @@
-"""What clients can ask for: backend, idempotency, limits, tokens, dispatch, schema."""
+"""The API for clients: backend, idempotency, limits, tokens, dispatch, schema."""

@@ -19,7 +19,7 @@ MAX_HEADER_BYTES = 4_096
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds: vectors of `count` rows, as they were at the log entry."""
+    """The content of the file: vectors of `count` rows at the log entry."""
 
     format: int
     embedder: str

@@ -1,4 +1,4 @@
-"""Directives: each line gives its step, whatever is wrong is said, nothing is ever raised."""
+"""Directives: each line gives its step; a malformed line is reported and never raises."""
 
 import pytest
 from hypothesis import given
@@ -50,7 +50,7 @@ def test_then_divides_turns() -> None:
 
 
 def test_each_say_is_a_line() -> None:
-    """What follows other text in its turn begins a new line."""
+    """A /say after other text in the same turn begins a new line."""
     expected = (
         (TextDelta("a"), TextDelta("\nb"), WordDeltas(2), TextDelta("\nc")),
         (TextDelta("d"),),
@@ -94,7 +94,7 @@ def test_plain_text_has_no_directives(text: str) -> None:
     ],
 )
 def test_malformed_line_is_reported(problem: str, text: str) -> None:
-    """What is wrong is said with its line, and then nothing of the text is followed."""
+    """A malformed line is reported with its number, and no directive of the text runs."""
     found = parse_directives(f"{text}\n/say x")
     assert found is not None
     assert ((), 1, True) == (

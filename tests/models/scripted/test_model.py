@@ -97,7 +97,7 @@ async def test_empty_request_is_answered() -> None:
 
 
 async def test_directives_are_followed_turn_by_turn() -> None:
-    """Each turn follows from the messages alone, and the last one sums up what the tools gave."""
+    """Each turn is derived from the messages alone; the last turn sums up the tool results."""
     said = UserMessage('/say looking\n/call echo {"text": "a"}\n/call sleep\n/then\n/call echo {}')
     first, deltas = await play(ask(said))
     expected = [("call_0", "echo", {"text": "a"}), ("call_1", "sleep", {})]
@@ -120,7 +120,7 @@ async def test_directives_are_followed_turn_by_turn() -> None:
 
 
 async def test_only_the_last_user_message_counts() -> None:
-    """Earlier messages, their turns and their results are past."""
+    """Only directives of the last user message are followed; earlier messages are ignored."""
     call = ProposedCall(call_id="call_9", tool="echo", arguments={})
     earlier: list[Message] = [
         UserMessage("/call echo"),
@@ -158,7 +158,7 @@ async def test_many_words_leave_room_for_others() -> None:
 
 
 async def test_malformed_directive_is_explained() -> None:
-    """What cannot be followed is answered with the reason and the language, and not followed."""
+    """A malformed directive gives no calls, but an answer with the reason and the language."""
     turn, _ = await play(ask(UserMessage("/call echo {}\n/fail sometimes")))
     assert () == turn.calls
     assert turn.text.startswith("I cannot follow this message:\nline 2: expected a failure class")
@@ -193,14 +193,16 @@ async def fail(request: ModelRequest, scripts: ScriptBook | None = None) -> tupl
 
 @pytest.mark.parametrize("failure_class", FAILURE_CLASSES)
 @pytest.mark.parametrize("attempt", [1, 2, 9])
-async def test_failure_lasts(failure_class: str, attempt: int) -> None:
-    """/fail fails at every attempt, after what stands before it was streamed."""
+async def test_failure_without_a_count_repeats_at_every_attempt(
+    failure_class: str, attempt: int
+) -> None:
+    """/fail without a count fails at every attempt, after streaming the text before it."""
     request = ask(UserMessage(f"/say half\n/fail {failure_class}"), attempt=attempt)
     assert (failure_class, ["half"]) == await fail(request)
 
 
-async def test_failure_can_pass() -> None:
-    """/fail CLASS N fails at N attempts; the next one goes on behind it."""
+async def test_failure_with_a_count_ends_after_that_many_attempts() -> None:
+    """/fail CLASS N fails at N attempts; the next attempt continues after it."""
     said = UserMessage("/fail timeout 2\n/call echo")
     assert ("timeout", []) == await fail(ask(said, attempt=2))
     turn, _ = await play(ask(said, attempt=3))
@@ -208,7 +210,7 @@ async def test_failure_can_pass() -> None:
 
 
 async def test_turn_of_failures_alone_ends_with_an_answer() -> None:
-    """When nothing is left but a failure that has passed, the model answers by itself."""
+    """If a turn has only a failure that has passed, the model answers with its default text."""
     turn, _ = await play(ask(UserMessage("/fail quota 1"), attempt=2))
     assert "You said: /fail quota 1" == turn.text
 

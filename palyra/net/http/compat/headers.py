@@ -1,4 +1,4 @@
-"""What the headers of a request say: its token, and options of its run."""
+"""The headers of a request: its token, and options of its run."""
 
 import hashlib
 from typing import Any
