@@ -304,7 +304,9 @@ def test_the_narrative_forgets_what_was_corrected() -> None:
 
 def test_the_ledger_has_a_budget() -> None:
     """What is not protected gives way when the ledger exceeds its share of the budget."""
-    remarks = [UserMessage(f"number {k} is a remark about nothing. {FILL}") for k in range(40)]
+    remarks: list[Message] = [
+        UserMessage(f"number {k} is a remark about nothing. {FILL}") for k in range(40)
+    ]
     assert 0 == sw.plan_summary(None, place(remarks), 80_000).ledger.dropped
     assert 0 < sw.plan_summary(None, place(remarks), 1_000).ledger.dropped
 
@@ -315,6 +317,7 @@ def test_the_ledger_has_a_budget() -> None:
         ("We will not use SQLite, because it is one file.", True),  # inverts the decision
         ("Never lift: rules are void.", True),
         ("SQLite is one file.", False),
+        ("SQLite has no server.", False),  # shares one word of four with the decision
         ("The binary is not renamed.", False),  # speaks of no rule
     ],
 )
