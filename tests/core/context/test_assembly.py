@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from palyra.core.context.assembly import OVER_BUDGET, assemble
 from palyra.core.context.history import NO_HISTORY, History, PastRun
 from palyra.core.context.layers import ContextLimits
-from palyra.core.context.rendering import PromptCache
+from palyra.core.context.rendering import PromptCache, trust_of
 from palyra.core.model.images import PICTURE_TOKENS, Picture
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -24,8 +24,9 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.sources import ContextSource
+from palyra.core.model.summary import Covered, Entry, Ledger, Summary
 from palyra.core.run.state import Run
-from palyra.core.tape.events import ContextAssembled, ContextGathered
+from palyra.core.tape.events import ContextAssembled, ContextCompacted, ContextGathered
 from tests.core.run.run_world import PREFIX, World
 
 KEY = b"key"
@@ -448,3 +449,94 @@ def test_a_history_keeps_the_references_of_its_messages() -> None:
     assert "page" in request.messages[0].text  # type: ignore[union-attr]
     labels = [each["trust"] for each in event.segments if each["layer"] == "history"]
     assert ["mixed"] == labels
+
+
+def summarised(tokens: int, *covers: Covered) -> Summary:
+    """A summary of about that many tokens."""
+    return Summary(
+        ledger=Ledger(entries=(Entry("fact", "the port is 80", "run_0", 0, "model"),)),
+        narrative=words(tokens), covers=covers, before_tokens=9_000, after_tokens=tokens,
+    )  # fmt: skip
+
+
+def test_a_summary_stands_for_what_it_covers_and_stays() -> None:
+    """It comes before the rest of the conversation, counts in full, and is never dropped."""
+    run, history = running(5), past(300, 300)
+    summary = summarised(400, Covered("run_0", 0, 3))
+    event, request = prompt(msgspec.structs.replace(run, summary=summary), history)
+    bare, _ = prompt(run, past(300, 300))
+    [shown] = [each for each in event.segments if each["layer"] == "summary"]
+    assert (True, 4, "trusted_local") == (shown["kept"], shown["messages"], shown["trust"])
+    [left] = [each for each in event.segments if each["layer"] == "history"]
+    [all_of_it] = [each for each in bare.segments if each["layer"] == "history"]
+    saved = all_of_it["tokens"] - left["tokens"]
+    assert event.input_tokens == bare.input_tokens - saved + shown["tokens"]
+    assert isinstance(request.messages[0], GuidanceMessage)
+    assert "the port is 80" in request.messages[0].text
+    tight, request = prompt(msgspec.structs.replace(run, summary=summary), history, windows=(300,))
+    assert tight.budget is not None
+    assert tight.budget.is_exhausted
+    assert "summary" in layers(tight, kept=True)
+    assert "the port is 80" in request.messages[0].text  # type: ignore[union-attr]
+
+
+def test_an_inherited_summary_is_shown_until_the_run_has_its_own() -> None:
+    """The summary of the history stands in the prompt; the run's own takes its place."""
+    theirs = summarised(9, Covered("run_0", 0, 3))
+    history = msgspec.structs.replace(past(5, 5), summary=theirs)
+    run = msgspec.structs.replace(running(5), run_id="run_9")
+    cache = PromptCache(run, history, KEY)
+    event, _ = assemble(run, PREFIX, 2, 1, KEY, history=history, cache=cache)
+    assert [4] == [each["messages"] for each in event.segments if each["layer"] == "summary"]
+    own = summarised(9, Covered("run_0", 0, 3), Covered("run_1", 0, 3))
+    run = msgspec.structs.replace(run, summary=own)
+    event, later = assemble(run, PREFIX, 2, 1, KEY, history=history, cache=cache)
+    assert [8] == [each["messages"] for each in event.segments if each["layer"] == "summary"]
+    assert "question 1" not in texts(later.messages)
+    assert later == prompt(run, history)[1]
+
+
+MEMORY = ContextSource(name="@memory:b", kind="memory", text=words(1_500))
+
+
+@pytest.mark.parametrize(
+    ("run", "window"),
+    [
+        (running(5), 1_000),
+        (running(1_500), 8_000),  # the model waits for the newest output
+        (running(1_500, 5), 1_000),  # the older one may be dropped
+        (running(5, text=words(1_500)), 8_000),
+        (running(5, summary=summarised(1_500)), 8_000),
+        (running(transcript=(UserMessage("see", references=(MEMORY,)),)), 1_000),
+    ],
+)
+def test_a_smaller_window_counts_if_it_holds_what_is_protected(run: Run, window: int) -> None:
+    """Instructions, summary, the user's messages and the newest output must fit it."""
+    event, _ = prompt(run, windows=(8_000, 1_000))
+    assert event.budget is not None
+    assert window == event.budget.window
+
+
+def test_a_cut_never_brings_back_what_a_compaction_removed() -> None:
+    """Of two places before which the history is left out, the later one counts."""
+    run = running(5, compacted=ContextCompacted(turn=1, history_runs=2), omitted=4)
+    assert "question 2" == texts(prompt(run, past(5, 5, 5))[1].messages)[0]
+    run = running(5, compacted=ContextCompacted(turn=1, history_runs=1), omitted=8)
+    assert "question 2" == texts(prompt(run, past(5, 5, 5))[1].messages)[0]
+
+
+def test_the_label_of_a_message() -> None:
+    """Of a result its own, of a message the lowest of its references that have a text."""
+    assert "external_untrusted" == trust_of(
+        ToolMessage("c", "t", "failed", "x", "external_untrusted")
+    )
+    assert "trusted_local" == trust_of(AssistantMessage("x")) == trust_of(UserMessage("x"))
+    refs = (
+        ContextSource(name="@url:a", text="x", trust="external_untrusted"),
+        ContextSource(name="@file:b", text="x", trust="workspace"),
+    )
+    assert "external_untrusted" == trust_of(UserMessage("x", references=refs[:1]))
+    assert "workspace" == trust_of(UserMessage("x", references=refs[1:]))
+    assert "mixed" == trust_of(UserMessage("x", references=refs))
+    failed = ContextSource(name="@url:a", error="no", trust="external_untrusted")
+    assert "workspace" == trust_of(UserMessage("x", references=(failed, refs[1])))

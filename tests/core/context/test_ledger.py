@@ -1,6 +1,17 @@
 """The typed entries that a compaction carries."""
 
-from palyra.core.context.ledger import EMPTY, Placed, extend, fit
+import msgspec
+
+from palyra.core.context.ledger import (
+    DROPPED_FIRST,
+    EMPTY,
+    PINNED_CHARS,
+    PROTECTED,
+    REQUEST_CHARS,
+    Placed,
+    extend,
+    fit,
+)
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -10,6 +21,7 @@ from palyra.core.model.messages import (
     UserMessage,
 )
 from palyra.core.model.summary import Entry, Ledger
+from palyra.core.tool.spec import HANDED_OVER
 
 
 def place(*messages: Message, first: int = 0) -> list[Placed]:
@@ -183,3 +195,90 @@ def test_plans_of_other_layouts_are_read() -> None:
     assert ["copy", "move"] == texts(extend(EMPTY, place(strings)), "step")
     flags = call("c1", "TodoWrite", todos=[{"description": "copy", "done": False}])
     assert ["copy"] == texts(extend(EMPTY, place(flags)), "step")
+
+
+def test_a_correction_removes_statements_only() -> None:
+    """A pin that holds the corrected sentence stays, and so does the correction itself."""
+    fact, correction = (
+        UserMessage("The port is 8443."),
+        UserMessage("Correction: the port is 9443."),
+    )
+    pinned = extend(EMPTY, place(fact), pins=place(fact))
+    ledger = extend(pinned, place(correction, correction, first=1))
+    assert ["The port is 8443."] == texts(ledger, "pin")
+    assert ["Correction: the port is 9443."] == texts(ledger, "fact")
+    assert ("The port is 8443.",) == ledger.replaced
+
+
+def test_what_was_replaced_and_dropped_is_remembered() -> None:
+    """Later compactions keep the corrected texts and count on from the entries dropped before."""
+    talk = place(UserMessage("The port is 8443."), UserMessage("Correction: the port is 9443."))
+    ledger = extend(EMPTY, talk)
+    later = extend(ledger, place(UserMessage("Correction: the port is 9555."), first=2))
+    assert ("The port is 8443.", "Correction: the port is 9443.") == later.replaced
+    known = Ledger(entries=(Entry("remark", "old remark", "run_1", 0),), dropped=3)
+    assert 3 == extend(known, []).dropped
+    assert 4 == fit(known, 0).dropped
+
+
+def test_only_the_models_question_is_answered_by_the_next_message() -> None:
+    """A request of the user stays open until a summary closes it."""
+    ask = UserMessage("Please rename the binary later.")
+    ledger = extend(EMPTY, place(ask, AssistantMessage("Which name?"), UserMessage("Go on")))
+    assert ["Please rename the binary later."] == texts(ledger, "ask")
+
+
+def test_a_result_closes_its_own_call() -> None:
+    """A result closes the call with its id; another call stays open."""
+    ledger = extend(EMPTY, place(call("c1", "a"), call("c2", "b"), result("c1", "a")))
+    assert ["b {}"] == texts(ledger, "call")
+
+
+def test_a_call_that_was_handed_over_failed_not() -> None:
+    """The client executes it, so its closing message is neither an error nor a use of a file."""
+    ledger = extend(EMPTY, place(call("c1", "a", path="x"), result("c1", "a", "", HANDED_OVER)))
+    assert [] == [entry for entry in ledger.entries if entry.kind in {"error", "file", "call"}]
+
+
+def test_arguments_of_any_shape_are_read() -> None:
+    """Arguments that are no object name no file and no plan; an item without a text is no step."""
+    odd = ProposedCall(call_id="c1", tool="write_file", arguments=["a.py"])
+    ledger = extend(EMPTY, place(AssistantMessage("", (odd,)), result("c1", "write_file")))
+    assert () == ledger.entries
+    plan: list[object] = [
+        {"step": 1, "status": "pending"},
+        {"step": "", "status": "pending"},
+        {"status": 2},
+    ]
+    plan.append({"step": "go", "status": "pending"})
+    assert ["go"] == texts(extend(EMPTY, place(call("c2", "plan", plan=plan))), "step")
+
+
+def test_a_question_in_the_middle_waits_for_no_answer() -> None:
+    """Only an answer that ends with a question waits, and only a turn without calls."""
+    assert [] == texts(extend(EMPTY, place(AssistantMessage("Why? Because of x."))), "ask")
+    proposed = msgspec.structs.replace(call("c1", "a"), text="Shall I look?")
+    assert [] == texts(extend(EMPTY, place(proposed)), "ask")
+
+
+def test_a_checklist_wins_over_a_numbered_list() -> None:
+    """The open boxes of a message are its plan, whatever else it counts."""
+    text = "Plan:\n1. one\n2. two\n\n- [x] read\n- [ ] write\n"
+    assert ["write"] == texts(extend(EMPTY, place(AssistantMessage(text))), "step")
+
+
+def test_long_texts_are_cut() -> None:
+    """A pin and the last request have a bound."""
+    long = UserMessage("word " * PINNED_CHARS)
+    ledger = extend(EMPTY, place(long), pins=place(long))
+    assert PINNED_CHARS >= len(texts(ledger, "pin")[0])
+    assert REQUEST_CHARS >= len(texts(ledger, "request")[0])
+
+
+def test_every_obligation_is_protected() -> None:
+    """Only remarks, findings, errors and facts may be dropped."""
+    kinds = frozenset(Entry.__annotations__["kind"].__args__)
+    assert kinds == PROTECTED | set(DROPPED_FIRST)
+    assert {"remark", "finding", "error", "fact"} == set(DROPPED_FIRST)
+    entries = tuple(Entry(kind, f"text of {kind}", "run_1", 0) for kind in sorted(kinds))
+    assert PROTECTED == {entry.kind for entry in fit(Ledger(entries=entries), 0).entries}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from palyra.core.journal.records import DocumentEntry, DocumentRecord
 from palyra.core.memory.document_merge import Author, Base, Merge, merge
 from palyra.core.memory.documents import (
+    MAX_BLOCKS,
     MAX_ENTRIES,
     MAX_ENTRY_BYTES,
     check_document,
@@ -522,6 +523,13 @@ def test_long_lines_cost_linear_time() -> None:
 # --- what is asked for
 
 
+def test_known_names_and_sound_entries_pass() -> None:
+    """A document, a block and its entries that fit the rules are accepted."""
+    assert "MEMORY.md" == check_document("MEMORY.md")
+    check_entries("facts", {"mem_1": "x", "ent_2": "y"})
+    check_entries("facts", {})
+
+
 @pytest.mark.parametrize("name", ["memory.md", "docs/MEMORY.md", "../MEMORY.md", "NOTES.md", ""])
 def test_other_files_are_no_documents(name: str) -> None:
     """Only the known names at the top are documents; a name in another case gets a hint."""
@@ -572,3 +580,42 @@ def test_the_entry_of_a_record_has_a_trust() -> None:
     assert seen.blocks["facts"] == (
         DocumentEntry(entry_id="mem_1", text="mine", asked="old", by="ann"),
     )
+
+
+def test_too_many_blocks_are_refused() -> None:
+    """A file has at most `MAX_BLOCKS` blocks; the error names the line of the next one."""
+    blocks = [
+        f"<!-- palyra:begin b{k} -->\n<!-- palyra:end b{k} -->\n" for k in range(MAX_BLOCKS + 1)
+    ]
+    assert MAX_BLOCKS == len(parse_document("M", "".join(blocks[:-1]).encode()).blocks)
+    with pytest.raises(
+        IllegalState, match=f"line {2 * MAX_BLOCKS + 1}: more than {MAX_BLOCKS} blocks"
+    ):
+        parse_document("M", "".join(blocks).encode())
+
+
+def test_a_bullet_without_a_text_is_kept() -> None:
+    """It is no entry and no loss: the line stays as it is."""
+    made = apply(b"", ONE)
+    typed = edit(made.content, "- old", "- \n- old")
+    result = apply(typed, ONE, made)
+    assert (typed, ONE) == (result.content, texts(result))
+
+
+def test_an_entry_put_into_a_file_by_hand_answers_a_request() -> None:
+    """With the id of a request but unknown to the last version: the file's text is kept and flagged."""
+    content = apply(b"", ONE).content
+    for asked in (ONE, {"mem_1": "new"}):
+        result = apply(content, asked)
+        assert ONE == texts(result)
+        assert ["mem_1"] == [each.entry_id for each in result.adopted]
+
+
+def test_an_open_conflict_is_reported_by_every_reading() -> None:
+    """A reading by the daemon repeats the flag; only a person who has seen it settles it."""
+    made = apply(b"", ONE)
+    content = edit(made.content, "old", "mine")
+    result = apply(content, {"mem_1": "new"}, made)
+    again = read(content, result)
+    assert result.flags == again.flags == read(content, again).flags
+    assert again.blocks["facts"][0].has_conflict

@@ -1,5 +1,7 @@
 """Items: places, drafts, revisions, packs."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,9 +10,11 @@ from hypothesis import strategies as st
 from palyra.core.journal.changes import MemoryPlace
 from palyra.core.journal.records import Lineage, MemoryRecord
 from palyra.core.memory.items import (
+    LAST_MS,
     MAX_LINEAGE,
     MAX_TAGS,
     MAX_TEXT_BYTES,
+    MAX_TTL_MS,
     TRANSIENT_TTL_MS,
     MemoryDraft,
     MemoryHit,
@@ -147,3 +151,60 @@ def test_a_pack_has_the_lowest_label_and_its_size() -> None:
     assert pack.tokens > 0
     assert () == pack_hits(MemoryHits(hits=hits), 1).hits
     assert "trusted_local" == pack_hits(MemoryHits()).trust
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "reason"),
+    [
+        ({"text": " \n"}, "text", "empty"),
+        ({"text": "a\0"}, "text", "U\\+0000"),
+        ({"text": "a\x7f"}, "text", "U\\+007F"),
+        ({"tags": (" ",)}, "tags", "one line of 1 to 64"),
+        ({"tags": ("x" * 65,)}, "tags", "one line of 1 to 64"),
+        ({"tags": ("a\nb",)}, "tags", "one line of 1 to 64"),
+        ({"author": ""}, "author", "one line of 1 to 256"),
+        ({"author": "x" * 257}, "author", "one line of 1 to 256"),
+        ({"channel": "a\nb"}, "channel", "one line of 1 to 256"),
+        ({"scope": "channel", "session_id": "s"}, "channel", "needs a channel"),
+        ({"scope": "session", "channel": "c"}, "session_id", "needs a session_id"),
+        ({"at_ms": -1}, "at_ms", "-1 is not from 0"),
+        ({"valid_from_ms": LAST_MS + 1}, "valid_from_ms", "is not from 0"),
+        ({"ttl_ms": 0}, "ttl_ms", "0 is not from 1"),
+        ({"confidence_bps": 10_001}, "confidence_bps", "10001 is not from 0 to 10000"),
+    ],
+)
+def test_a_draft_that_cannot_be_an_item_is_refused(
+    fields: dict[str, Any], field: str, reason: str
+) -> None:
+    """The error names the field, its value and the limit."""
+    with pytest.raises(InvalidParams, match=reason) as caught:
+        check_draft(MemoryDraft(**{"text": "x", **fields}), "items[0].")
+    assert f"items[0].{field}" == caught.value.field
+
+
+def test_the_greatest_values_of_a_draft_pass() -> None:
+    """Limits are inclusive; tab and line end are text."""
+    check_draft(MemoryDraft(
+        text="a\tb\r\n", tags=("x" * 64,), author="x" * 256, scope="channel", channel="c",
+        at_ms=0, valid_from_ms=LAST_MS, ttl_ms=MAX_TTL_MS, confidence_bps=0,
+    ))  # fmt: skip
+    check_draft(MemoryDraft(text="x", scope="session", session_id="s", ttl_ms=1))
+
+
+def test_an_utterance_has_a_place_and_a_time() -> None:
+    """A turn is one; another item only with a session and a time."""
+    assert MemoryDraft(text="x", kind="turn").is_utterance
+    assert MemoryDraft(text="x", session_id="s", at_ms=0).is_utterance
+    assert not MemoryDraft(text="x", session_id="s").is_utterance
+    assert not MemoryDraft(text="x", at_ms=0).is_utterance
+
+
+def test_an_edit_changes_only_what_it_names() -> None:
+    """Text and tags keep their value if only another field is given; bad values are refused."""
+    first = item(tags=("a",))
+    edited = edit_item(first, {"author": "bob"}, by="ann", now_ms=7)
+    assert (first.text, ("a",), "bob") == (edited.text, edited.tags, edited.author)
+    assert first.tags == edit_item(first, {"text": "new"}, by="ann", now_ms=7).tags
+    for bad in ({"text": ""}, {"tags": ("",)}, {"author": ""}, {"confidence_bps": -1}):
+        with pytest.raises(InvalidParams):
+            edit_item(first, bad, by="ann", now_ms=7)

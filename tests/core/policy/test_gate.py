@@ -14,14 +14,17 @@ from palyra.core.policy.gate import (
     Deny,
     GateContext,
     NeedsApproval,
+    find_subject,
     judge,
     policy_request,
     validate,
 )
+from palyra.core.tape.events import ApprovalRequested
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.paths import NO_PATHS, read_paths
 from palyra.core.tool.spec import CallFacts, Preflight
+from palyra.errors import InvariantBroken
 from tests.core.policy.tool_samples import (
     FACTS,
     a_call,
@@ -346,3 +349,15 @@ def test_taint_without_anybody_to_ask_is_a_denial() -> None:
     verdict = judge(an_admitted(capabilities=("network",)), run, a_decision("allow"))
     assert isinstance(verdict, Deny)
     assert verdict.reason_code == "no_approver"
+
+
+def test_a_stored_request_about_something_unknown_is_refused() -> None:
+    """A request without a call is about a budget; any other subject is an error that names it."""
+    asked = ApprovalRequested(
+        approval_id="appr_1", call_id="", tool="budget", risk="low", summary="", arguments={},
+        digest="", scopes=("once",), expires_ms=1, policy_reason="",
+    )  # fmt: skip
+    assert "budget" == find_subject(asked)
+    assert "tool_call" == find_subject(msgspec.structs.replace(asked, call_id="c1"))
+    with pytest.raises(InvariantBroken, match="appr_1 is about 'moon'"):
+        find_subject(msgspec.structs.replace(asked, tool="moon"))

@@ -9,7 +9,7 @@ from palyra.core.redaction.grammar import Rule, units
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.redaction.scanner import Expression, FirstLook, Scanner, look_pattern
+from palyra.core.redaction.scanner import Expression, FirstLook, Part, Scanner, look_pattern
 
 
 @pytest.mark.parametrize("rule", [*RULES, *encoded_rules(RULES)], ids=lambda rule: rule.name)
@@ -64,3 +64,12 @@ def test_nothing_is_compiled_before_a_text_comes(monkeypatch: pytest.MonkeyPatch
     assert not compiled
     assert scanner.find(b"x AKIA" + b"IOSFODNN7EXAMPLE y") is not None
     assert len(compiled) == 1
+
+
+def test_a_match_that_fits_no_single_rule_is_a_secret_whole() -> None:
+    """When the engine cannot say which rule of a part matched, all of the match is replaced."""
+    part = Part([Rule("one", "", "a=", "[0-9]{3}"), Rule("two", "", "b=", "[0-9]{3}")])
+    [known] = part.spans(b"b=123", 0, 5)
+    assert ("two", 2, 5) == (known.rule.name, known.start, known.end)
+    [unknown] = part.spans(b"xx c=123", 3, 8)
+    assert ("secret", 3, 8) == (unknown.rule.name, unknown.start, unknown.end)

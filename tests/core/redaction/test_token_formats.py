@@ -59,6 +59,15 @@ def test_sample_is_found_encoded(row: Format) -> None:
         assert "data: [redacted:base64]" == REDACTOR.redact_text(f"data: {blob}")[0].rstrip("=")
 
 
+def test_base64_is_read_two_layers_deep() -> None:
+    """A secret is found inside base64 of base64; a third layer is beyond the documented depth."""
+    layers = [f"# value\n{format_sample(FORMATS[0])}\n".encode()]
+    for _ in range(3):
+        layers.append(base64.b64encode(layers[-1]))
+    found = ["[redacted:base64]" in REDACTOR.redact_text(f"data: {b.decode()}")[0] for b in layers]
+    assert [False, True, True, False] == found
+
+
 @each_format
 def test_sample_that_is_split_never_leaves(row: Format) -> None:
     """Wherever a stream is cut, it comes to what the whole text comes to."""

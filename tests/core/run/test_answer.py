@@ -69,6 +69,27 @@ def test_words_are_no_call(text: str) -> None:
         assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"size": 1}', None),
+        ('{"size": "a"}', "wrong_form"),
+        ("[]", "wrong_form"),
+        ("no", "not_json"),
+    ],
+)
+def test_json_must_fit_the_schema_that_was_asked_for(text: str, expected: str | None) -> None:
+    """JSON of another form is refused, and the guidance names the mismatch."""
+    run = answered(text, json_mode=True)
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    brief = RequestOptions(answer_schema=schema)
+    accepted = msgspec.structs.replace(run.accepted, brief=brief)
+    flaw = find_defect(msgspec.structs.replace(run, accepted=accepted), TOOLS)
+    assert expected == (None if flaw is None else flaw.code)
+    if flaw is not None and text == '{"size": "a"}':
+        assert "size" in flaw.guidance
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\t \n"])
 def test_nothing_is_no_answer(text: str) -> None:
     """Blanks are nothing."""

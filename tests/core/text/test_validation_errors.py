@@ -15,6 +15,14 @@ class Inner(msgspec.Struct, forbid_unknown_fields=True):
     size: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
+class Circle(msgspec.Struct, tag="circle"):
+    radius: int
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: int
+
+
 class Outer(msgspec.Struct, forbid_unknown_fields=True):
     mode: Literal["ask", "deny"] = "ask"
     by: Window | Literal["day"] | None = None
@@ -27,6 +35,8 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     limits: dict[str, Annotated[int, msgspec.Meta(le=9)]] = {}
     is_on: bool = False
     wrapped: Annotated[Inner, msgspec.Meta(description="said about it")] | None = None
+    either: Circle | Square | None = None
+    pair: tuple[Inner, int] | None = None
 
 
 @pytest.mark.parametrize(
@@ -47,6 +57,12 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"mode": {}}, 'mode: expected "ask" or "deny", got an object'),
         ({"wrapped": {"size": 0}}, "wrapped.size: expected a whole number of at least 1, got 0"),
         ([], "expected an object, got 0 members"),
+        (
+            {"either": {"type": "square", "side": "a"}},
+            'either.side: expected a whole number, got "a"',
+        ),
+        ({"pair": ["a", 1]}, "pair[0]: expected `object`, got `str`"),
+        ({"pair": [{"size": 0}, 1]}, "pair[0].size: expected `int` >= 1"),
     ],
 )
 def test_where_what_and_what_came(given: Any, message: str) -> None:
