@@ -540,3 +540,9 @@ def test_the_label_of_a_message() -> None:
     assert "mixed" == trust_of(UserMessage("x", references=refs))
     failed = ContextSource(name="@url:a", error="no", trust="external_untrusted")
     assert "workspace" == trust_of(UserMessage("x", references=(failed, refs[1])))
+
+
+def test_only_pictures_become_lines() -> None:
+    """For a model without vision every other message is unchanged."""
+    plain, blind = prompt(running(5), past(5)), prompt(running(5), past(5), shows_pictures=False)
+    assert plain[1].messages == blind[1].messages
