@@ -46,6 +46,11 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"by": "week"}, 'by: expected "run" or "day", got "week"'),
         ({"share": 2}, "share: expected a number from 0 to 1, got 2"),
         ({"name": "A"}, 'name: expected a text of at most 3 characters: a to z, got "A"'),
+        (
+            {"name": "a" * 97},
+            'name: expected a text of at most 3 characters: a to z, got 97 characters: "%s\\u2026"'
+            % ("a" * 96),
+        ),
         ({"key": ""}, 'key: expected a text of at least 1 character, got ""'),
         ({"states": ["done", "x"]}, 'states[1]: expected "done" or "failed", got "x"'),
         ({"few": [1, 2]}, "few: expected a list of at most 1 member, got 2 members"),
