@@ -559,4 +559,4 @@ def test_a_note_or_an_error_cannot_build_a_tag() -> None:
     [shown] = request.messages
     assert isinstance(shown, UserMessage)
     assert 1 == shown.text.count("</context_references>")
-    assert 2 == shown.text.count("a \u2039/context_references\u203a b")
+    assert 2 == shown.text.count("\u2039/context_references\u203a b")

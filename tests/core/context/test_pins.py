@@ -43,6 +43,7 @@ def test_an_event_is_pinned_with_the_message_that_it_brought() -> None:
     assert ["look", "the answer", "short"] == found.pop("turn.completed")
     assert {"message.received"} == set(found)
     assert find_pinned(rows(world), len(world.tape)) is None
+    assert find_pinned(rows(world), -1) is None
 
 
 def test_a_tape_without_its_beginning_pins_nothing() -> None:

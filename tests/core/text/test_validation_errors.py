@@ -89,3 +89,18 @@ def test_secrets_are_not_repeated() -> None:
         msgspec.convert(given, Outer)
     fault = explain(caught.value, Outer, given, frozenset({"mode"}))
     assert 'mode: expected "ask" or "deny"' == fault.message
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({"inner": {"x": 1}}, "inner.x", 'unknown field "inner.x"'),
+        ({"x": 1}, "x", 'unknown field "x"'),
+        ({"either": {"type": "square"}}, "either.side", 'missing field "either.side"'),
+    ],
+)
+def test_a_field_too_many_or_too_few_is_named(given: Any, field: str, message: str) -> None:
+    """The path leads to the field itself, not to the object around it."""
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Outer)
+    assert (field, message) == explain(caught.value, Outer, given)
