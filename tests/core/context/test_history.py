@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.context.history import MAX_RUNS, NO_HISTORY, History, PastRun, select
+from palyra.core.context.history import MAX_RUNS, NO_HISTORY, History, PastRun, select, view_of
+from palyra.core.model.messages import UserMessage, message_tokens
+from palyra.core.run.state import transcript_with_results
+from tests.core.run.run_world import World
 
 
 def past(number: int, tokens: int, *, is_tainted: bool = False) -> PastRun:
@@ -44,3 +48,23 @@ def test_one_taints_all() -> None:
     assert not NO_HISTORY.is_tainted
     assert not History(runs=(clean,)).is_tainted
     assert History(runs=(clean, tainted, clean)).is_tainted
+
+
+def test_a_view_takes_the_newest_runs_that_fit_with_its_own() -> None:
+    """The budget of a fork counts the run's own messages first; nothing behind a gap is shown."""
+    run = World().run
+    own = sum(map(message_tokens, transcript_with_results(run)))
+    said = [
+        msgspec.structs.replace(past(number, tokens), messages=(UserMessage(f"run {number}"),))
+        for number, tokens in ((1, 1), (2, 5), (3, 5))
+    ]
+    history = History(runs=tuple(said))
+
+    def shown(budget: int) -> list[str]:
+        messages = view_of(run, history, budget).messages
+        return [each.text for each in messages if isinstance(each, UserMessage)][:-1]
+
+    assert ["run 1", "run 2", "run 3"] == shown(own + 11)
+    assert ["run 2", "run 3"] == shown(own + 10)
+    assert ["run 3"] == shown(own + 9)
+    assert [] == shown(own + 4)

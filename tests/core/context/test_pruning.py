@@ -9,6 +9,7 @@ from palyra.core.context.pruning import (
     LONG_BYTES,
     STEP,
     WHOLE_TURNS,
+    count_saving,
     find_stubs,
     plan_pruning,
 )
@@ -141,3 +142,13 @@ def test_stubs_never_change_and_places_only_move_on(outputs: list[tuple[str, int
             assert (original.call_id, original.status) == (stub.call_id, stub.status)
             assert len(stub.output) < len(original.output)
         place = moved
+
+
+def test_an_unchanged_stub_saves_nothing() -> None:
+    """Only outputs that become shorter count."""
+    whole = ToolMessage("c", "t", "succeeded", "word " * 400)
+    stub = ToolMessage("c", "t", "succeeded", "[left out]")
+    saved = message_tokens(whole) - message_tokens(stub)
+    assert saved == count_saving([whole, whole], {}, {0: stub})
+    assert saved == count_saving([whole, whole], {0: stub}, {0: stub, 1: stub})
+    assert 0 == count_saving([whole, whole], {0: stub}, {0: stub})

@@ -22,7 +22,7 @@ from palyra.core.memory.documents import (
     render_entry,
     unescape_entry,
 )
-from palyra.errors import IllegalState, InvalidParams, TooLarge
+from palyra.errors import IllegalState, InvalidParams, InvariantBroken, TooLarge
 
 BEGIN, END = "<!-- palyra:begin facts -->", "<!-- palyra:end facts -->"
 # Text that tries to leave its line or its block.
@@ -619,3 +619,10 @@ def test_an_open_conflict_is_reported_by_every_reading() -> None:
     again = read(content, result)
     assert result.flags == again.flags == read(content, again).flags
     assert again.blocks["facts"][0].has_conflict
+
+
+def test_a_merge_that_does_not_read_back_is_never_written() -> None:
+    """An id that the file cannot hold is found before the result is returned."""
+    typed = f"{BEGIN}\n- typed by hand\n{END}\n".encode()
+    with pytest.raises(InvariantBroken, match=r"does not read as intended: \['facts'\]"):
+        merge("MEMORY.md", typed, Base(()), {}, author(new_id=lambda: "no id"))

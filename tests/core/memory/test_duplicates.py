@@ -11,6 +11,7 @@ from palyra.core.memory.duplicates import (
     choose_text,
     gist,
     is_recalled,
+    no_similarity,
     relate,
     resolve,
 )
@@ -171,3 +172,8 @@ def test_relations_never_fail(one: str, other: str) -> None:
     assert "same" == relate(left, left, similarity)
     assert isinstance(gist(one), str)
     assert not is_recalled(one, [])
+
+
+def test_without_a_model_texts_are_equal_or_unlike() -> None:
+    """No two different texts are near each other."""
+    assert (1.0, 0.0) == (no_similarity("a b", "a b"), no_similarity("a b", "a  b"))

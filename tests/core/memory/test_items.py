@@ -208,3 +208,41 @@ def test_an_edit_changes_only_what_it_names() -> None:
     for bad in ({"text": ""}, {"tags": ("",)}, {"author": ""}, {"confidence_bps": -1}):
         with pytest.raises(InvalidParams):
             edit_item(first, bad, by="ann", now_ms=7)
+
+
+def test_a_repetition_takes_nothing_away() -> None:
+    """Pin, confidence, time, life and label of the old item survive a weaker repetition."""
+    old = item(pinned=True, confidence_bps=9_000, at_ms=50, ttl_ms=900)
+    new = item(confidence_bps=10, at_ms=40, ttl_ms=5)
+    merged = merge_item(old, new, text="x")
+    assert (True, 9_000, 50, 1_000) == (
+        merged.pinned, merged.confidence_bps, merged.at_ms, merged.expires_ms,
+    )  # fmt: skip
+    many = tuple(Lineage(run_id=f"r{number}") for number in range(MAX_LINEAGE))
+    tags = tuple(f"t{number}" for number in range(MAX_TAGS))
+    full = merge_item(
+        item(lineage=many, tags=tags), item(lineage=(Lineage(run_id="x"),), tags=("x",)), text="x"
+    )
+    assert (MAX_LINEAGE, "x", tags) == (len(full.lineage), full.lineage[0].run_id, full.tags)
+
+
+def test_undo_brings_back_everything_that_a_change_can_change() -> None:
+    """Label, pin, recall, succession and time of the earlier revision hold again."""
+    first = item(pinned=True, never_recall=True, at_ms=1)
+    later = revise(
+        first, "edited", by="ann", now_ms=7, trust="mixed", pinned=False, never_recall=False,
+        superseded_by="mem_2", superseded_ms=9, at_ms=8, text="new",
+    )  # fmt: skip
+    back = restore(later, first, by="ann", now_ms=9)
+    fields = ("text", "trust", "pinned", "never_recall", "superseded_by", "superseded_ms", "at_ms")
+    assert [getattr(first, name) for name in fields] == [getattr(back, name) for name in fields]
+
+
+def test_an_item_counts_its_life_from_now_and_its_validity_from_its_statement() -> None:
+    """An old statement that is imported today lives from today on; its source is its action."""
+    made = item(at_ms=3, ttl_ms=5, source="import")
+    assert (3, 3, 105, "imported") == (
+        made.at_ms, made.valid_from_ms, made.expires_ms, made.action,
+    )  # fmt: skip
+    made = item(at_ms=3, valid_from_ms=2)
+    assert (3, 2, "added") == (made.at_ms, made.valid_from_ms, made.action)

@@ -59,3 +59,12 @@ def test_a_line_names_date_and_author() -> None:
     item = hit("1", "one\ntwo\n", author="Ann", at_ms=2 * DAY_MS).item
     assert "- 1970-01-03 Ann: one\n  two" == render_line(item)
     assert "- 1970-01-01 words" == render_line(hit("1").item)
+
+
+def test_lasting_statements_and_turns_share_one_budget() -> None:
+    """A budget that one line fills exactly holds that line and no other."""
+    fact, said = hit("f", kind="fact"), hit("t")
+    cost = estimate_tokens(render_line(fact.item) + "\n")
+    assert ["f"] == ids(pack(said, fact, tokens=cost))
+    assert [] == ids(pack(said, fact, tokens=cost - 1))
+    assert ["f", "t"] == ids(pack(said, fact, tokens=2 * cost))

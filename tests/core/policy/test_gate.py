@@ -361,3 +361,16 @@ def test_a_stored_request_about_something_unknown_is_refused() -> None:
     assert "tool_call" == find_subject(msgspec.structs.replace(asked, call_id="c1"))
     with pytest.raises(InvariantBroken, match="appr_1 is about 'moon'"):
         find_subject(msgspec.structs.replace(asked, tool="moon"))
+
+
+def test_what_is_remembered_after_external_text_needs_a_person() -> None:
+    """A write to memory that the rules allow is asked for once the model has read external text."""
+    admitted = an_admitted(capabilities=("memory.write",))
+    for trust in ("trusted_local", "workspace"):
+        assert isinstance(judge(admitted, facts(input_trust=trust), a_decision("allow")), Allow)
+    verdict = judge(admitted, facts(input_trust="external_untrusted"), a_decision("allow"))
+    assert isinstance(verdict, NeedsApproval)
+    assert "untrusted_input" == verdict.reason_code
+    reading = an_admitted(capabilities=("fs.read",))
+    verdict = judge(reading, facts(input_trust="external_untrusted"), a_decision("allow"))
+    assert isinstance(verdict, Allow)

@@ -229,3 +229,9 @@ def test_a_conversation_of_a_caller_has_no_run() -> None:
     messages: tuple[Message, ...] = (UserMessage("hello"), AssistantMessage("hi"))
     (event,) = given_branch(messages).events()
     assert ("", -1, messages) == (event.run_id, event.at_seq, event.messages)
+
+
+def test_an_empty_conversation_is_no_event() -> None:
+    """A conversation without messages adds nothing to the tape."""
+    assert [] == list(given_branch(()).events())
+    assert 1 == len(list(given_branch((UserMessage("hi"),)).events()))

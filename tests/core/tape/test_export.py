@@ -277,3 +277,12 @@ def test_rows_are_read_without_proof() -> None:
     with pytest.raises(Forged) as found:
         read_rows(content.replace(b'{"text":"1"}', b"{"))
     assert 1 == found.value.seq
+
+
+def test_a_line_in_another_encoding_is_forged() -> None:
+    """The same values with another spelling are not what the daemon wrote."""
+    first, rest = make_export().split(b"\n", 1)
+    assert first.startswith(b'{"')
+    report = verify_export(first.replace(b'{"', b'{ "', 1) + b"\n" + rest, is_signed, KEY)
+    assert 0 == report.bad_seq
+    assert "not encoded as the daemon encodes it" in str(report.problem)

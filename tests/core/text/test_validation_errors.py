@@ -46,6 +46,11 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
         ({"by": "week"}, 'by: expected "run" or "day", got "week"'),
         ({"share": 2}, "share: expected a number from 0 to 1, got 2"),
         ({"name": "A"}, 'name: expected a text of at most 3 characters: a to z, got "A"'),
+        (
+            {"name": "a" * 97},
+            'name: expected a text of at most 3 characters: a to z, got 97 characters: "%s\\u2026"'
+            % ("a" * 96),
+        ),
         ({"key": ""}, 'key: expected a text of at least 1 character, got ""'),
         ({"states": ["done", "x"]}, 'states[1]: expected "done" or "failed", got "x"'),
         ({"few": [1, 2]}, "few: expected a list of at most 1 member, got 2 members"),
@@ -84,3 +89,18 @@ def test_secrets_are_not_repeated() -> None:
         msgspec.convert(given, Outer)
     fault = explain(caught.value, Outer, given, frozenset({"mode"}))
     assert 'mode: expected "ask" or "deny"' == fault.message
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "message"),
+    [
+        ({"inner": {"x": 1}}, "inner.x", 'unknown field "inner.x"'),
+        ({"x": 1}, "x", 'unknown field "x"'),
+        ({"either": {"type": "square"}}, "either.side", 'missing field "either.side"'),
+    ],
+)
+def test_a_field_too_many_or_too_few_is_named(given: Any, field: str, message: str) -> None:
+    """The path leads to the field itself, not to the object around it."""
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Outer)
+    assert (field, message) == explain(caught.value, Outer, given)
