@@ -352,6 +352,10 @@ class EmbeddingService(Protocol):
 class PromptRecall(Protocol):
     """The memory as prompts use it."""
 
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has items.  Cancellation: nothing happened."""
+        ...
+
     def has_items(self, principal: str) -> bool:
         """Return True unless the principal is known to have no items.  Never waits."""
         ...

@@ -11,6 +11,7 @@ from palyra.core.journal.changes import MemoryPlace
 from palyra.core.memory.items import MemoryHit, RecallUse
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.ports import Journal, NowMs
+from palyra.errors import Unavailable
 from palyra.services.memory_search import MemorySearch
 
 
@@ -22,6 +23,28 @@ class MemoryRecall:
         self._journal = journal
         self._now_ms = now_ms
         self._empty: dict[str, int] = {}  # generation of the items at the time, by principal
+        self._counted: set[str] = set()
+
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has items, once; a journal that fails leaves it open.
+
+        Cancellation: nothing happened.
+        """
+        if principal in self._counted:
+            return
+        generation = self._search.generation(principal)
+        try:
+            await self._note_if_empty(principal, generation)
+        except Unavailable:
+            return
+        self._counted.add(principal)
+
+    async def _note_if_empty(self, principal: str, generation: int) -> None:
+        counts = await self._journal.read(
+            lambda store: store.count_memories(principal, now_ms=self._now_ms())
+        )
+        if counts.total == 0:
+            self._empty[principal] = generation
 
     def has_items(self, principal: str) -> bool:
         """True unless the principal is known to have no items.  Never waits."""
@@ -41,11 +64,7 @@ class MemoryRecall:
         )
         pack = await self._search.recall(question, place, limit=scope.limit)
         if not pack.hits:
-            counts = await self._journal.read(
-                lambda store: store.count_memories(scope.principal, now_ms=self._now_ms())
-            )
-            if counts.total == 0:
-                self._empty[scope.principal] = generation
+            await self._note_if_empty(scope.principal, generation)
             return ()
         if scope.run_id:
             use = RecallUse(

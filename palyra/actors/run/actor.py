@@ -131,6 +131,7 @@ async def _prepare(
     """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
+    await services.sources.prepare(handle.run.accepted.principal)
     prefix = brief_prefix(services.agents.prefix(agent), handle.run.accepted.brief)
     operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
     await operands.reload(handle.run, services.run_blocking)

@@ -21,7 +21,12 @@ from palyra.core.model.sources import ContextSource
 from palyra.core.run.inputs import Gather, Gathered
 from palyra.core.run.state import own_messages
 from palyra.core.tape.events import ContextGathered, encode_event
-from palyra.core.text.references import Reference, parse_references, remove_references
+from palyra.core.text.references import (
+    Reference,
+    has_references,
+    parse_references,
+    remove_references,
+)
 from palyra.errors import PalyraError
 from palyra.services.references import Asker, ContextSources
 
@@ -76,6 +81,9 @@ async def gather_sources(task: GatherTask) -> None:
 async def _project_files(
     sources: ContextSources, asker: Asker, texts: Sequence[str]
 ) -> list[ContextGathered]:
+    """Find the project files, unless there can be none."""
+    if not sources.has_project_files() and not any(map(has_references, texts)):
+        return []
     return [await find_files(sources, asker, texts)]
 
 

@@ -28,6 +28,9 @@ class Memory:
         self.error: Unavailable | None = None
         self.is_slow = False
 
+    async def prepare(self, _principal: str) -> None:
+        """Have items of everyone."""
+
     def has_items(self, _principal: str) -> bool:
         """Have items of everyone."""
         return True

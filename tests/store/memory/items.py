@@ -115,7 +115,7 @@ class StoredItems(MemoryQueries):
 
     def delete_expired(self, now_ms: int) -> None:
         """Delete items whose time to live has ended."""
-        for item in [*self._items.values()]:
+        for item in sorted(self._items.values(), key=lambda each: (each.principal, each.memory_id)):
             if item.expires_ms is not None and item.expires_ms <= now_ms:
                 self._remove(
                     MemoryRemoval(
