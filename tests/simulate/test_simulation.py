@@ -15,7 +15,7 @@ from tests.simulate.seed import simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS_A_TEST = 10
-SEEDS = 50  # more in `make simulate`
+SEEDS = 100  # more in `make simulate`
 PLANT_WITHIN_SEEDS = 60
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
 # When the stories have changed, the search continues from there and takes longer.

@@ -241,10 +241,10 @@ class JournalComparison(RuleBasedStateMachine):
             store.list_superseded("mem_0"),
             store.list_memories(MemoryFilter(principal="alice", now_ms=0)),
             store.count_memories(None, now_ms=0),
-            sorted(
+            [
                 (line.memory_id, line.action)
                 for line in store.list_memory_log(principal=None, limit=99)
-            ),
+            ],
         ]
 
     def teardown(self) -> None:

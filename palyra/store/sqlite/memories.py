@@ -196,7 +196,7 @@ def _remove(connection: apsw.Connection, removals: Sequence[MemoryRemoval]) -> N
             "WITH RECURSIVE gone (memory_id) AS (SELECT value FROM json_each(?1)"
             " UNION SELECT m.memory_id FROM memories AS m JOIN gone ON m.superseded_by = gone.memory_id)"
             " SELECT json_array(row, previous_row, next_row, memory_id) AS found FROM memories"
-            " WHERE principal = ?2 AND memory_id IN gone",
+            " WHERE principal = ?2 AND memory_id IN gone ORDER BY row",
             (_json(removal.memory_ids), removal.principal),
         )
         _delete_rows(connection, gone)

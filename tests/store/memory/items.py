@@ -115,17 +115,18 @@ class StoredItems(MemoryQueries):
 
     def delete_expired(self, now_ms: int) -> None:
         """Delete items whose time to live has ended."""
-        for item in sorted(self._items.values(), key=lambda each: (each.principal, each.memory_id)):
-            if item.expires_ms is not None and item.expires_ms <= now_ms:
-                self._remove(
-                    MemoryRemoval(
-                        principal=item.principal,
-                        memory_ids=(item.memory_id,),
-                        at_ms=now_ms,
-                        by="",
-                        action="expired",
-                    )
+        ended = [
+            item
+            for item in self._items.values()
+            if item.expires_ms is not None and item.expires_ms <= now_ms
+        ]
+        for principal in sorted({item.principal for item in ended}):
+            ids = tuple(item.memory_id for item in ended if item.principal == principal)
+            self._remove(
+                MemoryRemoval(
+                    principal=principal, memory_ids=ids, at_ms=now_ms, by="", action="expired"
                 )
+            )
 
     # --- queries
 
