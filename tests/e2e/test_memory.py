@@ -343,8 +343,9 @@ async def test_runs_store_and_recall(daemon: DaemonProcess) -> None:
         assert "Jan keeps bees in Leeds" in outputs(tape)[0]
         assert "came from the memory" in outputs(tape)[1]
         used = await jan.get_memory_used(second)
-        assert ("tool", item.memory_id) == (used.uses[0].way, used.uses[0].items[0].memory_id)
-        assert "who keeps bees?" == used.uses[0].question
+        # The message may be recalled for, too: that depends on whether its vectors are built yet.
+        (asked,) = [use for use in used.uses if use.way == "tool"]
+        assert ("who keeps bees?", item.memory_id) == (asked.question, asked.items[0].memory_id)
         _, tape = await finish(jan, '/call session_search {"query": "bees"}')
         assert "keeps bees" in outputs(tape)[0]
     async with daemon.connect(await person(daemon, "kim")) as kim:

@@ -94,6 +94,10 @@ class SimulatedDisk:
         self.capacity_bytes: int | None = None
         self.is_on = True
 
+    @property
+    def used_bytes(self) -> int:
+        return sum(len(file.visible) for file in self.files.values())
+
     def begin(self, operation: Operation) -> None:
         """Count one operation.  Raises OSError when it fails."""
         self._require_power()
@@ -136,9 +140,8 @@ class SimulatedDisk:
     def _require_space(self, path: str, end: int) -> None:
         if self.capacity_bytes is None:
             return
-        used = sum(len(file.visible) for file in self.files.values())
         growth = max(0, end - len(self.files[path].visible))
-        if used + growth > self.capacity_bytes:
+        if self.used_bytes + growth > self.capacity_bytes:
             raise OSError(errno.ENOSPC, "the disk is full")
 
     @contextmanager

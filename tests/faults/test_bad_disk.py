@@ -116,9 +116,9 @@ def fill(store: SqliteJournal, seq: int) -> int:
 def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
     """On a full disk only writes are refused, until space is freed; nothing acknowledged is lost."""
     disk = SimulatedDisk()
-    disk.capacity_bytes = 700 * KIB
     with journal_on(disk, tmp_path) as store:
         store.open()
+        disk.capacity_bytes = disk.used_bytes + 300 * KIB
         store.commit([rows("run_b", 0, 3)])
         head = fill(store, 0)
         assert head > 10
@@ -127,7 +127,7 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
                 store.commit([Change(rows=(row("run_a", head, data=b"x" * 50_000),))])
         assert list(range(head)) == [event.seq for event in read(store, "run_a")]
         assert 0 == store.verify().breaks
-        disk.capacity_bytes = 1_400 * KIB
+        disk.capacity_bytes += 700 * KIB
         assert [] == store.commit([])
         assert [None] == store.commit([Change(rows=(row("run_a", head, data=b"x" * 50_000),))])
         store.seal()
@@ -139,9 +139,9 @@ def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
 def test_a_full_disk_survives_a_restart(tmp_path: Path) -> None:
     """A journal that filled its disk and died opens when there is space, with everything in it."""
     disk = SimulatedDisk()
-    disk.capacity_bytes = 500 * KIB
     with journal_on(disk, tmp_path) as store:
         store.open()
+        disk.capacity_bytes = disk.used_bytes + 300 * KIB
         head = fill(store, 0)
     disk.capacity_bytes = None
     with journal_on(disk, tmp_path) as store:

@@ -75,6 +75,7 @@ def said_last(ended: subprocess.CompletedProcess[str]) -> str:
         (4, "operator.token"),
         (5, "journal.sqlite3"),
         (40, "journal.sqlite3"),
+        (112, "daemon.json"),
     ],
 )
 def test_a_start_without_room_ends_with_75(tmp_path: Path, pages: int, name: str) -> None:

@@ -45,12 +45,13 @@ class StoredItems(MemoryQueries):
     def append_items(self, records: Iterable[Record]) -> None:
         """Write items and removals, all or none.  Raises Conflict."""
         before = dict(self._items), {key: [*kept] for key, kept in self._versions.items()}
-        logged = len(self._log)
+        rows, last_row, logged = dict(self._item_rows), self._last_row, len(self._log)
         try:
             for record in records:
                 self._append_one(record)
         except Conflict:
             self._items, self._versions = before
+            self._item_rows, self._last_row = rows, last_row
             del self._log[logged:]
             raise
 

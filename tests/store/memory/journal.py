@@ -292,15 +292,15 @@ def _unended(grant: GrantRecord) -> GrantRecord:
 def _check_unique(other: Record, record: Record) -> None:
     """Check the fields that two records of different keys must not share."""
     match other, record:
+        case SessionRecord(), SessionRecord() if (
+            record.place is not None and record.place == other.place
+        ):
+            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is already in use")
         case SessionRecord(), SessionRecord() if record.key is not None and (
             other.principal,
             other.key,
         ) == (record.principal, record.key):
             raise Conflict("sessions.principal, sessions.key is already in use")
-        case SessionRecord(), SessionRecord() if (
-            record.place is not None and record.place == other.place
-        ):
-            raise Conflict(f"sessions.{', sessions.'.join(PLACE)} is already in use")
         case PairingRecord(), PairingRecord() if (
             other.principal,
             other.channel,
