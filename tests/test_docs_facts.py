@@ -29,6 +29,10 @@ PAGES = [
 NAMED = re.compile(
     r"`((?:palyra|tests|bench|docs)/[\w/.*-]*|(?:core|actors|net|store|tools|models)/[\w/.]+\.py)(?:::[\w\[\]., -]+)?`"
 )
+# A module, or a name of one, as docstrings and comments write it: dotted, from the package on.
+NAMED_MODULE = re.compile(
+    r"`(?:palyra\.)?((?:actors|cli|client|core|net|services|store|wiring)(?:\.\w+)+)`"
+)
 # A file of tests that is named without its folder, after another one of the same paragraph.
 NAMED_FILE = re.compile(r"`(test_\w+\.py)`")
 # A test as the documents write one; parameters in brackets are left out.
@@ -40,6 +44,27 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
 def find_named(page: Path) -> list[str]:
     return NAMED.findall(page.read_text(encoding="utf-8"))
+
+
+def find_missing_modules(page: Path) -> list[str]:
+    """Dotted names of the file that are neither a package, a module nor a word of a module."""
+    named = NAMED_MODULE.findall(page.read_text(encoding="utf-8"))
+    return [name for name in named if not is_in_package(name)]
+
+
+@functools.cache
+def is_in_package(name: str) -> bool:
+    """True if the longest part of the name that is a module or package has the word after it."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        place = (ROOT / "palyra").joinpath(*parts[:count])
+        rest = parts[count : count + 1]
+        if place.with_suffix(".py").is_file():
+            text = place.with_suffix(".py").read_text(encoding="utf-8")
+            return not rest or re.search(rf"\b{rest[0]}\b", text) is not None
+        if (place / "__init__.py").is_file():
+            return not rest
+    return False
 
 
 def find_missing_test_files(page: Path) -> list[str]:
@@ -83,6 +108,23 @@ def does_exist(name: str) -> bool:
 def test_named_files_exist(page: Path) -> None:
     """Every file, folder and pattern of the checkout that a page names exists."""
     assert [] == [name for name in find_named(page) if not does_exist(name)]
+
+
+def test_named_modules_exist() -> None:
+    """Every module that a docstring or comment names by its dotted name exists."""
+    files = [*(ROOT / "palyra").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    found = {file.name: find_missing_modules(file) for file in files if file != Path(__file__)}
+    assert {} == {file: names for file, names in found.items() if names}
+
+
+def test_missing_modules_are_noticed(tmp_path: Path) -> None:
+    """A dotted name is found if its module, or the name in the module, does not exist."""
+    page = tmp_path / "page.py"
+    page.write_text(
+        "`core.run.state`, `core.run.state.Run`, `core.runs`, `core.run.state.Nothing`",
+        encoding="utf-8",
+    )
+    assert ["core.runs", "core.run.state.Nothing"] == find_missing_modules(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -41,7 +41,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Server(Section, frozen=True, kw_only=True):
-    """Where clients connect, and what one connection may use."""
+    """Address of the server and limits of a connection."""
 
     host: Annotated[
         str, _doc("Address to listen on. Anything but loopback exposes the daemon.")
@@ -122,7 +122,7 @@ class RunsConfig(Section, frozen=True, kw_only=True):
 
 
 class ContextConfig(Section, frozen=True, kw_only=True):
-    """What a model is shown besides the conversation."""
+    """Parts of a prompt besides the conversation."""
 
     project_files: Annotated[
         bool, _doc("Whether runs read AGENTS.md and PALYRA.md of the workspace.")

@@ -87,7 +87,7 @@ class ConversationHistory:
     async def view(self, run: Run, run_ids: tuple[str, ...] | None) -> InheritedView:
         """Return the conversation that the model of `run` is shown, after these earlier runs.
 
-        None stands for the history that the run would get if it began now.
+        None means the history that the run would get if it began now.
         Cancellation: nothing happened.
         """
         history = await (self.find(run) if run_ids is None else self.repeat(run_ids))

@@ -1,4 +1,4 @@
-"""The daemon's clock: it stands still while the process is suspended.
+"""The daemon's clock: it stops while the process is suspended.
 
 A suspended machine, a paused container and SIGSTOP leave a gap in which no code ran.  On a plain
 clock every deadline within the gap has passed when the process continues: healthy clients are closed

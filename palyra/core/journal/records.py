@@ -496,7 +496,7 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
 
 
 class MemoryUseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one recall gave a run, and for which question."""
+    """Items that one recall gave a run, with the question."""
 
     use_id: str
     run_id: str

@@ -146,7 +146,7 @@ def relate(new: MemoryRecord, old: MemoryRecord, similarity: Similarity) -> Rela
 
 
 class Resolution(NamedTuple):
-    """What becomes of a new item: `old` is updated or superseded; None: the item is added."""
+    """Decision about a new item: `old` is updated or superseded; None: the item is added."""
 
     relation: Relation
     old: MemoryRecord | None

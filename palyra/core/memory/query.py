@@ -1,4 +1,4 @@
-"""What a question asks for: content words, named people, named dates, and texts to embed.
+"""Analysis of a question: content words, named people, named dates, and texts to embed.
 
 Nothing here filters.  A name or a date in a question is a hint: the answer may come from another
 person, on another day, so `ranking` adds to a score and never removes a candidate.

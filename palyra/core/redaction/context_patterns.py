@@ -1,9 +1,9 @@
-"""Secrets told by what stands beside them: a key, a header, a parameter, a flag, a command.
+"""Rules for secrets that only their context shows: a key, a header, a parameter, a flag, a command.
 
 Services whose tokens have no prefix (32 hexadecimal digits, a UUID, 52 characters of base 32) are
 recognised here only.  The shape names the place and `accepts` decides about the value
-(`core.secret_values`), because programs and manuals are full of such places without any secret.
-A structure's values are replaced whole (`core.redact`).
+(`secret_values`), because programs and manuals are full of such places without a secret.
+Values in JSON are replaced whole (`redactor`).
 """
 
 from collections.abc import Callable
@@ -33,10 +33,10 @@ _SEPARATOR = (
     + "|".join(BRIDGES)
     + r""")[ \t>=]*["'`\\]*"""
 )
-# No `=` or `:`, so that no key begins inside it: what is left of a password that holds one stays.
+# No `=` or `:`, so that no key begins inside it; the rest of a password that holds one is kept.
 _VALUE = r"[A-Za-z0-9+/_.~!@#$%^*?\x80-\xff-]"
 _OPAQUE = "[A-Za-z0-9+/_.~-]"
-# Of a key, or all of it, or a symbol; `arn:aws:secret:…` and `AWS::Secret` are none.
+# Start of a key, of a part of one, or of a symbol; `arn:aws:secret:…` and `AWS::Secret` are no keys.
 _PART = r"(?:^|[^:]|env:|<[a-z]+:|^:|[ \t\r\n{,\x28\[]:)"
 
 
@@ -64,7 +64,7 @@ def _nothing(_before: bytes) -> bool:
     return False
 
 
-# The words before `key` that say enough; any other goes by `is_no_random_key`.
+# Words before `key` that need no further check; `is_no_random_key` decides about the others.
 _KEYS = (
     "api", "access", "secret", "private", "signing", "encryption", "auth", "account", "master",
     "service", "preshared",
@@ -99,7 +99,7 @@ _KEYED = (
                 *(_utf8(word) for word in ("пароль", "密码", "密碼", "口令", "パスワード", "비밀번호")),
             )
          ) + ")", f"{_VALUE}{{6,}}", accepts=is_password, joint=_SEPARATOR),
-    # Nothing but blanks and brackets between them: the value must be a key for certain.
+    # Nothing but blanks and brackets between them: the value must certainly be a key.
     *(
         Rule(name, WORD, any_case(word) + r"[\]}]?(?:[ \t]|\\+t)+(?:[0-9][ \t]+)?[\[\x28<]?", f"{_OPAQUE}{{12,}}",
              accepts=is_opaque, spares=is_no_key)
@@ -211,12 +211,12 @@ _ADDRESSES = (
 )  # fmt: skip
 
 
-# What a flag stands behind; a command's own name must be near (`CONTEXT_BYTES`).
+# The start of a flag; the name of its command must be near (`CONTEXT_BYTES`).
 BLANK = "[ \t]"
 _ARGUMENT = r"""[^\s"'\\$<>{}]"""
 
 
-_THEN = r"[\s\S]*"  # a short name such as `7z` stands in many a digest
+_THEN = r"[\s\S]*"  # anything between; a short name such as `7z` alone is part of many a digest
 
 
 def _command(flag: str, *commands: str) -> Rule:
@@ -324,7 +324,7 @@ _COMMANDS = (
     Rule("password", WORD, r"""ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?\\*["']""", r"""[^\s"'\\]{4,}""",
          accepts=is_typed_password),
     Rule("password", WORD, r"""assword[^\r\ns]*send[ \t]+\\*["']""", r"""[^\s"'\\]{4,}""", accepts=is_typed_password),
-    # Commands whose arguments are told by their places alone
+    # Commands whose secrets only their position shows
     *(
         Rule("password", WORD, before, f"{_ARGUMENT}{{4,}}", accepts=is_typed_password)
         for before in (

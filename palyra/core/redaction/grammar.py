@@ -3,8 +3,7 @@
 A shape is a sequence of units (a character, a class, a group) with quantifiers, without
 alternation between units and without nested groups.  Three expressions are derived from each
 rule: the shape itself, a shorter one for a cheap first look (see `scanner`), and its *viable
-prefixes*: every text that more text could still turn into a match.  A stream holds back the last
-one.
+prefixes*: every text that more text may turn into a match.  A stream holds these back.
 
 Everything runs in a linear-time engine on bytes.  Two rules keep the whole scan linear as well,
 not just each match: a shape that can run on without end needs a start that cannot occur inside
@@ -27,18 +26,20 @@ def _nothing(_before: bytes) -> bool:
 
 
 class Rule(NamedTuple):
-    """One shape; only what `secret` matches is replaced, `before`, `joint` and `after` stay."""
+    """One shape; only the match of `secret` is replaced, `before`, `joint` and `after` are kept."""
 
     name: str  # the class in `[redacted:<class>]`
-    start: str  # what must precede
+    start: str  # the boundary on the left
     before: str
     secret: str
     after: str = ""
-    accepts: Callable[[bytes], bool] = _anything  # the last word on what `secret` matched
-    spares: Callable[[bytes], bool] = _nothing  # what `secret` stands behind, CONTEXT_BYTES and on
+    accepts: Callable[[bytes], bool] = _anything  # decides about the match of `secret`
+    spares: Callable[[bytes], bool] = (
+        _nothing  # given CONTEXT_BYTES and more before `secret`, True keeps it
+    )
     needs: bytes = b""  # one of these bytes must be in what `start` to `secret` matched
     is_word: bool = False  # the secret is one word, and what precedes it fits CONTEXT_BYTES
-    is_broad: bool = False  # matches much that it then refuses, and must not hide other rules there
+    is_broad: bool = False  # most matches are refused, and must not hide other rules
     hint: str = ""  # found in the JSON text of every match; by default the shape itself
     joint: str = (
         ""  # between `before` and `secret`; neighbours that share all from here on share it
@@ -58,12 +59,12 @@ class Rule(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """The body behind `before`."""
+        """The expression after `before`."""
         return f"{self.joint}{self.secret}{self.after}"
 
     @property
     def tail(self) -> str:
-        """What may go on for ever once the rule has matched; empty when the end is known."""
+        """Expression of an unlimited continuation of a match; empty if the end is known."""
         unit, quantifier = units(self.secret)[-1]
         is_open = quantifier in {"*", "+"} or quantifier.endswith(",}")
         return f"{unit}*" if is_open and not self.after else ""
@@ -79,15 +80,15 @@ _DANGLING = r"[%\\][\\%0-9A-Fa-fu]*"  # an escape sequence that has only begun
 
 
 def units(shape: str) -> list[tuple[str, str]]:
-    """The shape's units with their quantifiers ("" for exactly one)."""
+    """Return the units of the shape with their quantifiers ("" for exactly one)."""
     return [(found["unit"], found["quantifier"] or "") for found in _UNIT.finditer(shape)]
 
 
 def viable_prefix(shape: str) -> str:
-    """An expression for all prefixes of the shape, or a few more, never fewer.
+    """Return an expression for all prefixes of the shape, or a few more, never fewer.
 
-    Counts are dropped (`{20,}` becomes `*`): holding back too much costs a moment, too little
-    costs a secret.
+    Counts are dropped (`{20,}` becomes `*`): too long a prefix only delays text, too short a one
+    lets a secret pass.
     """
     rest = ""
     for unit, quantifier in reversed(units(shape)):
@@ -108,7 +109,7 @@ def _viable_unit(unit: str, quantifier: str, rest: str) -> str:
 
 
 def _begun(group: str) -> Iterator[str]:
-    """Viable prefixes of those alternatives that are words, not characters or escapes."""
+    """Yield viable prefixes of the alternatives that are words, not characters or escapes."""
     for alternative in _ALTERNATIVE.findall(group[3:-1]):
         if len(units(alternative)) > 1 and not alternative.startswith(("%", r"\\")):
             yield viable_prefix(alternative)
@@ -121,23 +122,23 @@ _ALTERNATIVE = re.compile(r"(?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^\[\\|])+")
 
 # A letter or digit before a prefix makes it part of a word (`task-…` is no `sk-…`), unless it ends
 # an escape: \n in JSON or source text, %3D in a URL, a terminal's colour.  The bracket that ends
-# our own marker is no boundary: what was left alone beside a secret stays alone beside its marker.
+# our own marker is no boundary: text that was kept next to a secret is kept next to its marker.
 _ESCAPE = r"\\[a-z]|\\u[0-9A-Fa-f]{4}|%(?:25)*[0-9A-Fa-f]{2}|\[[0-9;]*[mK]"
 ANYWHERE = ""
 WORD = rf"(?:^|[^A-Za-z0-9\]]|{_ESCAPE})"
 TOKEN = rf"(?:^|[^A-Za-z0-9_\]-]|{_ESCAPE})"
 # A run of base64 in either alphabet is one word.
 RUN = rf"(?:^|[^A-Za-z0-9+/_\]-]|{_ESCAPE})"
-# They hold in JSON text that has its escapes wherever they hold in what it says.
+# Boundaries that match in escaped JSON text wherever they match in the decoded text.
 WITH_ESCAPES = frozenset({WORD, TOKEN, RUN})
 
-# Viable prefixes of all rules whose matches are one word, and a little more: the word a text ends in.
+# Viable prefixes, and a few more texts, of all rules whose matches are one word: the last word.
 # The exact prefixes of some hundred formats would make an automaton of as many states as words.
 ONE_WORD = rf"(?:^|[\s\S]|{_ESCAPE})[!#-&(-;=?@A-Z^_a-z|~\x80-\xff]+"
 
 
 def any_case(word: str) -> str:
-    """The word in any case; a blank stands for whatever joins two words of a key."""
+    """Return an expression for the word in any case; a blank matches any joint of two words."""
     return "".join(
         f"[{letter.upper()}{letter.lower()}]"
         if letter.isalpha()

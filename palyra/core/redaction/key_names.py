@@ -2,7 +2,7 @@
 
 A key in a structure (`{"client_secret": …}`) is read by its words: the last ones say what the value
 is.  In plain text (`client_secret = …`), and beside a key that only may name a secret (`ROUTING_KEY`),
-the value must look random as well (`core.secret_values`).
+the value must look random as well (`secret_values`).
 """
 
 import re
@@ -202,7 +202,7 @@ def is_no_key(before: bytes) -> bool:
 
 
 def is_no_random_key(before: bytes) -> bool:
-    """Whether that key cannot name a secret, however random the value looks."""
+    """Return True if the key before a value cannot name a secret, however random the value is."""
     keys = _keys(before)
     return bool(keys) and all(
         names_secret(key) is None and may_name_secret(key) is None for key in keys
@@ -216,7 +216,7 @@ _VARIABLE_AT_END = re.compile(rb"(?:\[|redacted:)[\w.-]+\][^\w\]]*\Z")
 
 
 def _keys(before: bytes) -> list[str]:
-    """What may be the key, with each of the bridges that may separate it from the value."""
+    """Return the possible keys before a value, one for each bridge that may separate them."""
     if _VARIABLE_AT_END.search(before):
         return [""]
     before = _BLOCK_AT_END.sub(b"=", before)

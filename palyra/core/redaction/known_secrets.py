@@ -1,6 +1,6 @@
-"""The daemon's own secrets as a text can carry them: plain, escaped for JSON or a URL, in base64.
+"""The daemon's own secrets in each form a text may hold: plain, escaped for JSON or a URL, in base64.
 
-A known secret is matched exactly, wherever it stands.  Escapes are followed to any depth (JSON in
+A known secret is matched exactly, anywhere in a text.  Escapes are followed to any depth (JSON in
 a string in JSON doubles its backslashes), hexadecimal digits in either case; base64 in both
 alphabets and at each of the three offsets a secret can have inside what was encoded.
 """
@@ -16,7 +16,7 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def known_rules(secrets: Iterable[str]) -> tuple[Rule, ...]:
-    """One row per form of each secret of at least MIN_KNOWN_BYTES, longest first."""
+    """Return a rule for each form of each secret of at least MIN_KNOWN_BYTES, longest first."""
     forms = {
         form for secret in secrets if len(_bytes(secret)) >= MIN_KNOWN_BYTES
         for form in (secret, *_base64_forms(_bytes(secret)))
@@ -30,7 +30,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
-    """The characters of base64 that depend on the secret alone, per offset (RFC 4648)."""
+    """Yield the characters of base64 that depend on the secret alone, per offset (RFC 4648)."""
     for offset in range(3):
         whole_sextets = (offset + len(secret)) * 8 // 6
         foreign_sextets = -(-offset * 8 // 6)
@@ -44,7 +44,7 @@ def _escapable(text: str) -> str:
 
 
 def _unit(character: str) -> str:
-    """One character in each of its spellings, as one unit of the grammar."""
+    """Return a character in each of its spellings, as one unit of the grammar."""
     if character in _PLAIN:
         return character
     return f"(?:{'|'.join(_spellings(character))})"

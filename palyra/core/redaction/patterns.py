@@ -1,8 +1,8 @@
 """All rules in their order: one row per shape of a secret.
 
-Formats of vendors are in `core.secret_formats`, what a context tells in `core.context_rules`; the
-rest tells itself: private keys, JWTs, bearer tokens, logins in addresses, and tokens of unknown
-vendors.  At one place the first row that matches wins, so the longer prefix comes first.
+Formats of vendors are in `token_formats`, secrets that only their context shows in
+`context_patterns`; here are private keys, JWTs, bearer tokens, logins in addresses, and tokens of
+unknown vendors.  At one place the first row that matches wins, so the longer prefix comes first.
 """
 
 import re

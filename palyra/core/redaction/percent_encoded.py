@@ -1,9 +1,9 @@
-"""The rules once more, for text that was percent-encoded: what tells a secret is then written %XX.
+"""The rules for percent-encoded text, in which the characters around a secret are written as %XX.
 
-Each row is derived from one of `secret_rules`: a unit that matches a character which encoding changes
-matches its escapes as well, and loses the bare `%`.  A row whose units encoding leaves alone (most
-vendors' tokens) finds its secrets anyway and has none here.  What a rule says of values and keys is
-asked of the decoded ones.
+Each rule is derived from a rule of `patterns`: a unit that matches a character which encoding changes
+matches its escapes as well, and no bare `%`.  A rule whose units encoding does not change (most
+vendors' tokens) finds its secrets anyway and has no derived one.  The checks of a rule are applied to
+decoded values and keys.
 
 Source: RFC 3986 (2.1, 2.3); `+` for a blank as in application/x-www-form-urlencoded.
 """
@@ -21,7 +21,7 @@ _CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
 _HIGH = "%[89A-Fa-f][0-9A-Fa-f]"  # a byte of a character beyond ASCII
 _ANY = r"[\s\S]"
 _SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
-_AFTER_BLANK = frozenset({"bearer", "basic"})  # nothing but a blank tells them, and `+` is one
+_AFTER_BLANK = frozenset({"bearer", "basic"})  # only a blank separates them, and `+` is one
 _BODY = "(?:[A-Za-z0-9+/=%._]|-[A-Za-z0-9+/=%._])"  # of a key in PEM, and not its end
 
 _PEM = Rule(
@@ -32,7 +32,7 @@ _PEM = Rule(
 
 
 def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rows that find percent-encoded forms, in the order of the plain ones."""
+    """Return the rules for percent-encoded forms, in the order of the plain ones."""
     derived = (_encoded(rule) for rule in rules if rule.name != _PEM.name)
     return (_PEM, *(rule for rule in derived if rule is not None))
 
@@ -102,7 +102,7 @@ def _without_percent(unit: str) -> str:
     if not unit.startswith("["):
         return unit
     plain = unit.replace("(", r"\x28").replace(")", r"\x29")
-    if plain.startswith("[^"):  # nor with the `+` that stands for a blank
+    if plain.startswith("[^"):  # nor with the `+` that encodes a blank
         return plain.replace("[^", r"[^%+" if r"\s" in plain else "[^%", 1)
     return plain.replace("%", "", 1)
 

@@ -1,12 +1,12 @@
-"""Redaction: no secret passes into a tape, a frame or a log line; everything else passes as it is.
+"""Redaction: removes secrets from tapes, frames and log lines, and leaves all other text as it is.
 
-Owns: compiled rules only.  Calls no other module of the daemon.  Never: decides what is worth redacting
-(`secret_rules`, `known_secrets`) or drops a whole document.
+Owns: compiled rules only.  Calls no other module of the daemon.  Never: decides what is a secret
+(`patterns`, `known_secrets`) or drops a whole document.
 
 A secret is replaced by `[redacted:<class>]`, span by span; in JSON the whole string beside a key that
 names a secret.  Redacting twice changes nothing more, valid JSON stays valid JSON, and a text
-without a secret comes back byte for byte.  The usual case costs one search of one expression
-(`_first_look`), which finds a little more than the rules do.
+without a secret is returned byte for byte.  The usual case costs one search of one expression
+(`scanner.FirstLook`), which matches a little more than the rules do.
 """
 
 import json
@@ -34,10 +34,10 @@ _JSON_TEXT = compile_bytes(
 )
 REMEMBERED_BYTES = 1_024  # a shorter text takes less than a millisecond
 MEMORY_BYTES = 2_097_152
-ENTRY_BYTES = 256  # of an entry, beside what it holds
+ENTRY_BYTES = 256  # of an entry, without its text
 SHORTEST_TOKEN = 10  # with its quotes; no rule matches in a shorter JSON string
 _BLANKS = b" \t\r\n"
-_JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # all that stands between strings
+_JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # everything between strings
 
 
 # Pairs of containers and of deployment descriptions that are written as two members.
@@ -54,9 +54,9 @@ class Redactor:
         self._compile()
 
     def learn(self, *secrets: str) -> None:
-        """From the return on these are known; a stream begun before does not know them.
+        """Redact these secrets from now on; a stream that began before does not know them.
 
-        For one thread.  What is new takes some milliseconds, for all of it together.
+        Not thread-safe.  New secrets take some milliseconds, all of them together.
         """
         if not self._known.issuperset(secrets):
             self._known |= frozenset(secrets)
@@ -71,20 +71,20 @@ class Redactor:
 
     @property
     def scanners(self) -> tuple[Scanner, ...]:
-        """In the order in which they read a text.
+        """Scanners in the order in which they read a text.
 
-        Known secrets first: what they leave behind is all the other rules may see.
+        Known secrets come first, so that no other rule removes a part of one.
         """
         known = () if self._known_scanner is None else (self._known_scanner,)
         return (*known, encoded_scanner(), _PLAIN, _BASE64)
 
     def prepare(self) -> Iterator[bool]:
-        """Compile what is otherwise compiled when a text needs it; a little before each True."""
+        """Compile ahead of time in small steps; yields True after each step."""
         for scanner in self.scanners:
             yield from scanner.prepare()
 
     def _may_hold(self, data: bytes) -> bool:
-        """Whether any rule may find something; a little more often than one does."""
+        """Return True if any rule may match; false positives are possible."""
         if _PLAIN.may_find(data):
             return True
         if self._known_scanner is not None and self._known_scanner.may_find(data):
@@ -92,9 +92,9 @@ class Redactor:
         return _may_be_encoded(data) and encoded_scanner().may_find(data)
 
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
-        """The JSON text with secrets replaced inside its strings, and whether there were any.
+        """Return the JSON text with secrets replaced in its strings, and True if there were any.
 
-        What is not JSON after all is redacted as text, and its strings as those of JSON.
+        Text that is not JSON is redacted as plain text, and its strings as those of JSON.
         """
         if not self._may_hold(data):
             return data, False
@@ -102,12 +102,12 @@ class Redactor:
         return redacted, redacted != data
 
     def _redact_json(self, data: bytes) -> bytes:
-        if _JSON_TEXT.match(data) is None:  # a key may then stand outside of the strings
+        if _JSON_TEXT.match(data) is None:  # then a key may be outside of the strings
             data = self._redact_plain(data)
         return b"".join(self._json_pieces(data))
 
     def redact_text(self, text: str) -> tuple[str, bool]:
-        """The text with secrets replaced, and whether there were any."""
+        """Return the text with secrets replaced, and True if there were any."""
         data = text.encode("utf-8", "surrogatepass")
         if not self._may_hold(data):
             return text, False
@@ -124,7 +124,7 @@ class Redactor:
     def _json_pieces(self, data: bytes) -> Iterator[bytes]:
         done = 0
         before = b""  # the string before
-        name = ""  # what `{"name": …, "value": …}` calls the value
+        name = ""  # of `{"name": …, "value": …}`
         while (match := _JSON_STRING.search(data, done)) is not None:
             start, end = match.span()
             between, token = data[done:start], data[start:end]
@@ -139,7 +139,7 @@ class Redactor:
         yield self._redact_syntax(data[done:])
 
     def _redact_value(self, token: bytes, key: str) -> bytes:
-        """The string beside a key: goes whole when the key names a secret, or may and it looks so."""
+        """Redact the value of a key: all of it if the key names a secret, or may and the value is opaque."""
         name = names_secret(key)
         if name is not None:
             is_secret = may_be_secret(_decoded(token))
@@ -153,7 +153,7 @@ class Redactor:
         return between if is_json else self._redact_plain(between)
 
     def _redact_string(self, token: bytes) -> bytes:
-        """One JSON string with its quotes; unchanged byte for byte when there is nothing in it."""
+        """Redact a JSON string with its quotes; without a secret it is returned byte for byte."""
         if len(token) < SHORTEST_TOKEN or not self._may_hold(token):
             return token
         return self._memory.recall(token, self._redact_token)
@@ -171,9 +171,9 @@ class Redactor:
 
 
 class _Memory:
-    """What became of long texts, by their digest: an argument stands in several events of a run.
+    """Results for long texts, by digest: an argument is part of several events of a run.
 
-    The texts themselves are not kept.  Any thread may ask.
+    The texts themselves are not kept.  Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class _Memory:
         self._size_bytes = 0
 
     def recall(self, data: bytes, redact: Callable[[bytes], bytes]) -> bytes:
-        """What `redact` makes of the data."""
+        """Return `redact(data)`, computed once."""
         if len(data) < REMEMBERED_BYTES:
             return redact(data)
         key = redact.__name__, sha256(data).digest()
@@ -202,13 +202,13 @@ class _Memory:
 
 
 class StreamRedactor:
-    """One stream.  `feed` and `flush` give text that may go out."""
+    """Redaction of one stream; `feed` and `flush` return text that may be sent."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._stages = [StreamHoldBack(scanner) for scanner in redactor.scanners]
 
     def feed(self, text: str) -> str:
-        """What can be passed on after one more piece; empty while everything is in doubt."""
+        """Take a piece and return the text that is now certain; empty while none is."""
         data = text.encode("utf-8", "surrogatepass")
         for stage in self._stages:
             data = stage.feed(data)
@@ -222,20 +222,20 @@ class StreamRedactor:
         return data.decode("utf-8", "surrogatepass")
 
 
-# What no secret changes.
+# Scanners that no known secret changes.
 _PLAIN = Scanner(RULES, beside=(f"{_HIDING}|{KEYED_STRING}", look_pattern(BASE64)))
 _BASE64 = Scanner(BASE64)
-_ENCODED_PART_RULES = 8  # each is several times as large as the rule it comes from
+_ENCODED_PART_RULES = 8  # each rule is several times as large as its plain one
 
 
 @cache
 def encoded_scanner() -> Scanner:
-    """The rules for percent-encoded text, derived when the first such text comes."""
+    """Return the scanner of percent-encoded text, derived for the first such text."""
     return Scanner(encoded_rules(RULES), part_rules=_ENCODED_PART_RULES)
 
 
 def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
-    """Those that may find something in the text."""
+    """Yield the scanners that may match in the text."""
     # Encoded forms first: a plain rule would take such a token only up to its first escape.
     if _may_be_encoded(data):
         yield encoded_scanner()
@@ -252,7 +252,7 @@ def _holds_secret(data: bytes) -> bool:
 
 
 def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
-    """What follows a secret is looked at as it will stand: behind the end of a marker."""
+    """Yield the redacted text in pieces; text after a secret is read as following a marker."""
     shown: bytes | bytearray = data
     done = 0
     ahead: Ahead = {}
@@ -267,7 +267,7 @@ def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
 
 
 def _decoded(token: bytes) -> str:
-    """The text of a JSON string; empty for what is none."""
+    """Return the text of a JSON string; empty if it is not one."""
     try:
         return (
             str(json.loads(token.decode("utf-8", "surrogatepass"), strict=False)) if token else ""

@@ -1,23 +1,23 @@
-"""Finds where rules match: linear in the text, whatever the text.
+"""Search for matches of the rules, in time linear in the text for any text.
 
 The engine is RE2 on bytes (Latin-1 mode: every byte is a character), so UTF-8 passes through and
-no input can make it backtrack.  Its time grows with the text alone as long as its automaton, which
-it builds state by state while it reads, stays in the cache; what makes it slow is an expression of
-some hundred rules that is asked *where* it matches, because each of them is then followed at each
-byte, forwards to the end of a match and backwards to its beginning.  So a text passes four steps,
-and each of them sees little of what the one before it saw:
+no input makes it backtrack.  It builds its automaton state by state while it reads, and is fast as
+long as the automaton stays in its cache.  It is slow for an expression of hundreds of rules that has
+to return *where* it matches: it then follows each rule at each byte, forwards to the end of a match
+and backwards to its beginning.  A text therefore passes four steps, each of which reads only a small
+part of what the step before it read:
 
-1. The first look (`FirstLook`): one run over the text, which says only which parts may find
-   something.  Its expressions are those of the rules made smaller: counts end at LOOK_BYTES, and a
-   rule with a `hint` has that instead.  They match wherever a rule does, and in ordinary text hardly
-   anywhere else.  Nearly every text ends here.
-2. The parts (`Part`): PART_RULES neighbouring rules are one expression, which finds the leftmost
-   match.  Only parts that the first look has named are searched, and what one has found further on
-   is kept for the next search.  A rule that matches much and refuses most of it is a part of its own.
-3. The rule: the match alone is read again, to say which rules of the part it fits and where in it
+1. The first look (`FirstLook`): one run over the text, which returns only which parts may find
+   something.  Its expressions are simplified rules: counts end at LOOK_BYTES, and the `hint` of a
+   rule replaces the rule.  They match wherever a rule does, and in ordinary text hardly anywhere
+   else.  Nearly every text ends here.
+2. The parts (`Part`): PART_RULES neighbouring rules form one expression, which finds the leftmost
+   match.  Only parts that the first look returned are searched, and a match further on is kept for
+   the next search.  A rule that matches often and is mostly refused has a part of its own.
+3. The rule: the match alone is read again, to find which rules of the part it fits and where in it
    the secret is.  Of two rules the first in the table wins.
-4. The check: `accepts` looks at the secret (entropy, words), `spares` at what stands before it (a
-   key, a command).  What is refused is passed over, and step 2 goes on behind it.
+4. The check: `accepts` examines the secret (entropy, words), `spares` the text before it (a key, a
+   command).  If the match is refused, step 2 continues after it.
 
 Rules with the same boundary share it in their expression, and neighbours that differ in `before`
 alone, as the words of a key do, share all that follows.  This makes the expressions smaller by half,
@@ -51,8 +51,8 @@ _AUTOMATON_BYTES = 64 << 20
 # Rules of one expression.  To find where a match begins the engine runs back through all rules of its
 # expression, and what is not cached of that costs milliseconds.
 PART_RULES = 48
-LOOK_BYTES = 16  # a first look asks for so many of the characters of a secret, which is enough
-_UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # when the engine cannot say which rule it was
+LOOK_BYTES = 16  # characters of a secret that the first look requires
+_UNKNOWN = Rule("secret", ANYWHERE, "", "[ -~]")  # if the engine does not name the rule
 
 
 class Span(NamedTuple):
@@ -84,7 +84,7 @@ class Match(Protocol):
 
 
 def compile_bytes(pattern: str, *, has_groups: bool = False) -> Expression:
-    """The expression over bytes; without groups it runs about three times faster."""
+    """Compile an expression over bytes; without groups it runs about three times faster."""
     expression: Expression = re2.compile(pattern.encode("latin-1"), _options(has_groups))
     return expression
 
@@ -103,13 +103,13 @@ _UNREAD = (-1, -1)
 
 
 class FirstLook:
-    """Several expressions read in one run: which of them match somewhere in a text, not where."""
+    """Several expressions in one run over a text: finds which of them match, not where."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._set = _compile_set(re2.Set.SearchSet, patterns)
 
     def __call__(self, data: bytes) -> Sequence[int]:
-        """The indices of those that match, in no order; empty for most texts."""
+        """Return the indices of the expressions that match, in no order; none for most texts."""
         return self._set.Match(data) or ()
 
 
@@ -122,7 +122,10 @@ def _compile_set(kind: Callable[[re2.Options], re2.Set], patterns: Iterable[str]
 
 
 def look_pattern(rules: Iterable[Rule]) -> str:
-    """Matches wherever a rule does, also in JSON text that still has its escapes; and more often."""
+    """Return an expression that matches wherever a rule does, and more often.
+
+    It also matches in JSON text that still has its escapes.
+    """
     rules = tuple(rules)
     hints = sorted({rule.hint for rule in rules if rule.hint})
     shapes = _together(
@@ -141,9 +144,9 @@ def _shortened(count: re.Match[str]) -> str:
 
 
 def _together(rules: Iterable[Rule]) -> str:
-    """All rules as one expression, in their order; neighbours share the boundary on their left.
+    """Join all rules to one expression, in their order; neighbours share the boundary on their left.
 
-    A boundary of its own for each of some hundred rules would be tracked by itself at each byte.
+    Otherwise the engine would follow hundreds of equal boundaries at each byte.
     """
     groups = groupby(rules, lambda rule: rule.start)
     return "|".join(f"{start}(?:{_bodies(group)})" for start, group in groups)
@@ -155,7 +158,7 @@ def _viable_together(rules: Iterable[Rule]) -> str:
 
 
 def _bodies(rules: Iterable[Rule]) -> str:
-    """One expression without boundaries; neighbours share what follows `before`."""
+    """Join rules without their boundaries; neighbours share everything after `before`."""
     groups = groupby(rules, lambda rule: rule.rest)
     return "|".join(
         f"(?:{'|'.join(rule.before for rule in group)}){rest}" for rest, group in groups
@@ -175,7 +178,7 @@ def _viable_group(rest: str, group: Iterable[Rule]) -> str:
 
 
 class Part:
-    """Some neighbouring rules, compiled when they are needed."""
+    """Neighbouring rules, compiled when they are needed."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = tuple(rules)
@@ -183,7 +186,7 @@ class Part:
 
     @cached_property
     def expression(self) -> Expression:
-        """All of them as one."""
+        """All rules as one expression."""
         return compile_bytes(_together(self._rules))
 
     @cached_property
@@ -195,20 +198,20 @@ class Part:
         return [rule.margins for rule in self._rules]
 
     def prepare(self) -> None:
-        """Compile what a search needs."""
+        """Compile the expressions of a search."""
         self.expression, self.which  # noqa: B018 - for their effect
 
     def look(self) -> str:
-        """An expression that matches more often than the rules."""
+        """Return an expression that matches wherever the rules do, and more often."""
         return look_pattern(self._rules)
 
     def next_place(self, data: bytes | bytearray, pos: int) -> tuple[int, int] | None:
-        """Where the leftmost match from `pos` on is."""
+        """Return start and end of the leftmost match from `pos` on."""
         match = self.expression.search(data, pos)
         return None if match is None else match.span()
 
     def spans(self, data: bytes | bytearray, at: int, end: int) -> Iterator[Span]:
-        """What each rule that matches there takes for the secret, in the order of the rules."""
+        """Yield the secret by each rule that matches this piece, in the order of the rules."""
         found = bytes(data[at:end])
         which = [0] if len(self._rules) == 1 else self.which.Match(found)
         if not which:
@@ -220,7 +223,7 @@ class Part:
     def _span(self, found: bytes, at: int, index: int) -> Span:
         rule, margins = self._rules[index], self._margins[index]
         if margins is None or found[:1] in _ESCAPE_MARKS:
-            match = cast("Match", self._expression(index).match(found))  # the set has just said so
+            match = cast("Match", self._expression(index).match(found))  # the set has just matched
             start, stop = match.span(1)
             return Span(at, at + start, at + stop, rule)
         # The usual boundary is one byte, or none at the beginning of the text.
@@ -234,12 +237,12 @@ class Part:
 
 
 class Scanner:
-    """All rules in parts, plus what a stream needs: the viable prefixes.  Compiled as needed."""
+    """All rules in parts, and the viable prefixes for streams; compiled as needed."""
 
     def __init__(
         self, rules: Sequence[Rule], beside: Sequence[str] = (), part_rules: int = PART_RULES
     ) -> None:
-        """`beside` are patterns that the first look asks for as well."""
+        """`beside` are further patterns of the first look."""
         self._rules = tuple(rules)
         self._beside = tuple(beside)
         needs = [rule.needs for rule in rules]
@@ -251,7 +254,7 @@ class Scanner:
 
     @cached_property
     def look(self) -> FirstLook:
-        """Which parts may find something, by index; then the patterns beside them."""
+        """First look at a text: indices of the parts that may match, then of `beside`."""
         return FirstLook([*(part.look() for part in self._parts), *self._beside])
 
     @cached_property
@@ -263,7 +266,7 @@ class Scanner:
         return compile_bytes(rf"(?:{viable})\z")
 
     def prepare(self) -> Iterator[bool]:
-        """Compile everything that is not yet; a little before each True."""
+        """Compile in small steps what is not compiled yet; yields True after each step."""
         self.look  # noqa: B018 - for its effect
         yield True
         for part in self._parts:
@@ -281,9 +284,9 @@ class Scanner:
     def find(
         self, data: bytes | bytearray, pos: int = 0, floor: int = 0, ahead: Ahead | None = None
     ) -> Span | None:
-        """The leftmost secret that is accepted and starts at `floor` or later.
+        """Return the leftmost accepted secret that starts at `floor` or later; None without one.
 
-        `ahead` keeps what the parts found further on for the next call on the same text; without it
+        `ahead` keeps matches of the parts further on for the next call on the same text; without it
         a text with many secrets would be read to its end for each of them.
         """
         matches: Ahead = {} if ahead is None else ahead
@@ -302,13 +305,13 @@ class Scanner:
         return None
 
     def find_viable(self, data: bytes | bytearray, pos: int) -> int:
-        """Where the longest end of `data` begins that more text could complete; len() if none."""
+        """Return the start of the longest end of `data` that more text may complete; len() if none."""
         match = self._viable.search(data, pos)
         return len(data) if match is None else match.span()[0]
 
 
 def _is_secret(data: bytes | bytearray, span: Span) -> bool:
-    """The rule's last word, on what it found and on what stands before it."""
+    """Check a match and the text before it by the functions of its rule."""
     needs = span.rule.needs
     if needs and not any(byte in data[span.at : span.end] for byte in needs):
         return False

@@ -1,9 +1,9 @@
-"""Hold-back: redaction of a text that arrives in pieces and goes out live.
+"""Hold-back: redaction of a text that arrives in pieces and is streamed on.
 
-What could still become a secret is held back, and only that: the longest end of the text that is
-a viable prefix of some rule.  As long as that end stays below HELD_LIMIT_BYTES, the pieces that
-come out join to exactly what the scanner makes of the whole text.  Past the limit a secret that
-has already matched is swallowed to its end, and what has not matched anything is let go.
+Only text that may still become a secret is held back: the longest end of the text that is a viable
+prefix of some rule.  While that end is below HELD_LIMIT_BYTES, the returned pieces join to exactly the
+scanner's result for the whole text.  Past the limit a secret that has already matched is dropped to
+its end, and text that has not matched any rule is released.
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from palyra.core.redaction.scanner import Ahead, Expression, Match, Scanner, Spa
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
-AFTER_SECRET = b"]"  # what a marker ends with
+AFTER_SECRET = b"]"  # the end of a marker
 
 
 def _begin(span: Span) -> int:
-    """Where doubt about the span begins as long as it may grow."""
+    """Return the first byte to hold back while the span may grow."""
     return span.start if span.rule.is_word else span.at
 
 
 class StreamHoldBack:
-    """One scanner's view: a little of what went out (for boundaries), then what is held back."""
+    """Text of one scanner: the last released bytes (for boundaries), then what is held back."""
 
     __slots__ = ("_buffer", "_first", "_out", "_scanner", "_tail")
 
@@ -32,7 +32,7 @@ class StreamHoldBack:
         self._restart(b"")
 
     def feed(self, data: bytes) -> bytes:
-        """What is beyond doubt now."""
+        """Take more text and return the text that is now certain."""
         if not data:
             return b""
         self._buffer += data if self._tail is None else self._beyond(self._tail, data)
@@ -42,7 +42,7 @@ class StreamHoldBack:
         return b"".join([*replaced, self._release(self._hold(self._buffer, self._first))])
 
     def flush(self) -> bytes:
-        """Everything that is left."""
+        """Return the rest of the text, and start with no text."""
         if self._out == len(self._buffer):
             self._restart(b"")
             return b""
@@ -52,21 +52,21 @@ class StreamHoldBack:
 
     def _restart(self, buffer: bytes, *, first: int = 0) -> None:
         self._buffer = buffer
-        self._first = first  # 1 when the first byte only shows that the text did not begin here
-        self._out = first  # so much of the buffer went out before
+        self._first = first  # 1 if the first byte only shows that the text began earlier
+        self._out = first  # bytes of the buffer that were released before
         self._tail: Expression | None = None
 
     def _hold(self, data: bytes | bytearray, pos: int) -> int:
-        """Where doubt begins, from `pos` on.  Past the limit the older half of it is let go."""
+        """Return the first byte to hold back, from `pos` on; past the limit the older half is released."""
         hold = self._scanner.find_viable(data, pos)
         if len(data) - hold <= HELD_LIMIT_BYTES:
             return hold
         return self._scanner.find_viable(data, len(data) - HELD_LIMIT_BYTES // 2)
 
     def _replaced(self, *, is_end: bool) -> Iterator[bytes]:
-        """The text up to and including each secret that begins before doubt does.
+        """Yield the text up to and including each secret that begins before the held-back end.
 
-        The search goes on in the same buffer: one for each secret would be read to its end as often.
+        The search continues in the same buffer; a new one for each secret would be read to its end each time.
         """
         data = self._buffer
         shown: bytes | bytearray = data
@@ -102,7 +102,7 @@ class StreamHoldBack:
         return piece
 
     def _beyond(self, tail: Expression, data: bytes) -> bytes:
-        """What comes after the end of a secret that was too long to hold; empty before its end."""
+        """Return the text after a secret that was too long to hold; empty before its end."""
         end = cast("Match", tail.match(data)).span()[1]  # `…*` matches anything
         if end < len(data):
             self._tail = None

@@ -1,17 +1,17 @@
-"""Token formats of vendors: one row per format that its own prefix or shape tells.
+"""Token formats of vendors: one row per format that has a prefix or shape of its own.
 
 A row is data that can be compared with a public rule set: id, description, expression and the
-page of the vendor that documents the format.  `core.secret_rules` turns the rows into rules, and
+page of the vendor that documents the format.  `patterns` turns the rows into rules, and
 `Format.keywords` gives the literals that every match holds.  The class in `[redacted:<class>]` is
 the part of the id before its first hyphen.  Formats without a prefix of their own (32 hexadecimal
-digits of Datadog, the UUID of Heroku) are told by their context: see `core.context_rules`.
+digits of Datadog, the UUID of Heroku) are recognised by their context: see `context_patterns`.
 
-An expression follows the grammar of `core.secret_rules`: units with quantifiers, no nested group.
+An expression follows `grammar`: units with quantifiers, no nested group.
 Lengths are lower bounds, because vendors lengthen their tokens.  At one place the first row that
 matches wins, so the longer prefix comes first.
 
-A row that begins with a random part (`marked`) is recognised by its mark: such rows would be
-followed from each character of a text on, so one rule looks for any long run and asks them.
+A row that begins with a random part (`marked`) is recognised by its mark.  The engine would follow
+such a row from each character of a text, so one rule finds any long run and compares it with them.
 """
 
 import re

@@ -25,7 +25,7 @@ whatever happens in between:
   permits that; otherwise its outcome is recorded as unknown.
 - `completed`: the outcome is on the tape.  `attested`: so is its signed digest; nothing follows.
 
-`CALL_TRANSITIONS` is the drawing as data.  Two kinds of event have more than one row, told apart by
+`CALL_TRANSITIONS` is the drawing as data.  Two kinds of event have more than one row, distinguished by
 the verdict or decision they carry.  The fold rejects every pair that is not in the table.
 """
 

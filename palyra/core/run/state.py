@@ -128,7 +128,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     left: tuple[str, ...] = ()  # models replaced in this turn
     spent_attempts: int = 0  # of the current turn, with earlier models or prompts
     compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
-    summary: Summary | None = None  # stands for everything it covers
+    summary: Summary | None = None  # replaces the messages it covers
     weighed_tokens: int = 0  # of the prompt at the last compaction, applied or skipped
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order

@@ -7,7 +7,7 @@ Escaped, as the `\uXXXX` of JSON:
   space but U+0020, line and paragraph separators;
 - imitations of ASCII: full-width and mathematical letters, ligatures, small capitals, look-alikes
   of punctuation and of vertical lines; the full stop of Chinese and strokes between other letters;
-- digits, punctuation and spacing marks of a script none of whose letters stands near them, beside
+- digits, punctuation and spacing marks of a script without a letter near them, next to
   ASCII letters or digits: two Lao zeros as the o's of a host, a sof pasuq as a colon;
 - combining marks that strike through or enclose, that follow no letter, or from the fourth on;
 - in text with no other accented letter, consonants with a mark below (`co\u1e43`) and marks that no
@@ -456,7 +456,7 @@ def _is_contextual(char: str) -> bool:
 
 
 def _is_stray(char: str, scripts: set[str]) -> bool:
-    """True for a sign of a script none of whose letters stands in the same part of the text."""
+    """True for a sign of a script that has no letter in the same part of the text."""
     home = _home(char)
     return bool(home) and home.isdisjoint(scripts)
 

@@ -10,7 +10,7 @@ cannot foresee when such a file takes effect.  So a name belongs in this table o
    because it takes effect in every other project, and so does a setting of a package manager that
    no manifest can hold and that decides where all packages come from and credentials go.
 2. The content can make that program run a command, load code, fetch code or send credentials
-   somewhere else, or choose which binary a familiar name stands for.
+   somewhere else, or choose the binary of a familiar name.
 
 A file that only one tool reads, when a person runs that tool's own task, is part of the project's
 source, although running it runs code: `Makefile`, `package.json`, `conftest.py`, `Dockerfile`,

@@ -563,6 +563,6 @@ class MemoryExport(Result, frozen=True, kw_only=True):
 
 
 class MemoryUsed(Result, frozen=True, kw_only=True):
-    """What the memory gave a run, oldest first."""
+    """Recalls of a run, oldest first."""
 
     uses: list[MemoryUseRecord]

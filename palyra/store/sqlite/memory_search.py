@@ -81,7 +81,7 @@ _FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
 
 
 class MemorySearchQueries(ItemQueries):
-    """Queries of the memory index; see `store.vectors.MemorySource`."""
+    """Queries of the memory index; see `store.vectors.index.MemorySource`."""
 
     def last_memory_entry(self) -> int:
         """Return the number of the last entry of the log; 0 without one."""

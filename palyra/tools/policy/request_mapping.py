@@ -2,7 +2,7 @@
 
 Cedar's own schema check of a request costs as much as the decision.  The check is therefore made
 here, by decoding the encoded context with msgspec types equal to those of the schema.  A property
-test compares both checks (`tests/tools/test_policy_question.py`).
+test compares both checks (`tests/tools/policy/test_request_mapping.py`).
 """
 
 from collections.abc import Sequence

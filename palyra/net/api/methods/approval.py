@@ -12,7 +12,7 @@ from palyra.net.protocol.results import ApprovalList, GrantList
 
 
 class ApprovalListParams(Params, frozen=True, kw_only=True):
-    """Which approvals; pending ones first."""
+    """Filter of approvals; pending ones come first."""
 
     run_id: Id | None = None
     pending_only: bool = False
@@ -37,7 +37,7 @@ class ApprovalResolve(Mutation, frozen=True, kw_only=True):
 
 
 class GrantListParams(Params, frozen=True, kw_only=True):
-    """Which grants; newest first."""
+    """Filter of grants; newest first."""
 
     live_only: bool = True
     limit: Limit = 100

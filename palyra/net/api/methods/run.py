@@ -103,7 +103,7 @@ class RunGet(Params, frozen=True, kw_only=True):
 
 
 class RunListParams(Params, frozen=True, kw_only=True):
-    """Which runs, newest first; `cursor` is the `next_cursor` of the page before."""
+    """Filter of runs, newest first; `cursor` is the `next_cursor` of the page before."""
 
     session_id: Id | None = None
     principal: str | None = None

@@ -17,7 +17,7 @@ JSON_TYPE, SSE_TYPE, TEXT_TYPE = "application/json", "text/event-stream", "text/
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wrong: a family, our typed code, the member of the request if it is one."""
+    """Description of an error: its family, its typed code, the member of the request at fault."""
 
     message: str
     type: str

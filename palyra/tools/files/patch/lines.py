@@ -17,7 +17,7 @@ class TextLines:
         self.texts = split_lines(data)  # each with its line feed
         self._exact = _Runs(self.texts)
         self._bare: _Runs | None = None  # without blanks at line ends
-        self._places: dict[bytes, list[int]] | None = None  # stripped line -> where it stands
+        self._places: dict[bytes, list[int]] | None = None  # stripped line -> its places
 
     def find(
         self, wanted: list[bytes], first: int, *, at_end: bool, blanks_count: bool, at: int | None
@@ -27,11 +27,11 @@ class TextLines:
         At `at`, if they stand there, counts alone.  With `at_end` they must be the last ones.
         """
         last = len(self.texts) - len(wanted)
-        if at is not None and at >= first and self._stands(wanted, at, blanks_count=blanks_count):
+        if at is not None and at >= first and self._is_at(wanted, at, blanks_count=blanks_count):
             return [at]
         if at_end or not wanted[-1].endswith(b"\n"):
-            stands = last >= first and self._stands(wanted, last, blanks_count=blanks_count)
-            return [last] if stands else []
+            is_there = last >= first and self._is_at(wanted, last, blanks_count=blanks_count)
+            return [last] if is_there else []
         if blanks_count:
             return list(self._exact.find(wanted, first))
         if self._bare is None:
@@ -48,7 +48,7 @@ class TextLines:
         found = bisect_left(places, first)
         return places[found] if found < len(places) else None
 
-    def _stands(self, wanted: list[bytes], at: int, *, blanks_count: bool) -> bool:
+    def _is_at(self, wanted: list[bytes], at: int, *, blanks_count: bool) -> bool:
         there = self.texts[at : at + len(wanted)]
         return there == wanted if blanks_count else _bare(there) == _bare(wanted)
 

@@ -38,7 +38,7 @@ class PatchLine(NamedTuple):
 class Hunk:
     """Lines to find and their replacement."""
 
-    line: int  # where it stands in the patch
+    line: int  # of the patch
     lines: tuple[PatchLine, ...]
     start: int | None = None  # index of the first old line; None: wherever the lines are
     anchors: tuple[bytes, ...] = ()  # lines that stand above, one after the other
@@ -54,7 +54,7 @@ class Hunk:
 class FilePatch:
     """Change of one file."""
 
-    line: int  # where it stands in the patch
+    line: int  # of the patch
     kind: Literal["create", "update", "delete"]
     path: str
     new_path: str | None = None  # of an update that renames
