@@ -17,7 +17,7 @@ from palyra.core.redaction.key_names import KEY_OF, may_name_secret, names_secre
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Part, Scanner
-from palyra.core.redaction.secret_values import is_opaque, may_be_secret
+from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import HELD_LIMIT_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -220,6 +220,7 @@ def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str
     assert marked(name) in decoded["b"]
 
 
+OPAQUE = "0f1e2d3c" * 4
 STRUCTURES: list[tuple[object, object]] = [
     ({"password": "letmein"}, {"password": "[redacted:password]"}),
     ({"a": [{"clientSecret": "x y z"}]}, {"a": [{"clientSecret": "[redacted:secret]"}]}),
@@ -232,12 +233,27 @@ STRUCTURES: list[tuple[object, object]] = [
     ({"credentials": "c", "accessToken": "t"},
      {"credentials": "[redacted:secret]", "accessToken": "[redacted:token]"}),
     ({"refresh_token": "\ud800"}, {"refresh_token": "[redacted:token]"}),
+    ([{"value": "letmein2", "name": "DB_PASSWORD"}, {"Value": "k", "Key": "API_KEY"}],
+     [{"value": "[redacted:password]", "name": "DB_PASSWORD"}, {"Value": "[redacted:api_key]", "Key": "API_KEY"}]),
+    ({"passwords": ["letmein2", "Tr0ub4dor&3", "admin"]},
+     {"passwords": ["[redacted:password]", "[redacted:password]", "admin"]}),
+    ({"tokens": [1, OPAQUE, "the"], "other": [OPAQUE]},
+     {"tokens": [1, "[redacted:token]", "the"], "other": [OPAQUE]}),
+    ({"secrets": {"prod": {"db": OPAQUE, "n": 1}, "id": OPAQUE}, "db": OPAQUE},
+     {"secrets": {"prod": {"db": "[redacted:secret]", "n": 1}, "id": OPAQUE}, "db": OPAQUE}),
+    ({"api_keys": [{"name": "a", "value": OPAQUE}, [OPAQUE]], "z": OPAQUE},
+     {"api_keys": [{"name": "a", "value": "[redacted:api_key]"}, ["[redacted:api_key]"]], "z": OPAQUE}),
+    ({"password": {"value": "letmein2"}}, {"password": {"value": "[redacted:password]"}}),
 ]  # fmt: skip
 PLAIN_STRUCTURES: list[object] = [
     {"max_tokens": "5", "next_page_token": "abc", "session_id": "ses_1", "token_count": "7"},
     {"password": "", "secret": "true", "token": "null", "api_key": "$API_KEY", "pwd": "<pwd>"},
     {"password": "[redacted:password]", "passwords": ["a"], "password_field": "name"},
     {"password": None, "secret": 7, "token": True, "cookie": {"a": "b"}},
+    {"password": {"type": "string", "pattern": "^[A-Za-z0-9]{8,}$", "title": "Password2"}},
+    [{"name": "DB_PASSWORD"}, {"value": "red"}],
+    {"credential": {"id": "0f1e2d3c" * 4, "type": "public-key"}, "tokens": ["the", "cat2", "sat"]},
+    [{"value": "b1", "name": "PATH_2"}, {"password": ["a"]}, ["0f1e2d3c" * 4]],
     {"public_key": "k", "primary_key": "k", "key": "k", "keys": "k", "": "", "monkey": "k"},
     {"password=": "a", "password!": "b", "k" * 200 + "_password": "c"},
     ["password", "letmein", "token", ": not a key"],
@@ -531,26 +547,30 @@ def test_json_stays_json(value: object) -> None:
     assert (again, False) == REDACTOR.redact_bytes(again)
 
 
-def redact_beside(key: str, value: object) -> object:
-    """Redact a string as the value of a key that names a secret."""
+def redact_beside(key: str, value: object, owner: str | None) -> object:
+    """Redact a value by its key, and by the class of the array or object that it is part of."""
     if not isinstance(value, str):
-        return redact_strings(value)
+        named = names_secret(key) or names_secret(key.removesuffix("s"))
+        return redact_strings(value, named or owner)
     name = names_secret(key)
     if name is not None:
         return f"[redacted:{name}]" if may_be_secret(value) else redact_strings(value)
-    name = may_name_secret(key)
-    is_secret = name is not None and is_opaque(value.encode("utf-8", "replace"))
-    return f"[redacted:{name}]" if is_secret else redact_strings(value)
+    name = may_name_secret(key) or owner
+    data = value.encode("utf-8", "replace")
+    is_secret = is_opaque(data) or (not key and name == "password" and is_password(data))
+    return f"[redacted:{name}]" if name and is_secret else redact_strings(value)
 
 
-def redact_strings(value: object) -> object:
+def redact_strings(value: object, owner: str | None = None) -> object:
     match value:
         case str():
             return REDACTOR.redact_text(value)[0]
         case list():
-            return [redact_strings(item) for item in value]
+            return [redact_beside("", item, owner) for item in value]
         case dict():
-            return {redact_strings(key): redact_beside(key, item) for key, item in value.items()}
+            return {
+                redact_strings(key): redact_beside(key, item, owner) for key, item in value.items()
+            }
         case _:
             return value
 
