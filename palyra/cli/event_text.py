@@ -145,8 +145,8 @@ def _proposed(event: ev.ToolProposed) -> EventLine:
 
 
 def _rejected(event: ev.ToolRejected) -> EventLine:
-    told = "; ".join(filter(None, (event.reason, event.repair_hint)))
-    return EventLine("✗", f"rejected: {told}", "red")
+    reason = "; ".join(filter(None, (event.reason, event.repair_hint)))
+    return EventLine("✗", f"rejected: {reason}", "red")
 
 
 def _decided(event: ev.ToolDecided) -> EventLine:
@@ -270,7 +270,7 @@ MEANING = {
     "route.planned": "which model should answer, which one does, and why",
     "route.changed": "another model takes over",
     "context.compacted": "the prompt was too large; older parts are left out",
-    "compaction.applied": "a summary stands for older messages; the tape keeps them all",
+    "compaction.applied": "a summary replaces older messages; the tape keeps them all",
     "compaction.skipped": "a compaction was due and would have gained nothing",
     "context.assembled": "the parts of the model's prompt, with hashes",
     "turn.started": "a request to the model",

@@ -48,8 +48,8 @@ def fence_key(sign: Callable[[bytes], bytes]) -> bytes:
 
 def make_nonce(key: bytes, place: str, text: str) -> str:
     """Return the nonce of the text at that position."""
-    told = f"{len(place)}\x00{place}{text}".encode("utf-8", "surrogatepass")
-    digest = hmac.new(key, told, hashlib.sha256).hexdigest()[:NONCE_LETTERS]
+    content = f"{len(place)}\x00{place}{text}".encode("utf-8", "surrogatepass")
+    digest = hmac.new(key, content, hashlib.sha256).hexdigest()[:NONCE_LETTERS]
     return digest.encode().translate(_LETTERS).decode()
 
 

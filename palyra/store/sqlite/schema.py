@@ -190,7 +190,7 @@ CREATE TABLE usage (               -- one row for each model call that came to a
     output_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL,
     is_estimate INTEGER NOT NULL,
-    cost_usd_micros INTEGER,       -- NULL: nobody knows
+    cost_usd_micros INTEGER,       -- NULL: unknown
     record TEXT NOT NULL,
     PRIMARY KEY (run_id, turn, attempt)
 ) STRICT;

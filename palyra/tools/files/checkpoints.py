@@ -216,6 +216,6 @@ def _foreign_text(paths: list[str]) -> str:
     shown = ", ".join(visible(path) for path in paths[:_NAMES_SHOWN])
     more = f" and {len(paths) - _NAMES_SHOWN} more" if len(paths) > _NAMES_SHOWN else ""
     return (
-        f"{shown}{more}: changed by somebody else since; restoring would lose that; "
+        f"{shown}{more}: changed since; restoring would lose that; "
         "`palyra checkpoints restore --force` (force: true) overwrites it"
     )

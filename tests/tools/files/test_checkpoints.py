@@ -119,7 +119,7 @@ def test_a_change_cut_short_is_undone(world: World) -> None:
 def test_later_changes_are_not_overwritten(world: World) -> None:
     """Nothing is restored without force; with it, the new checkpoint has their version."""
     (world.root / "a").write_text("theirs")
-    with pytest.raises(Conflict, match=r"^a: changed by somebody else since.*--force"):
+    with pytest.raises(Conflict, match=r"^a: changed since.*--force"):
         world.restore()
     assert world.files() == {**NEW, "a": "theirs"}
     assert world.restore(force=True).checkpoint_id == "ckp_01"
