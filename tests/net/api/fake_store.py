@@ -42,9 +42,9 @@ class FakeStore:
         for record in change.records:
             match record:
                 case IdempotencyRecord():
-                    found = self.receipts.get((record.principal, record.key))
-                    age_ms = 0 if found is None else record.created_ms - found.created_ms
-                    if found not in (None, record) and age_ms < RECEIPT_TTL_MS:
+                    found = self.receipts.get((record.principal, record.key), record)
+                    age_ms = record.created_ms - found.created_ms
+                    if found != record and age_ms < RECEIPT_TTL_MS:
                         raise IdempotencyConflict("the key was used; its first receipt stays")
                     self.receipts[record.principal, record.key] = record
                 case TokenRecord():
