@@ -150,6 +150,8 @@ def parts(kind: Type, path: str) -> list[tuple[Type, str]]:
             found = [(item, f"{path}[]") for item in kind.item_types]
         case DictType():
             found = [(kind.value_type, f"{path}{{}}")]
+        case _:
+            pass
     return found
 
 
