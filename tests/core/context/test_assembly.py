@@ -504,6 +504,25 @@ def test_an_inherited_summary_is_shown_until_the_run_has_its_own() -> None:
     assert later == prompt(run, history)[1]
 
 
+def test_a_long_summary_is_rendered_before_the_prompt() -> None:
+    """In a thread: when a run begins, and when a compaction ends; the prompt is the same."""
+    long = summarised(5_000, Covered("run_0", 0, 3))
+    history = msgspec.structs.replace(past(5, 5), summary=long)
+    assert not PromptCache(running(5), past(5, 5), KEY).is_long(running(5))
+    cache = PromptCache(running(5), history, KEY)
+    assert cache.is_long(running(5))
+    cache.prepare(running(5))
+    [before] = cache.summary
+    [after] = assemble(running(5), PREFIX, 2, 1, KEY, history=history, cache=cache)[1].messages[:1]
+    assert before is after
+    own = summarised(6_000, Covered("run_0", 0, 3), Covered("run_1", 0, 1))
+    shown = cache.render_summary(own)
+    run = msgspec.structs.replace(running(5), summary=msgspec.structs.replace(own))
+    event, request = assemble(run, PREFIX, 2, 1, KEY, history=history, cache=cache)
+    assert shown is request.messages[0]
+    assert (event, request) == prompt(run, history)
+
+
 MEMORY = ContextSource(name="@memory:b", kind="memory", text=words(1_500))
 
 
