@@ -7,7 +7,8 @@ content.  Only what a user or the model wrote is read; text that a tool returned
 (`core.trust.fences`) and is never classified.
 
 The cues are words that the class can hardly be expressed without.  A sentence gets the first class
-of `CUES` that matches; the order is that of the damage done when it is forgotten.
+of `CUES` that matches; the order is that of the damage done when it is forgotten.  A user's sentence
+without a cue gets the class of its form (`core.context.forms`), if that binds.
 """
 
 import re
@@ -17,6 +18,8 @@ from itertools import pairwise
 from typing import Literal
 
 import msgspec
+
+from palyra.core.context.forms import find_form
 
 StatementKind = Literal[
     "constraint", "convention", "preference", "decision", "ask", "fact", "finding", "remark"
@@ -31,7 +34,9 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 # abbreviations that are common in instructions, and not within a number or a name of a file.
 _END = re.compile(
     r"[.!?…](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bd\.h\.)(?<!\bvs\.)(?<!\bca\.)(?<!\bNr\.)"
-    r"(?<!\bno\.)[\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])|[。！？]"  # the mark first: it is rare
+    r"(?<!\bno\.)[\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])"
+    r"(?!(?<=\d\.)\s+(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|"
+    r"Dezember))|[。！？]"  # the mark first: it is rare
 )
 
 
@@ -121,7 +126,16 @@ CUES: tuple[tuple[StatementKind, Cues], ...] = (
         r"treat", r"compatible", r"confidential", r"secret", r"nichts", r"niemand(?:em|en)?",
         r"kein\w*", r"bleib\w*", r"soll\w*", r"finger weg", r"tabu", r"falls", r"wenn", r"sobald",
         r"sofern", r"solange", r"erst", r"ohne", r"pflicht", r"zwingend", r"unbedingt", r"außer",
-        r"frühestens", r"spätestens", r"bevor", r"do not", r"don[’']?t", r"shall", r"may not",
+        r"frühestens", r"spätestens", r"bevor", r"no[- ]go", r"bann?(?:ed|s)?", r"steer clear", r"away from",
+        r"off the table", r"out of (?:bounds|the question)", r"taboo", r"won[’']?t (?:accept|tolerate|have)",
+        r"will not (?:accept|tolerate|have)", r"outlawed", r"prohibits?", r"disallow\w*", r"(?:not|no) (?:an )?"
+        r"option", r"obligatory", r"compulsory", r"imperative", r"(?:expected|supposed|meant|obliged) to",
+        r"(?:is|are) needed", r"provided", r"providing", r"assuming", r"in doubt", r"as soon as",
+        r"on condition", r"only after", r"due(?! to\b)", r"no later than", r"at the latest",
+        r"only (?:i|we|me)", r"strictly", r"exclusively", r"nur (?:ich|wir)", r"defaults? to", r"you have until",
+        r"gesperrt", r"untersagt", r"unzulässig", r"unerwünscht", r"verzicht\w*", r"unterlass\w*", r"tabus?",
+        r"hände weg", r"notwendig", r"nötig", r"erforderlich", r"vorausgesetzt", r"im zweifel\w*",
+        r"im fall\w*", r"angenommen", r"fällig", r"stichtag", r"abgabe(?:termin)?", r"do not", r"don[’']?t", r"shall", r"may not",
         r"may only", r"cannot", r"can[’']?t", r"should not", r"shouldn[’']?t", r"only (?:use|touch|"
         r"change|edit|write|run|call|if|when|after|with|in|on|the|for)", r"no more than", r"at most",
         r"at least", r"not (?:allowed|permitted|acceptable)", r"forbidden", r"prohibited", r"required",
@@ -153,6 +167,12 @@ CUES: tuple[tuple[StatementKind, Cues], ...] = (
         r"i would (?:rather|like|prefer)", r"favou?rite", r"please (?:answer|reply|use|write|be|keep)",
         r"i(?:[’']m| am) (?:fond|allergic|a fan)", r"my (?:preference|choice)",
         r"ich (?:mag|bevorzuge|möchte|will|hätte|hasse|liebe)", r"lieber", r"am liebsten", r"bevorzugt",
+        r"i(?:[’']d| would) sooner", r"suits? me", r"keen on", r"fond of", r"(?:easier|better|best) for me",
+        r"happie(?:r|st)", r"can[’']?t stand", r"could do without", r"gets on my nerves", r"annoy(?:s|ing)",
+        r"lieg(?:t|en) mir", r"halte ich (?:wenig|viel|nichts)", r"nicht leiden", r"gefällt mir", r"gefallen mir",
+        r"i find", r"(?:bore|irritate|tire|please|delight|confuse|help)s? me", r"soft spot", r"any day",
+        r"finde ich", r"ich finde", r"langweil\w* mich", r"schwäche",
+        r"am besten", r"stör(?:t|en) mich", r"nerv(?:t|en)", r"mir wichtig",
         r"lieblings\w*",
     )),
     ("decision", whole_words(
@@ -259,7 +279,9 @@ def is_normative(text: str) -> bool:
 
 @lru_cache(maxsize=8_192)
 def _has_cue(text: str) -> bool:
-    return len(text) <= MAX_SENTENCE_CHARS and any(cue.search(text) for _, cue in CUES)
+    return len(text) <= MAX_SENTENCE_CHARS and (
+        any(cue.search(text) for _, cue in CUES) or find_form(text) is not None
+    )
 
 
 def _prose(lines: Sequence[str]) -> Iterator[str]:
@@ -333,11 +355,14 @@ def read_user(text: str) -> Iterator[Statement]:
 )  # a summary is planned, then checked, and the next one meets the window again
 def _classified(sentence: str) -> Statement:
     kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
+    corrects = CORRECTION.search(sentence)  # gets the class of what it corrects, whatever its form
     if sentence.endswith("?"):
         kind = "ask"
+    elif kind == "remark" and not corrects and (form := find_form(sentence)) is not None:
+        kind = form
     elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
         kind = "fact"
-    return Statement(text=sentence, kind=kind, corrects=CORRECTION.search(sentence))
+    return Statement(text=sentence, kind=kind, corrects=corrects)
 
 
 @lru_cache(maxsize=8_192)
