@@ -24,7 +24,7 @@ import msgspec
 from palyra.core.context import ledger as ledgers
 from palyra.core.context.history import History, is_left_out, uncovered
 from palyra.core.context.ledger import EMPTY, PROTECTED, Placed
-from palyra.core.context.statements import WORD, is_normative, sentences, topic, values
+from palyra.core.context.statements import WORD, claim, is_normative, sentences, topic, values
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -462,13 +462,17 @@ def _narrative_defects(plan: Summary, narrative: str, messages: Sequence[Placed]
         if _VOID.search(sentence) and not any(sentence in each.text for each in rules):
             yield f"the narrative says {sentence!r}; only the user lifts a rule"
             continue
-        if is_normative(sentence) and not any(sentence in each.text for each in rules):
+        if is_normative(sentence) and not (
+            sentence in plan.narrative or any(sentence in each.text for each in rules)
+        ):
             yield f"the narrative says {sentence!r}; a summary reports, it states no rule"
             continue
         if not _is_supported(sentence, units):
             yield f"the narrative says {sentence!r}, which joins what was said apart"
         for rule in rules:
-            if _speaks_of(sentence, rule.text) and _parity(sentence) != _parity(rule.text):
+            if _speaks_of(sentence, rule.text) and _parity(claim(sentence)) != _parity(
+                claim(rule.text)
+            ):
                 yield f"the narrative says {sentence!r} where the user said {rule.text!r}"
 
 
@@ -513,7 +517,7 @@ def _everything(placed: Placed) -> str:
 
 
 def _speaks_of(sentence: str, rule: str) -> bool:
-    about = _stems(rule)
+    about = _stems(claim(rule))
     return bool(about) and len(about & _stems(sentence)) >= _NEAR * len(about)
 
 

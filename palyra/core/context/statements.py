@@ -207,6 +207,11 @@ _CONCLUDES = re.compile(
     r"deswegen|somit)\b",
     re.IGNORECASE,
 )
+_BECAUSE = re.compile(  # where a reason begins that follows its claim
+    r"(?<=\w)[,;:]?\s+(?:[–—-]\s+)?(?:because|since|as (?:it|they|we|the|that)|so that|due to|in order to|"
+    r"otherwise|to avoid|the reason|weil|damit|wegen|sonst|denn|da (?:er|sie|es|wir|die|der|das))\b",
+    re.IGNORECASE,
+)
 # A value: something that a statement can be about and that a paraphrase cannot replace.
 VALUE = re.compile(
     r"`[^`\n]{1,120}`|\"[^\"\n]{1,120}\"|“[^”\n]{1,120}”|'[^'\n]{2,60}'(?!\w)"  # quoted
@@ -418,6 +423,19 @@ def _belongs(before: str, after: str) -> bool:
     concludes = _CONCLUDES.match(after) is not None and _CHOICE.search(after)
     explains = _CHOICE.search(before) and not _REASON.search(before)
     return concludes or (explains and _REASON.match(after))
+
+
+def claim(text: str) -> str:
+    """Return what a statement claims, without its reasons: a reason may be long, and negated.
+
+    Of a decision joined with the sentence that explains it, the sentence with the choice.  A claim of
+    fewer than two words of its own (`We use SQLite, because …`) keeps its reasons.
+    """
+    parts = list(sentences(text)) or [text]
+    chosen = [part for part in parts if _CHOICE.search(part)] or parts
+    claims = [_CONCLUDES.sub("", _BECAUSE.split(part, maxsplit=1)[0]).strip(" ,") for part in chosen]
+    whole = " ".join(filter(None, claims))
+    return whole if len(topic(whole)) > 1 else text
 
 
 @lru_cache(maxsize=4096)
