@@ -59,6 +59,8 @@ class SimulatedModel:
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         life = self._life
         weather = life.world.weather
+        if life.is_on:
+            life.world.oracle.check_prompt(request)
         await life.reach(f"model {request.run_id[-4:]} {request.turn}.{request.attempt}")
         if weather.strikes("model stalls"):
             await trio.sleep(weather.draw_s(*STALL_S))

@@ -160,6 +160,7 @@ async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
     return await call.once(
         SessionCompacted,
         lambda: gateway.compact_session(call.caller, params.session_id, call.key),
+        is_kept_by_effect=True,
     )
 
 
