@@ -16,7 +16,8 @@ from tests.simulate.people import TOLERATED, Person
 if TYPE_CHECKING:
     from tests.simulate.world import World
 
-DESKS = 2  # sessions of a keeper, besides branches
+DESKS = (1, 1, 2)  # sessions of a keeper, besides branches
+LOOKS, ATTEMPTS = 10, 8  # of a keeper in passing, and of a snoop
 CHANNELS = ("chat", "mail")
 PATIENCE_S = 300.0  # with a run, before the next deed
 WORDS = (10, 40, 120)  # of an answer: conversations soon outgrow their history
@@ -29,6 +30,7 @@ class Keeper(Person):
         super().__init__(world, name, role)
         self.deeds = deeds
         self.kept: dict[str, str] = {}  # mark -> id, of what is stored for sure
+        self.desks = self.rng.choice(DESKS)
         self.private: set[str] = set()  # marks of items of one session
         self.sessions: dict[str, None] = {}
         self.runs: list[str] = []
@@ -39,7 +41,7 @@ class Keeper(Person):
         async with self.connected() as client, trio.open_nursery() as nursery:
             nursery.start_soon(self.look_up, client)
             for number in range(self.deeds):
-                await self.pause(0.01, 30)
+                await self.pause(0.01, 5)
                 if self.world.is_over:
                     break
                 self.world.starts += 1
@@ -52,7 +54,7 @@ class Keeper(Person):
 
     def choose_deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
         """Return the possible deeds, the frequent ones several times."""
-        always = (self.add, self.add, self.take_in, self.say, self.say, self.say)
+        always = (self.add, self.add, self.take_in, *[self.say] * 5)
         with_items = (self.forget, self.forget, self.edit) if self.kept else ()
         with_runs = (
             (self.compact, self.compact, self.pin, self.mark, self.restore, self.restore, self.fork)
@@ -149,7 +151,7 @@ class Keeper(Person):
 
     async def look_up(self, client: Client) -> None:
         """Search now and then from some place; the wiretap compares the answers."""
-        while True:
+        for _ in range(LOOKS):
             await self.pause(1, 60)
             place: dict[str, Any] = {}
             if self.sessions and self.rng.random() < 0.5:
@@ -180,7 +182,7 @@ class Keeper(Person):
     async def say(self, client: Client, name: str) -> None:
         """State a rule in a session, with some calls of the memory's tools."""
         text = self.draw_message(name)
-        where = {"session_key": f"desk {self.rng.randrange(DESKS)}"}
+        where = {"session_key": f"desk {self.rng.randrange(self.desks)}"}
         if self.sessions and self.rng.random() < 0.3:
             where = {"session_id": self.rng.choice([*self.sessions])}
         await self.start(client, text, where)
@@ -307,8 +309,10 @@ class Snoop(Person):
     async def live(self) -> None:
         """Until the story is over."""
         async with self.connected() as client:
-            while not self.world.is_over:
-                await self.pause(1, 100)
+            for _ in range(ATTEMPTS):
+                await self.pause(1, 60)
+                if self.world.is_over:
+                    break
                 await self.try_something(client)
 
     async def try_something(self, client: Client) -> None:

@@ -66,7 +66,10 @@ class SimulatedModel:
             await trio.sleep(weather.draw_s(*STALL_S))
         if weather.strikes("model fails"):
             await self._say(on_delta, self._rng.choice(("", "", "half an ans")))
-            raise ModelFailure(self._rng.choice(FAILURE_CLASSES), "the simulated provider fails")
+            failure_class = self._rng.choice(FAILURE_CLASSES)
+            if failure_class == "context_overflow":
+                life.world.oracle.transcripts.shorten(request.run_id)
+            raise ModelFailure(failure_class, "the simulated provider fails")
         if weather.strikes("model crashes"):
             raise Planted("model adapter")
         if weather.strikes("model talks nonsense"):

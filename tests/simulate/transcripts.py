@@ -33,7 +33,7 @@ class Transcripts:
         self._began: dict[str, list[str]] = {}  # runs of a session, in order
         self._origin: dict[str, tuple[str, int]] = {}  # run and event that a run continues
         self._inherited: dict[str, set[str]] = {}  # rules that came with it
-        self._cut: set[str] = set()  # runs whose inherited summary had to drop rules
+        self._cut: set[str] = set()  # runs whose prompt, or inherited summary, has had to drop rules
         self._pins: dict[str, tuple[Pin, ...]] = {}  # of the session, when a run was accepted
 
     def note(
@@ -124,6 +124,10 @@ class Transcripts:
         """Return the rules of runs whose first message, which states them, is covered."""
         covered = {each.run_id for each in summary.covers} - self._origin.keys()
         return set().union(*map(self._own, covered))
+
+    def shorten(self, run_id: str) -> None:
+        """Note that a provider has refused a prompt of the run as too long."""
+        self._cut.add(run_id)
 
     def check_prompt(self, run: Run, request: ModelRequest, runs: dict[str, Run]) -> None:
         """Check that the rules of a prompt are those of the conversation.

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 Cast = Literal["workers", "keepers"]  # of a story: those who start runs, or use the memory
-HISTORIES = (600, 1_200, 4_000)  # tokens
+HISTORIES = (300, 600, 1_200)  # tokens
+KEEPERS_WITHIN_S = 2 * 3_600.0  # they do all they wanted, if the weather permits
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
 STOP_WITHIN_S = 180.0
@@ -249,8 +250,8 @@ class World:
         deeds = rng.choice((4, 8, 16))
         keepers = [
             Keeper(self, "ann", "client", deeds),
-            Keeper(self, "bob", "client", rng.randint(1, deeds)),
-            Keeper(self, "oda", "operator", rng.randint(0, 4)),
+            Keeper(self, "bob", "client", rng.randint(1, 6)),
+            Keeper(self, "oda", "operator", rng.choice((0, 0, 4))),
         ]
         self.starters = {person.name for person in keepers}
         self.people = [*keepers, Approver(self, "carol"), Snoop(self, "eve", "client")]
@@ -314,6 +315,9 @@ class World:
             await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
             await self._suffer(rng.choice(TROUBLES))
         await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
+        with trio.move_on_after(KEEPERS_WITHIN_S):
+            while self.cast == "keepers" and self.starters:  # noqa: ASYNC110 - no event exists
+                await trio.sleep(LOOK_S)
         self.is_over = True
         self.weather.calm()
         self.trace.add("world", "peace")
@@ -328,7 +332,7 @@ class World:
     async def _edit_rules(self) -> None:
         """In some stories the rules are changed again and again."""
         rng = self.chance.stream("rules")
-        is_edited = rng.random() < EDITED
+        is_edited = rng.random() < EDITED and self.cast == "workers"
         while is_edited and not self.is_over:
             await trio.sleep(self.weather.draw_s(0.1, 30 * self.pace))
             self.weather.files.change(rng)
