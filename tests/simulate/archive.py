@@ -5,26 +5,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
-
 from palyra.core.ports import NowMs
 from palyra.models.memory_embedders import HashedEmbedder
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.vectors.search import IndexedMemory, ItemSource
+from tests.store.orphans import find_orphans
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made in it
-
-# Rows of the indexes, and of what belongs to an item, without their item.
-_ORPHANS = {
-    "a text entry": "SELECT count(*) FROM memory_fts_docsize WHERE id NOT IN (SELECT row FROM memories)",
-    "a vector": "SELECT count(*) FROM memory_vectors WHERE row NOT IN (SELECT row FROM memories)",
-    "a revision": "SELECT count(*) FROM memory_versions"
-    " WHERE memory_id NOT IN (SELECT memory_id FROM memories)",
-    "an item without a text entry": "SELECT count(*) FROM memories"
-    " WHERE row NOT IN (SELECT id FROM memory_fts_docsize)",
-}
-
 
 class Archive:
     """One directory, which outlives the daemon's lives and goes with the world."""
@@ -40,15 +28,8 @@ class Archive:
         return IndexedMemory(source, self._folder / "memory.index", HashedEmbedder())
 
     def find_orphans(self) -> Iterator[str]:
-        """Yield what is in one table and not in the one that it belongs to."""
-        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            for name, query in _ORPHANS.items():
-                ((count,),) = connection.execute(query)
-                if count:
-                    yield f"{count} times {name}"
-        finally:
-            connection.close()
+        """Return what is in one table and not in the one that it belongs to."""
+        return find_orphans(self.path)
 
     def remove(self) -> None:
         """Close and delete everything."""

@@ -46,7 +46,10 @@ class Keeper(Person):
                     break
                 self.world.starts += 1
                 deed = self.rng.choice(self.choose_deeds())
-                await deed(client, f"task {self.name}.{number}")
+                try:
+                    await deed(client, f"task {self.name}.{number}")
+                except NotFound as error:
+                    self.fail("what is there is found", f"{self.name}: {error.message}")
                 self.world.starts -= 1
             self.world.starters.discard(self.name)
             await self.take_stock(client)
@@ -327,7 +330,9 @@ class Snoop(Person):
             lambda: client.get_memory(memory_id),
             lambda: client.get_memory(memory_id, session_id=session_id),
             lambda: client.get_memory_history(memory_id),
-            lambda: client.call("memory.forget", {"memory_ids": [memory_id], "idempotency_key": key}),
+            lambda: client.call(
+                "memory.forget", {"memory_ids": [memory_id], "idempotency_key": key}
+            ),
             lambda: client.call(
                 "memory.edit", {"memory_id": memory_id, "text": "mine", "idempotency_key": key}
             ),

@@ -33,7 +33,9 @@ class Transcripts:
         self._began: dict[str, list[str]] = {}  # runs of a session, in order
         self._origin: dict[str, tuple[str, int]] = {}  # run and event that a run continues
         self._inherited: dict[str, set[str]] = {}  # rules that came with it
-        self._cut: set[str] = set()  # runs whose prompt, or inherited summary, has had to drop rules
+        self._cut: set[str] = (
+            set()
+        )  # runs whose prompt, or inherited summary, has had to drop rules
         self._pins: dict[str, tuple[Pin, ...]] = {}  # of the session, when a run was accepted
 
     def note(
