@@ -76,7 +76,9 @@ MEMORY_POINTS: dict[str, Place] = {
     "before the file of the index": Place(*SNAPSHOTS, "write_snapshot", "before", most=4),
     "the file of the index written": Place(*SNAPSHOTS, "write_snapshot", "after", most=4),
     "before a compaction": Place(*COMPACTOR, "summarise", "before", is_async=True, most=2),
-    "a compaction made, not recorded": Place(*COMPACTOR, "summarise", "after", is_async=True, most=2),
+    "a compaction made, not recorded": Place(
+        *COMPACTOR, "summarise", "after", is_async=True, most=2
+    ),
     "before a mark": Place(*MARKS, "create", "before", is_async=True, most=2),
     "a mark made, not answered": Place(*MARKS, "create", "after", is_async=True, most=2),
     "before a restore": Place(*MARKS, "restore", "before", is_async=True, most=2),

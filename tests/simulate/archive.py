@@ -14,6 +14,7 @@ from tests.store.orphans import find_orphans
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made in it
 
+
 class Archive:
     """One directory, which outlives the daemon's lives and goes with the world."""
 

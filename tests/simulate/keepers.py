@@ -23,55 +23,20 @@ PATIENCE_S = 300.0  # with a run, before the next deed
 WORDS = (10, 40, 120)  # of an answer: conversations soon outgrow their history
 
 
-class Keeper(Person):
-    """Adds, changes, finds and forgets items; talks, compacts, marks and branches sessions."""
+class Remembering(Person):
+    """A person who adds, changes, finds and forgets items of memory."""
 
-    def __init__(self, world: "World", name: str, role: Role, deeds: int) -> None:
+    def __init__(self, world: "World", name: str, role: Role) -> None:
         super().__init__(world, name, role)
-        self.deeds = deeds
         self.kept: dict[str, str] = {}  # mark -> id, of what is stored for sure
-        self.desks = self.rng.choice(DESKS)
         self.private: set[str] = set()  # marks of items of one session
         self.sessions: dict[str, None] = {}
-        self.runs: list[str] = []
         self._numbers = 0
-
-    async def live(self) -> None:
-        """Do all deeds, one after the other, while another task looks things up."""
-        async with self.connected() as client, trio.open_nursery() as nursery:
-            nursery.start_soon(self.look_up, client)
-            for number in range(self.deeds):
-                await self.pause(0.01, 5)
-                if self.world.is_over:
-                    break
-                self.world.starts += 1
-                deed = self.rng.choice(self.choose_deeds())
-                try:
-                    await deed(client, f"task {self.name}.{number}")
-                except NotFound as error:
-                    self.fail("what is there is found", f"{self.name}: {error.message}")
-                self.world.starts -= 1
-            self.world.starters.discard(self.name)
-            await self.take_stock(client)
-            nursery.cancel_scope.cancel()
-
-    def choose_deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
-        """Return the possible deeds, the frequent ones several times."""
-        always = (self.add, self.add, self.take_in, *[self.say] * 5)
-        with_items = (self.forget, self.forget, self.edit) if self.kept else ()
-        with_runs = (
-            (self.compact, self.compact, self.pin, self.mark, self.restore, self.restore, self.fork)
-            if self.runs
-            else ()
-        )
-        return (*always, *with_items, *with_runs)
 
     def new_mark(self, kind: Kind = "zz") -> str:
         """Return a word that only one text has."""
         self._numbers += 1
         return make_mark(kind, self.name, self._numbers)
-
-    # --- the memory
 
     async def add(self, client: Client, _name: str) -> None:
         """Store an item: everywhere, or in one channel or session."""
@@ -180,7 +145,45 @@ class Keeper(Person):
                 if mark not in await self.find(client, mark):
                     self.fail("what is stored is found", f"{item.memory_id}: {mark}")
 
-    # --- sessions
+
+class Keeper(Remembering):
+    """Uses the memory; talks in sessions, which are compacted, marked and branched."""
+
+    def __init__(self, world: "World", name: str, role: Role, deeds: int) -> None:
+        super().__init__(world, name, role)
+        self.deeds = deeds
+        self.desks = self.rng.choice(DESKS)
+        self.runs: list[str] = []
+
+    async def live(self) -> None:
+        """Do all deeds, one after the other, while another task looks things up."""
+        async with self.connected() as client, trio.open_nursery() as nursery:
+            nursery.start_soon(self.look_up, client)
+            for number in range(self.deeds):
+                await self.pause(0.01, 5)
+                if self.world.is_over:
+                    break
+                self.world.starts += 1
+                deed = self.rng.choice(self.choose_deeds())
+                try:
+                    await deed(client, f"task {self.name}.{number}")
+                except NotFound as error:
+                    self.fail("what is there is found", f"{self.name}: {error.message}")
+                self.world.starts -= 1
+            self.world.starters.discard(self.name)
+            await self.take_stock(client)
+            nursery.cancel_scope.cancel()
+
+    def choose_deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
+        """Return the possible deeds, the frequent ones several times."""
+        always = (self.add, self.add, self.take_in, *[self.say] * 5)
+        with_items = (self.forget, self.forget, self.edit) if self.kept else ()
+        with_runs = (
+            (self.compact, self.compact, self.pin, self.mark, self.restore, self.restore, self.fork)
+            if self.runs
+            else ()
+        )
+        return (*always, *with_items, *with_runs)
 
     async def say(self, client: Client, name: str) -> None:
         """State a rule in a session, with some calls of the memory's tools."""
@@ -194,8 +197,7 @@ class Keeper(Person):
         """Return a message with a rule, a saying and directives."""
         rule, saying = self.new_mark("ru"), self.new_mark("sa")
         lines = [name, f"Never open the gate of {rule}.", f"{saying} stood by the river."]
-        for _ in range(self.rng.choice((0, 1, 1, 2))):
-            lines.append(self.draw_call())
+        lines += (self.draw_call() for _ in range(self.rng.choice((0, 1, 1, 2))))
         lines += ["/then", f"/tokens {self.rng.choice(WORDS)}"]
         return "\n".join(lines)
 
@@ -208,7 +210,7 @@ class Keeper(Person):
             return f'/call memory_search {{"query": "who is {mark}?"}}'
         return f'/call memory_forget {{"memory_ids": ["{self.kept.pop(mark)}"]}}'
 
-    async def start(self, client: Client, text: str, where: dict[str, str]) -> None:
+    async def start(self, client: Client, text: str, where: dict[str, Any]) -> None:
         """Start a run and wait for its end, with bounded patience."""
         key = self.new_key()
         started = await self.insist(lambda: client.start_run(text, idempotency_key=key, **where))

@@ -12,7 +12,6 @@ from palyra.actors.journal.integrity_check import RETRY_S, page_check
 from palyra.errors import Unavailable
 from tests.store.memory.journal import MemoryJournal
 
-
 T = TypeVar("T")
 
 
