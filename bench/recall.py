@@ -43,7 +43,7 @@ from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.query import analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
-from palyra.core.memory.vectors import StoredVector, quantise
+from palyra.core.memory.vectors import StoredVector, VectorSpace, quantise
 from palyra.core.ports import Embedder
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files
@@ -57,7 +57,7 @@ SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200  # per size
 VOCABULARY = 30_000
 BATCH = 500
-NEVER_MS = 2**60
+SPACE = VectorSpace("synthetic", 384)
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class Ours:
 
 
 def open_index(store: MemoryFile, path: Path, embedder: Embedder | None) -> MemoryIndex:
-    vectors = None if embedder is None else (embedder.name, embedder.dimensions)
-    index = MemoryIndex(store, path, vectors)
+    space = None if embedder is None else VectorSpace(embedder.name, embedder.dimensions)
+    index = MemoryIndex(store, path, space)
     job = index.plan_build()
     if job is not None:
         index.adopt(job.run())
@@ -308,7 +308,7 @@ def measure_speed(size: int) -> dict[str, Any]:
             store.append(items[start : start + BATCH])
         vectors = _synthetic_vectors(size)
         for start in range(0, size, BATCH):
-            store.append_vectors("synthetic", vectors[start : start + BATCH])
+            store.append_vectors(SPACE.embedder, vectors[start : start + BATCH])
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         result: dict[str, Any] = {
             "disk_bytes_per_item": round(path.stat().st_size / size),
@@ -325,7 +325,7 @@ def measure_speed(size: int) -> dict[str, Any]:
 def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[str, Any]:
     wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0)
     began, before = time.perf_counter(), _resident_bytes()
-    index = MemoryIndex(store, folder / "vectors", ("synthetic", 384))
+    index = MemoryIndex(store, folder / "vectors", SPACE)
     index.catch_up()
     loaded = time.perf_counter()
     job = index.plan_build()
@@ -342,7 +342,7 @@ def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[
     index.save()
     result["save_ms"] = _ms(time.perf_counter() - began)
     began = time.perf_counter()
-    again = MemoryIndex(store, folder / "vectors", ("synthetic", 384))
+    again = MemoryIndex(store, folder / "vectors", SPACE)
     again.catch_up()
     assert again.degraded is None
     result["open_saved_ms"] = _ms(time.perf_counter() - began)

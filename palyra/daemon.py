@@ -45,6 +45,7 @@ from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
     build_memories,
+    build_memory_embedder,
     build_memory_index,
     build_services,
 )
@@ -91,7 +92,12 @@ class Daemon:
         store = store or sqlite_journal(config, keys)
         self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
-        self.memory_index = build_memory_index(config, store, self.journal)
+        self.memory_index = build_memory_index(
+            config,
+            store,
+            self.journal,
+            lambda: build_memory_embedder(config, self.host, self.modelset, self.services),
+        )
         self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_index)
         self.toolset = build_toolset(
             config,

@@ -1,6 +1,6 @@
 """Wiring of incidents, run limits, the memory and the services that sessions and runs share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
@@ -8,7 +8,14 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
-from palyra.core.ports import Embedder, JournalStore, LanguageModel, MemoryIndexing, Notifier
+from palyra.core.ports import (
+    Embedder,
+    JournalStore,
+    LanguageModel,
+    MemoryEmbedder,
+    MemoryIndexing,
+    Notifier,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
 from palyra.core.trust.fences import fence_key
@@ -19,11 +26,13 @@ from palyra.models.minilm.files import is_installed
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
+from palyra.services.embeddings import MeteredEmbeddings
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
+from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
@@ -71,22 +80,47 @@ def build_incidents(
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_memory_index(
-    config: Config, store: JournalStore, journal: JournalHandle
-) -> SharedMemoryIndex | None:
-    """Build the index over a journal file; None for another store."""
-    if not isinstance(store, SqliteJournal):
-        return None
+def build_memory_embedder(
+    config: Config, host: Host, modelset: Modelset, services: SessionServices
+) -> MemoryEmbedder:
+    """Build the embedder of the memory, metered if it is a provider's."""
+    if modelset.memory is not None:
+        metered = MeteredEmbeddings(
+            modelset.memory, services.budgets, services.journal, host.new_id
+        )
+        return ProviderEmbedder(metered, host.run_blocking)
     data_dir, wanted = config.paths.data_dir, config.memory.embedder
     is_minilm = wanted == "minilm" or (wanted == "auto" and is_installed(data_dir))
-    embedder: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+    local: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+    return LocalEmbedder(local, host.run_blocking)
 
-    def make_index() -> MemoryIndexing:
+
+def build_memory_index(
+    config: Config,
+    store: JournalStore,
+    journal: JournalHandle,
+    find_embedder: Callable[[], MemoryEmbedder],
+) -> SharedMemoryIndex | None:
+    """Build the index over a journal file; None for another store.
+
+    The embedder is found when it is first needed: a provider's is built after the memory.
+    """
+    if not isinstance(store, SqliteJournal):
+        return None
+    data_dir = config.paths.data_dir
+
+    def make_index(embedder: MemoryEmbedder) -> MemoryIndexing:
         from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
 
-        return IndexedMemory(store, data_dir / "vectors" / "memory.index", embedder)
+        return IndexedMemory(
+            store,
+            data_dir / "vectors" / "memory.index",
+            embedder.name,
+            dimensions=embedder.dimensions,
+            is_semantic=embedder.is_semantic,
+        )
 
-    return SharedMemoryIndex(make_index, journal)
+    return SharedMemoryIndex(make_index, journal, find_embedder)
 
 
 def build_memories(

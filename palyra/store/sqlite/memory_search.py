@@ -7,16 +7,16 @@ Postings come as one text of row numbers, because a step of SQLite per row would
 search (see `queries`): 70 ns a row against 500.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import starmap
 from typing import Any
 
 import apsw
 import msgspec
 
-from palyra.core.journal.changes import MemoryFilter
+from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord
-from palyra.core.memory.vectors import StoredVector
+from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.store.sqlite.memories import (
     VECTORS,
     ItemQueries,
@@ -30,6 +30,8 @@ _FACTS = (
     "json_array(row, principal, scope, channel, session_id, kind, author, at_ms, expires_ms,"
     " superseded_by IS NULL, never_recall, length(text), previous_row, next_row) AS found"
 )
+
+_IN_SPACE = "embedder = ? AND length(vector) = ?"
 
 
 class MemoryFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -163,37 +165,62 @@ class MemorySearchQueries(ItemQueries):
         found: bytes | None = self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
         return found
 
-    def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:
-        """Return the next vectors of this embedder, in the order of their rows."""
+    def find_dimensions(self, embedder: str) -> int | None:
+        """Return the size of the newest vector of this embedder; None without one."""
+        statement = (
+            "SELECT length(vector) FROM memory_vectors WHERE embedder = ? ORDER BY row DESC LIMIT 1"
+        )
+        found: int | None = self._read(lambda c: c.execute(statement, (embedder,)).get)
+        return found
+
+    def list_vectors(self, space: VectorSpace, *, after_row: int, limit: int) -> list[VectorRow]:
+        """Return the next vectors of the space, in the order of their rows."""
         return self._read_vectors(
-            "embedder = ? AND row > ? ORDER BY row LIMIT ?", (embedder, after_row, limit)
+            f"{_IN_SPACE} AND row > ? ORDER BY row LIMIT ?", (*space, after_row, limit)
         )
 
-    def get_vectors(self, embedder: str, rows: Sequence[int]) -> list[VectorRow]:
-        """Return the vectors of this embedder that the rows have, in order."""
+    def get_vectors(self, space: VectorSpace, rows: Sequence[int]) -> list[VectorRow]:
+        """Return the vectors of the space that the rows have, in order."""
         return self._read_vectors(
-            "embedder = ? AND row IN (SELECT value FROM json_each(?)) ORDER BY row",
-            (embedder, _json(rows)),
+            f"{_IN_SPACE} AND row IN (SELECT value FROM json_each(?)) ORDER BY row",  # noqa: S608 - only literals of this file
+            (*space, _json(rows)),
         )
 
-    def list_vector_rows(self, embedder: str) -> str:
-        """Return the rows that have a vector of this embedder, separated by commas."""
+    def list_vector_rows(self, space: VectorSpace) -> str:
+        """Return the rows that have a vector of the space, separated by commas."""
         return self._read_text(
-            "SELECT group_concat(row) FROM memory_vectors WHERE embedder = ?", (embedder,)
+            f"SELECT group_concat(row) FROM memory_vectors WHERE {_IN_SPACE}",  # noqa: S608 - only literals of this file
+            space,
         )
 
-    def list_unembedded(self, embedder: str, limit: int) -> list[tuple[int, str, str]]:
-        """Return row, hash and text of the newest current items without a vector of the embedder."""
+    def list_unembedded(
+        self,
+        embedder: str,
+        dimensions: int | None,
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        but: Collection[int] = (),
+    ) -> list[UnembeddedItem]:
+        """Return the newest current items of one principal without a vector of that name and size.
+
+        None is any size.  Leaves out the principals `without` and the rows `but`, and items that no
+        search returns: nothing of these leaves the machine.
+        """
         found = self._read(
             lambda c: read_rows(
                 c,
-                "SELECT json_array(row, text_hash, text) AS found FROM memories AS m"
-                " WHERE superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
-                " WHERE v.row = m.row AND v.embedder = ?) ORDER BY row DESC LIMIT ?",
-                (embedder, limit),
+                "SELECT json_array(row, principal, text_hash, text) AS found FROM memories AS m"
+                " WHERE superseded_by IS NULL AND NOT never_recall"
+                " AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v WHERE v.row = m.row"
+                " AND v.embedder = ?1 AND (?2 IS NULL OR length(v.vector) = ?2))"
+                " AND principal NOT IN (SELECT value FROM json_each(?3))"
+                " AND row NOT IN (SELECT value FROM json_each(?4)) ORDER BY row DESC LIMIT ?5",
+                (embedder, dimensions, _json(sorted(without)), _json(sorted(but)), limit),
             )
         )
-        return [(row, text_hash, text) for row, text_hash, text in found]
+        items = list(starmap(UnembeddedItem, found))
+        return [item for item in items if item.principal == items[0].principal]
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
         text = self._read(
@@ -216,7 +243,7 @@ class MemorySearchQueries(ItemQueries):
         return list(starmap(VectorRow, found))
 
 
-def _json(rows: Sequence[int]) -> str:
+def _json(rows: Sequence[int] | Sequence[str]) -> str:
     return msgspec.json.encode(rows).decode()
 
 

@@ -31,7 +31,13 @@ def memory(tmp_path: Path) -> IndexedMemory:
         append_vectors(
             kept.file.connection, embedder.name, list(enumerate(embedder.embed(TEXTS), 1))
         )
-    index = IndexedMemory(kept.file, tmp_path / "hashed.index", embedder)
+    index = IndexedMemory(
+        kept.file,
+        tmp_path / "hashed.index",
+        embedder.name,
+        dimensions=embedder.dimensions,
+        is_semantic=False,
+    )
     job = index.plan_build()
     assert job is not None
     index.adopt(job())
@@ -39,7 +45,9 @@ def memory(tmp_path: Path) -> IndexedMemory:
 
 
 def find(memory: IndexedMemory, question: str) -> list[str]:
-    found = memory.find(question, MemoryFilter(principal="alice", now_ms=NOW_MS, limit=5))
+    wanted = MemoryFilter(principal="alice", now_ms=NOW_MS, limit=5)
+    asked, texts = memory.ask(question, wanted)
+    found = memory.find(asked, wanted, HashedEmbedder().embed(texts))
     assert "hybrid" == found.mode
     return [hit.item.text for hit in found.hits]
 
