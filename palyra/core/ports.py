@@ -202,9 +202,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """Return the users' messages and the models' answers of these runs."""
-
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
 

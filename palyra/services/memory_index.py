@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from palyra.core.journal.changes import Change, MemoryFilter, UnembeddedItem
-from palyra.core.journal.records import MemoryVector, MemoryVectors
+from palyra.core.journal.records import MemoryVector, MemoryVectors, TurnIndexing
 from palyra.core.memory.items import MemoryHits
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.ports import Journal, MemoryEmbedder, MemoryIndexing
@@ -30,6 +30,7 @@ from palyra.errors import Forbidden, InvalidParams, Unavailable
 
 T = TypeVar("T")
 
+STEPS_BEFORE_SEARCH = 8  # of some ms
 SAVE_EVERY = 1_000  # vectors between two writes of the file, while there is more to embed
 MAX_REFUSED = 1_000  # texts that are left out; more of them are a failure of the embedder
 FIRST_REFUSED = 8  # as many before the first success are such a failure, too
@@ -43,8 +44,15 @@ class SharedMemoryIndex:
         make_index: Callable[[MemoryEmbedder], MemoryIndexing],
         journal: Journal,
         find_embedder: Callable[[], MemoryEmbedder],
+        plan_turns: Callable[[], TurnIndexing | None] | None = None,
     ) -> None:
-        """`make_index` is called in a thread, and both when they are first needed."""
+        """`make_index` is called in a thread, and both functions when they are first needed.
+
+        `plan_turns` makes it the index of conversations, which are indexed before a search and in
+        the background; it returns the next step and is called in threads.
+        """
+        self._plan_turns = plan_turns
+        self._indexing = trio.Lock()
         self._make_index = make_index
         self._journal = journal
         self._find_embedder = find_embedder
@@ -70,6 +78,7 @@ class SharedMemoryIndex:
         """Return the best items.  Raises Unavailable.  Cancellation: nothing happened."""
         if self._index is None:
             self.notify()
+        behind = await self._catch_up()
         question, texts = await self._in_turn(lambda index: index.ask(query, wanted))
         vectors: Sequence[StoredVector] = ()
         failure = self._failure
@@ -79,7 +88,26 @@ class SharedMemoryIndex:
             except Unavailable as error:
                 failure = error.message
         found = await self._in_turn(lambda index: index.find(question, wanted, vectors))
-        return msgspec.structs.replace(found, degraded=found.degraded or failure)
+        return msgspec.structs.replace(found, degraded=behind or found.degraded or failure)
+
+    async def _catch_up(self) -> str:
+        """Take a few steps to index conversations; return what is missing then, "" for nothing."""
+        for _ in range(STEPS_BEFORE_SEARCH):
+            if not await self._index_turns():
+                return ""
+            self.notify()
+        return "older conversations are still being indexed"
+
+    async def _index_turns(self) -> bool:
+        """Index the next turns of conversations; False if there are none."""
+        plan_turns = self._plan_turns
+        if plan_turns is None:
+            return False
+        async with self._indexing:
+            step = await self._journal.read(lambda _store: plan_turns())
+            if step is not None:
+                await self._journal.commit(Change(records=(step,)))
+        return step is not None
 
     def notify(self, *, is_removal: bool = False) -> None:
         """Say that items have changed; after a removal the file is written without their vectors."""
@@ -96,6 +124,8 @@ class SharedMemoryIndex:
 
         Raises Unavailable.  Cancellation: vectors may have been stored; the next step finds that.
         """
+        if await self._index_turns():
+            return True
         job = await self._in_turn(lambda index: index.plan_build())
         if job is not None:
             built = await self._journal.read(lambda _store: job())
@@ -133,6 +163,7 @@ class SharedMemoryIndex:
             else:
                 self._failure, self._has_embedded, self._is_refused = failure, True, False
                 return MemoryVectors(
+                    of="items" if self._plan_turns is None else "turns",
                     embedder=self._embedder.name,
                     vectors=tuple(
                         MemoryVector(each.row, each.text_hash, vector.scale, vector.values)

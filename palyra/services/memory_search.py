@@ -18,7 +18,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
 from palyra.core.memory.duplicates import read_tokens
 from palyra.core.memory.items import (
@@ -29,8 +29,8 @@ from palyra.core.memory.items import (
     SearchMode,
 )
 from palyra.core.memory.packing import pack_hits
-from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
-from palyra.core.ports import Journal, JournalStore, NowMs
+from palyra.core.memory.transcripts import as_said, conversation_key
+from palyra.core.ports import Journal, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
@@ -38,6 +38,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
 MAX_TOMBSTONES = 65_536
+MAX_OWN_TURNS = 16  # of the asking run, which are not returned
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
@@ -54,8 +55,10 @@ class MemorySearch:
         now_ms: NowMs,
         new_id: NewId,
         index: SharedMemoryIndex | None = None,
+        conversations: SharedMemoryIndex | None = None,
     ) -> None:
-        """Without an index the text index of the journal is searched."""
+        """Without an index the text index of the journal is searched, and no conversations."""
+        self._conversations = conversations
         self._journal = journal
         self._index = index
         self._redactor = redactor
@@ -136,11 +139,27 @@ class MemorySearch:
     ) -> list[SaidText]:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
-        Cancellation: nothing happened.
+        Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
-        return await self._journal.read(
-            lambda store: rank_texts(_list_said(store, place, run_id), query, limit)
+        if self._conversations is None:
+            raise Unavailable("earlier conversations are not indexed by this journal")
+        session_id = place.session_id
+        here = None
+        if session_id is not None:
+            here = await self._journal.find(lambda store: store.find_session(session_id))
+        conversation_id = None if here is None else here.conversation_id
+        wanted = MemoryFilter(
+            principal=place.principal,
+            now_ms=self._now_ms(),
+            channel=conversation_key(place.channel, conversation_id),
+            session_id=session_id if place.only_session else None,
+            limit=limit + MAX_OWN_TURNS,
         )
+        if place.only_session and session_id is None:
+            return []
+        found = await self._conversations.find(query, wanted)
+        said = [as_said(hit.item, query) for hit in found.hits]
+        return [each for each in said if each.run_id != run_id][:limit]
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
@@ -202,6 +221,8 @@ class MemorySearch:
             self._index.notify()
         if principal is None:
             self._cache.clear()
+            if self._conversations is not None:
+                self._conversations.notify()
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
 
@@ -239,22 +260,6 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
-
-
-def _list_said(store: JournalStore, place: MemoryPlace, run_id: str) -> list[SaidText]:
-    """Return what was said in the newest conversations of the place.  Blocks."""
-    only = place.session_id if place.only_session else None
-    wanted = RunFilter(principal=place.principal, session_id=only, limit=MAX_RUNS)
-    runs = [run for run in store.list_runs(wanted) if run.run_id != run_id]
-    here = None if place.session_id is None else store.find_session(place.session_id)
-    conversation = None if here is None else here.conversation_id
-    seen = {
-        session_id
-        for session_id in {run.session_id for run in runs}
-        if (found := store.find_session(session_id)) is not None
-        and (found.channel, found.conversation_id) == (place.channel, conversation)
-    }
-    return store.list_said([run.run_id for run in runs if run.session_id in seen])
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:

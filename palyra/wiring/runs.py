@@ -1,6 +1,8 @@
 """Wiring of incidents, run limits, the memory and the services that sessions and runs share."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
@@ -40,6 +42,7 @@ from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
+from palyra.store.sqlite.memory_search import IndexQueries
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
 from palyra.wiring.models import Modelset, build_router, default_model
@@ -95,39 +98,55 @@ def build_memory_embedder(
     return LocalEmbedder(local, host.run_blocking)
 
 
-def build_memory_index(
+class MemoryIndexes(NamedTuple):
+    """The indexes of the items and of the conversations."""
+
+    items: SharedMemoryIndex
+    conversations: SharedMemoryIndex
+
+
+def build_memory_indexes(
     config: Config,
     store: JournalStore,
     journal: JournalHandle,
     find_embedder: Callable[[], MemoryEmbedder],
-) -> SharedMemoryIndex | None:
-    """Build the index over a journal file; None for another store.
+) -> MemoryIndexes | None:
+    """Build the indexes over a journal file; None for another store.
 
     The embedder is found when it is first needed: a provider's is built after the memory.
     """
     if not isinstance(store, SqliteJournal):
         return None
-    data_dir = config.paths.data_dir
+    folder, turns = config.paths.data_dir / "vectors", store.turns()
 
-    def make_index(embedder: MemoryEmbedder) -> MemoryIndexing:
+    def make_index(source: IndexQueries, name: str, embedder: MemoryEmbedder) -> MemoryIndexing:
         from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
 
-        return IndexedMemory(
-            store,
-            data_dir / "vectors" / "memory.index",
-            embedder.name,
-            dimensions=embedder.dimensions,
-            is_semantic=embedder.is_semantic,
-        )
+        return IndexedMemory(source, folder / name, embedder)
 
-    return SharedMemoryIndex(make_index, journal, find_embedder)
+    return MemoryIndexes(
+        SharedMemoryIndex(partial(make_index, store, "memory.index"), journal, find_embedder),
+        SharedMemoryIndex(
+            partial(make_index, turns, "conversations.index"),
+            journal,
+            find_embedder,
+            turns.plan_turns,
+        ),
+    )
 
 
 def build_memories(
-    journal: JournalHandle, redactor: Redactor, host: Host, index: SharedMemoryIndex | None
+    journal: JournalHandle, redactor: Redactor, host: Host, indexes: MemoryIndexes | None
 ) -> Memories:
     """Build the memory and its search."""
-    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id, index=index)
+    search = MemorySearch(
+        journal,
+        redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        index=None if indexes is None else indexes.items,
+        conversations=None if indexes is None else indexes.conversations,
+    )
     return Memories(
         journal=journal,
         search=search,

@@ -109,17 +109,22 @@ class MemoryKit:
         self.index = self.build_index() if is_indexed else None
         self.memories = build(self.journal, self.clock, self.index)
         self.search = self.memories.search
+        self.conversations = self.search._conversations = self.build_conversations()
 
     def build_index(self) -> SharedMemoryIndex:
         return SharedMemoryIndex(self.make_index, self.journal, lambda: self.embedder)
 
     def make_index(self, embedder: MemoryEmbedder) -> IndexedMemory:
-        return IndexedMemory(
-            self.store,
-            self.index_file,
-            embedder.name,
-            dimensions=embedder.dimensions,
-            is_semantic=embedder.is_semantic,
+        return IndexedMemory(self.store, self.index_file, embedder)
+
+    def build_conversations(self) -> SharedMemoryIndex:
+        turns = self.store.turns()
+        path = self.index_file.with_name("conversations.index")
+        return SharedMemoryIndex(
+            lambda embedder: IndexedMemory(turns, path, embedder),
+            self.journal,
+            lambda: self.embedder,
+            turns.plan_turns,
         )
 
     async def keep_up(self) -> None:

@@ -1,6 +1,5 @@
 """Vectors of memories as they are stored: 8 bits a component and one scale."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,10 +25,9 @@ class StoredVector(msgspec.Struct, frozen=True, gc=False):
 
 
 def quantise(vector: Sequence[float]) -> StoredVector:
-    """Return the direction of the vector in 8-bit components; of zeros, the scale is 0."""
+    """Return the nearest vector of 8-bit components; of zeros, the scale is 0."""
     largest = max(map(abs, vector), default=0.0)
     if not largest:
         return StoredVector(0.0, bytes(len(vector)))
-    step = largest / 127
-    values = bytes(round(value / step) & 0xFF for value in vector)
-    return StoredVector(step / math.hypot(*vector), values)
+    scale = largest / 127
+    return StoredVector(scale, bytes(round(value / scale) & 0xFF for value in vector))

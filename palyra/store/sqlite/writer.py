@@ -46,7 +46,7 @@ from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import memories, queries
+from palyra.store.sqlite import memories, queries, turns
 from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
 from palyra.store.sqlite.tapes import Tapes
 
@@ -223,7 +223,7 @@ class Writer:
         """Insert rows and records.  Raises apsw.ConstraintError."""
         rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
         _ROWS.append(self._connection, rows)
-        others = queries.append(self._connection, batch.records)
+        others = turns.append(self._connection, queries.append(self._connection, batch.records))
         if others:
             memories.append(self._connection, others)
             self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)

@@ -21,6 +21,7 @@ from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.query import Question, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
 from palyra.store.vectors.index import BuiltVectors, MemoryIndex, MemorySource
 
@@ -55,21 +56,13 @@ class Build:
 class IndexedMemory:
     """`core.ports.MemoryIndexing` over one journal file."""
 
-    def __init__(
-        self,
-        source: ItemSource,
-        path: Path,
-        embedder: str,
-        *,
-        dimensions: int | None,
-        is_semantic: bool,
-    ) -> None:
-        """`embedder` is its name.  Without `dimensions` the size is that of the stored vectors."""
+    def __init__(self, source: ItemSource, path: Path, embedder: MemoryEmbedder) -> None:
+        """Of the embedder, only its description is used."""
         self._source = source
-        self._embedder = embedder
-        self._is_semantic = is_semantic
-        dimensions = dimensions or source.find_dimensions(embedder)
-        space = None if dimensions is None else VectorSpace(embedder, dimensions)
+        self._embedder = embedder.name
+        self._is_semantic = embedder.is_semantic
+        dimensions = embedder.dimensions or source.find_dimensions(embedder.name)
+        space = None if dimensions is None else VectorSpace(embedder.name, dimensions)
         self._index = MemoryIndex(source, path, space)
 
     @property
