@@ -223,8 +223,9 @@ class Writer:
         """Insert rows and records.  Raises apsw.ConstraintError."""
         rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
         _ROWS.append(self._connection, rows)
-        others = turns.append(self._connection, queries.append(self._connection, batch.records))
+        others = queries.append(self._connection, batch.records)
         if others:
+            others = turns.append(self._connection, others)
             memories.append(self._connection, others)
             self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)
 
