@@ -68,6 +68,7 @@ class MemorySearch:
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
+        self._looked_at: set[str] = set()  # principals
         self._purged: dict[str, int] = {}  # generation at the last purge of a principal
         self._purging: set[str] = set()
 
@@ -166,23 +167,39 @@ class MemorySearch:
     ) -> RecallPack:
         """See `core.ports.Recall`."""
         wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
+        await self.prepare(place.principal)
+        if not self.has_items(place.principal):
+            return RecallPack()
+        generation = self.generation(place.principal)
         try:
-            if not await self._has_items(place.principal):
-                return RecallPack()
-            return pack_hits(await self.search_in(place, question, wanted))
+            found = await self.search_in(place, question, wanted)
+            if not found.hits:
+                await self._note_if_empty(place.principal, generation)
+            return pack_hits(found)
         except Unavailable as error:
             return RecallPack(degraded=error.message)
 
-    async def _has_items(self, principal: str) -> bool:
-        """True if the principal has an item; the answer no is kept until a write."""
-        generation = self._generations.get(principal, 0)
-        if self._empty.get(principal) == generation:
-            return False
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has items, once; a journal that fails leaves it open.
+
+        Cancellation: nothing happened.
+        """
+        if principal in self._looked_at:
+            return
+        try:
+            await self._note_if_empty(principal, self.generation(principal))
+        except Unavailable:
+            return
+        self._looked_at.add(principal)
+
+    def has_items(self, principal: str) -> bool:
+        """True unless the principal is known to have no items.  Never waits."""
+        return self._empty.get(principal) != self.generation(principal)
+
+    async def _note_if_empty(self, principal: str, generation: int) -> None:
         wanted = MemoryFilter(principal=principal, now_ms=self._now_ms(), limit=1)
-        if await self._journal.read(lambda s: s.list_memories(wanted)):
-            return True
-        self._empty[principal] = generation
-        return False
+        if not await self._journal.read(lambda s: s.list_memories(wanted)):
+            self._empty[principal] = generation
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """See `core.ports.Recall`."""

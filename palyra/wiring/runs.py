@@ -224,9 +224,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             has_names=toolset.workspace.has_any,
             project_files=PROJECT_FILES if config.context.project_files else (),
             read_diff=toolset.read_diff,
-            recall=MemoryRecall(memories.search, journal, host.now_ms)
-            if config.memory.recall
-            else None,
+            recall=MemoryRecall(memories.search) if config.memory.recall else None,
         ),
         factors=TokenFactors(),
         registry=registry,
