@@ -57,6 +57,7 @@ from palyra.store.vectors.snapshot import (
 from palyra.store.vectors.words import Scores, word_scores
 
 CANDIDATES = 120  # by words, and as many by vectors; 80 already rank the corpus as all items do
+LEADING = 10  # of each, whose neighbours are candidates: the context of the best hits
 MAX_POSTINGS = 200_000  # of one question: about 15 ms
 WORD_POSTINGS = 60_000  # of one word, the newest
 KNOWN_WORDS = 8_192  # whose frequency is remembered, so that rare words are read first
@@ -168,12 +169,21 @@ class MemoryIndex:
         if len(question.authors) == 1:
             chances[self._table.is_by(question.authors[0])] *= AUTHOR_FACTOR
         slots = _best(chances, CANDIDATES)
+        leading = _best(chances, LEADING)
         query = self._query(vectors)
         if query is not None and self._vectors is not None:
             near, _ = self._vectors.search(query, allowed, CANDIDATES)
             slots = np.union1d(slots, near)
+            leading = np.union1d(leading, near[:LEADING])
+        slots = np.union1d(slots, self._around(leading, allowed))
         found = self._candidates(wanted, slots, scores, has_date, query)
         return Found(found, query is not None, self._degraded)
+
+    def _around(self, slots: Slots, allowed: Mask) -> Slots:
+        """Return the allowed slots next to these in their conversations, and those next to them."""
+        around = self._neighbours(slots)
+        around = np.union1d(around, self._neighbours(around))
+        return np.asarray(around[allowed[around]])
 
     def _candidates(
         self,
@@ -190,6 +200,8 @@ class MemoryIndex:
             cosines = dict(zip(with_vector.tolist(), found.tolist(), strict=True))
         rows: list[int] = self._table.column("row")[slots].tolist()
         slot_of = dict(zip(rows, slots.tolist(), strict=True))
+        previous, following = (self._table.neighbours(name, slots) for name in ("previous", "next"))
+        links = dict(zip(rows, zip(previous, following, strict=True), strict=True))
         return [
             Candidate(
                 row=each.row,
@@ -200,6 +212,8 @@ class MemoryIndex:
                 lexical=float(scores[slot_of[each.row]]),
                 cosine=cosines.get(slot_of[each.row]),
                 has_date=bool(has_date[slot_of[each.row]]),
+                previous=links[each.row][0],
+                next=links[each.row][1],
             )
             for each in self._source.list_candidates(wanted, rows)
         ]
