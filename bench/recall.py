@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import faiss
 import numpy as np
@@ -57,6 +57,7 @@ SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200  # per size
 VOCABULARY = 30_000
 BATCH = 500
+INDEX_TABLES = ["memory_vectors", *(f"memory_fts_{part}" for part in ("data", "docsize", "idx"))]
 SPACE = VectorSpace("synthetic", 384)
 
 
@@ -317,35 +318,37 @@ def measure_speed(size: int) -> dict[str, Any]:
         queries = [" ".join(rng.choices(words, weights, k=8)) for _ in range(QUERIES)]
         result |= _measure_index(store, Path(folder), queries)
         result |= _measure_raw(store, vectors, queries)
-        result["add_ms"] = _measure_add(store, size, rng, words, weights)
+        result |= _measure_add(store, size, rng, words, weights)
         store.close()
     return result
 
 
 def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[str, Any]:
     wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0)
-    began, before = time.perf_counter(), _resident_bytes()
-    index = MemoryIndex(store, folder / "vectors", SPACE)
-    index.catch_up()
-    loaded = time.perf_counter()
-    job = index.plan_build()
-    assert job is not None
-    built = job.run()
-    index.adopt(built)
+    before, path = _resident_bytes(), folder / "vectors"
+    index = MemoryIndex(store, path, SPACE)
+    with Stopwatch() as load:
+        index.catch_up()
+    with Stopwatch() as build:
+        job = index.plan_build()
+        assert job is not None
+        index.adopt(job.run())
     result: dict[str, Any] = {
-        "load_ms": _ms(loaded - began),
-        "build_ms": _ms(time.perf_counter() - loaded),
         "memory_bytes_per_item": round(index.memory_bytes / index.items),
         "resident_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
     }
-    began = time.perf_counter()
-    index.save()
-    result["save_ms"] = _ms(time.perf_counter() - began)
-    began = time.perf_counter()
-    again = MemoryIndex(store, folder / "vectors", SPACE)
-    again.catch_up()
+    with Stopwatch() as save:
+        index.save()
+    again = MemoryIndex(store, path, SPACE)
+    with Stopwatch() as open_saved:
+        again.catch_up()
     assert again.degraded is None
-    result["open_saved_ms"] = _ms(time.perf_counter() - began)
+    result["index_bytes_per_item"] = round(
+        (_table_bytes(store, INDEX_TABLES) + path.stat().st_size) / index.items
+    )
+    watches = {"load": load, "build": build, "save": save, "open_saved": open_saved}
+    result |= {f"{name}_ms": _ms(each.wall_s) for name, each in watches.items()}
+    result |= {f"{name}_thread_ms": _ms(each.thread_s) for name, each in watches.items()}
     rng = np.random.default_rng(1)
     for name, asked in (("lexical", False), ("hybrid", True)):
 
@@ -377,8 +380,8 @@ def _measure_raw(
 
 def _measure_add(
     store: MemoryFile, size: int, rng: random.Random, words: list[str], weights: list[float]
-) -> float:
-    took = []
+) -> dict[str, float]:
+    watches = []
     for number in range(size, size + 200):
         text = " ".join(rng.choices(words, weights, k=20))
         item = make_item(
@@ -388,10 +391,13 @@ def _measure_add(
             author="ann",
             session_id=f"ses_{number // 40}",
         )
-        began = time.perf_counter()
-        store.append([item])
-        took.append(time.perf_counter() - began)
-    return _ms(statistics.median(took))
+        with Stopwatch() as watch:
+            store.append([item])
+        watches.append(watch)
+    return {
+        "add_ms": _ms(statistics.median(watch.wall_s for watch in watches)),
+        "add_thread_ms": _ms(statistics.median(watch.thread_s for watch in watches)),
+    }
 
 
 def _synthetic_vectors(size: int) -> list[tuple[int, StoredVector]]:
@@ -421,6 +427,27 @@ def _percentiles(search: Callable[[str], object], queries: Sequence[str]) -> dic
         for name, took in (("p", walls), ("thread_p", threads))
         for percent in (50, 95)
     }
+
+
+class Stopwatch:
+    """Wall clock and processor time of this thread in a block."""
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter(), time.thread_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s = time.perf_counter() - self._began[0]
+        self.thread_s = time.thread_time() - self._began[1]
+
+
+def _table_bytes(store: MemoryFile, names: Sequence[str]) -> int:
+    """Return the size of these tables and indexes in the file."""
+    found: int = store.connection.execute(
+        "SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT value FROM json_each(?))",
+        (json.dumps(names),),
+    ).get
+    return found
 
 
 def _resident_bytes() -> int:

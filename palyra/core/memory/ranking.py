@@ -10,13 +10,13 @@
     form     -0.25 · share of the item that is a question: a question rarely states a fact
     session  0.1 · mean of the three best scores of the item's session: the neighbourhood of several
              good hits is a better place than that of a single one
-    context  behind the ten best hits only: 0.3 · the mean of above, 0.2 for the named author, 0.4 ·
+    context  without a model of meaning, and behind the ten best hits only: 0.3 · the mean of above, 0.2 for the named author, 0.4 ·
              the score of a neighbour that is among the five best, half of it two places away
 
 The ten best are a list of single answers.  Those behind them fill a prompt, where an answer in
 several places and the turns round it are worth more than one more turn with a word of the question:
 the context puts 3 to 4 % more of the evidence into 1 500 tokens.  It never lifts a hit above the
-tenth.
+tenth.  A model of meaning finds such turns by itself: its packs gain nothing from the context.
 
 Weights were measured on conversations with labelled evidence (`bench/recall.py`); the parts are
 flat around them: none of them moves recall@10 by a point if it is changed by a third.
@@ -55,12 +55,13 @@ class VectorWeight:
 
     weight: float
     floor: float
+    is_semantic: bool
 
 
 # Of 12 questions on foreign subjects and 5 of gibberish, to conversations and to agent tapes, the
 # best cosine is 0.35 by MiniLM and 0.25 by parts of words, where a misspelled word alone has as much.
-SEMANTIC = VectorWeight(2.0, 0.38)
-PARTS_OF_WORDS = VectorWeight(0.1, 0.3)
+SEMANTIC = VectorWeight(2.0, 0.38, is_semantic=True)
+PARTS_OF_WORDS = VectorWeight(0.1, 0.3, is_semantic=False)
 LEXICAL_FLOOR = 0.22  # share of the question's idf mass; 1 % of labelled questions are below
 
 
@@ -129,6 +130,8 @@ def rank(
         parts = msgspec.structs.replace(base, session=priors.get(each.session, 0.0))
         hits.append((each, Hit(each.row, parts.sum, parts)))
     hits.sort(key=lambda found: (found[1].score, found[0].at_ms, found[0].row), reverse=True)
+    if vectors.is_semantic and any(each.cosine is not None for each in related):
+        return [hit for each, hit in hits if _has_common(each)]
     head = [found for found in hits[:HEAD] if _has_common(found[0])]
     return [hit for _, hit in (*head, *_in_context(hits, author))]
 

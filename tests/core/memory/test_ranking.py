@@ -1,5 +1,6 @@
 """Scores of candidates and the parts they are made of."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -169,6 +170,17 @@ def test_the_context_is_the_author_s_and_the_session_s_too() -> None:
     assert not found[1].parts.context
     for hit in found.values():
         assert pytest.approx(hit.score) == hit.parts.sum
+
+
+def test_a_model_of_meaning_needs_no_context() -> None:
+    """Its order is that of the scores; words alone have the context although there is a model."""
+    best = [candidate(100 + at, lexical=1 - at / 50, next=1) for at in range(HEAD)]
+    items = [candidate(1, lexical=0.1, previous=100), candidate(2, lexical=0.2)]
+    by_words = [hit.row for hit in rank(QUESTION, [*best, *items])[HEAD:]]
+    meant = [replace(each, cosine=0.0) for each in (*best, *items)]
+    by_meaning = [hit.row for hit in rank(QUESTION, meant)[HEAD:]]
+    by_parts = [hit.row for hit in rank(QUESTION, meant, PARTS_OF_WORDS)[HEAD:]]
+    assert ([1, 2], [2, 1], [1, 2]) == (by_words, by_meaning, by_parts)
 
 
 def test_a_neighbour_without_a_common_word_needs_the_context() -> None:
