@@ -65,8 +65,7 @@ PARTS_OF_WORDS = VectorWeight(0.1, 0.3, is_semantic=False)
 LEXICAL_FLOOR = 0.22  # share of the question's idf mass; 1 % of labelled questions are below
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """An item that may answer, with the facts that ranking needs."""
 
     row: int
@@ -105,8 +104,9 @@ class ScoreParts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """An item with its score and the summands of that."""
+
     row: int
     score: float
     parts: ScoreParts

@@ -193,27 +193,25 @@ class MemoryIndex:
         has_date: Mask,
         query: Floats | None,
     ) -> list[Candidate]:
-        cosines: dict[int, float] = {}
+        cosines: list[float | None] = [None] * slots.size
         if query is not None and self._vectors is not None:
-            with_vector = slots[self._vectors.has_vector[slots]]
-            found = self._vectors.cosines(query, with_vector)
-            cosines = dict(zip(with_vector.tolist(), found.tolist(), strict=True))
+            (at,) = np.nonzero(self._vectors.has_vector[slots])
+            found = self._vectors.cosines(query, slots[at])
+            for place, cosine in zip(at.tolist(), found.tolist(), strict=True):
+                cosines[place] = cosine
         rows: list[int] = self._table.column("row")[slots].tolist()
-        slot_of = dict(zip(rows, slots.tolist(), strict=True))
-        previous, following = (self._table.neighbours(name, slots) for name in ("previous", "next"))
-        links = dict(zip(rows, zip(previous, following, strict=True), strict=True))
+        facts = zip(
+            scores[slots].tolist(),
+            cosines,
+            has_date[slots].tolist(),
+            self._table.neighbours("previous", slots),
+            self._table.neighbours("next", slots),
+            strict=True,
+        )
+        facts_of = dict(zip(rows, facts, strict=True))
         return [
             Candidate(
-                row=each.row,
-                text=each.text,
-                author=each.author,
-                session=each.session_id,
-                at_ms=each.at_ms,
-                lexical=float(scores[slot_of[each.row]]),
-                cosine=cosines.get(slot_of[each.row]),
-                has_date=bool(has_date[slot_of[each.row]]),
-                previous=links[each.row][0],
-                next=links[each.row][1],
+                each.row, each.text, each.author, each.session_id, each.at_ms, *facts_of[each.row]
             )
             for each in self._source.list_candidates(wanted, rows)
         ]

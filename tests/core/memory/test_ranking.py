@@ -1,6 +1,5 @@
 """Scores of candidates and the parts they are made of."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -177,7 +176,7 @@ def test_a_model_of_meaning_needs_no_context() -> None:
     best = [candidate(100 + at, lexical=1 - at / 50, next=1) for at in range(HEAD)]
     items = [candidate(1, lexical=0.1, previous=100), candidate(2, lexical=0.2)]
     by_words = [hit.row for hit in rank(QUESTION, [*best, *items])[HEAD:]]
-    meant = [replace(each, cosine=0.0) for each in (*best, *items)]
+    meant = [msgspec.structs.replace(each, cosine=0.0) for each in (*best, *items)]
     by_meaning = [hit.row for hit in rank(QUESTION, meant)[HEAD:]]
     by_parts = [hit.row for hit in rank(QUESTION, meant, PARTS_OF_WORDS)[HEAD:]]
     assert ([1, 2], [2, 1], [1, 2]) == (by_words, by_meaning, by_parts)
