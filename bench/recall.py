@@ -3,8 +3,7 @@
 Prints one JSON line.
 
 `conversations`: evidence recall@5, @10, @20 and by category on a corpus of labelled conversations
-(LoCoMo's form: `--corpus DIR` or PALYRA_LOCOMO, by default ../shared/corpora/locomo; one memory a
-conversation), and `pack`: the share of the evidence that a pack of 1 500 tokens holds.
+(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and `pack`: the share of the evidence that a pack of 1 500 tokens holds.
 `agent_tapes`: the same on generated tapes of agent work (`_agent_tapes.py`).
 `speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and size at 1 000, 10 000 and 100 000 synthetic items.
 
@@ -50,7 +49,7 @@ from palyra.models.minilm import files
 from palyra.store.sqlite.memories import match_any
 from palyra.store.vectors.index import MemoryIndex
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "locomo"
+CORPUS = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 CUTS = (5, 10, 20)
 MAX_RANK = 200
 SIZES = (1_000, 10_000, 100_000)
@@ -475,7 +474,7 @@ def find_minilm(given: Path | None, folder: Path) -> Embedder | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, default=os.environ.get("PALYRA_LOCOMO", CORPUS))
+    parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--minilm", type=Path, default=os.environ.get("PALYRA_MINILM"))
     parser.add_argument("--only", choices=("conversations", "agent_tapes", "speed"))
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
