@@ -220,6 +220,11 @@ class MemorySearch:
         )
         self._journal.append(Change(records=(record,)))
 
+    def note_purged_turns(self) -> None:
+        """Write the file of the index of conversations without what has left the tapes."""
+        if self._conversations is not None:
+            self._conversations.notify(is_removal=True)
+
     # --- for the items' service
 
     def is_shown(self, item: MemoryRecord) -> bool:

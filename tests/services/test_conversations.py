@@ -208,6 +208,20 @@ async def test_what_leaves_the_tape_leaves_the_index(kit: Kit, way: str) -> None
     assert ["walrus two"] == await kit.texts("walrus")
 
 
+async def test_a_purge_reaches_the_file(kit: Kit) -> None:
+    """Once the service knows of a purge, the file has no vector of what was purged."""
+    kit.say("walrus one", session_id="ses_1")
+    kit.say("walrus two", session_id="ses_2")
+    await kit.said("walrus")
+    await kit.upkeep()
+    file = kit.index_file.with_name("conversations.index")
+    before = file.stat().st_size
+    kit.write("DELETE FROM tape WHERE session_id = 'ses_1'")
+    kit.search.note_purged_turns()
+    await kit.upkeep()
+    assert before - (8 + 384) == file.stat().st_size
+
+
 async def test_the_index_is_made_from_the_tapes_again(kit: Kit) -> None:
     """A rebuild, a damaged file and a lost step give the same results."""
     for number in range(5):
