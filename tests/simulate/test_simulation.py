@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import every_row
 from tests.simulate.many import describe, tell
 from tests.simulate.plants import PLANTS, Plant
 from tests.simulate.seed import simulate
@@ -36,7 +37,7 @@ print(json.dumps([simulate(seed, is_thorough=True).digest for seed in (3, 4, 5)]
 # The tests of unknown length come first: the many short ones then keep every core busy.
 
 
-@pytest.mark.parametrize(("plant", "invariants"), PLANTS)
+@every_row(("plant", "invariants"), PLANTS)
 def test_a_planted_bug_is_found(plant: Callable[[], Plant], invariants: set[str]) -> None:
     """Within few seeds, and by an invariant that names it."""
     found: str | None = None

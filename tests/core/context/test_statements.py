@@ -12,6 +12,7 @@ from palyra.core.context.statements import (
     replaces,
     sentences,
 )
+from tests.rows import every_row
 
 
 def only(text: str) -> Statement:
@@ -20,7 +21,7 @@ def only(text: str) -> Statement:
     return found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind"),
     [
         ("Never push to main without asking.", "constraint"),
