@@ -43,6 +43,6 @@ def change_and_die(root: Path, kept: Path, left: int, patch: str) -> None:
         tool_version="1",
         arguments={"patch": patch},
     )
-    run: Callable[[ToolCall], object] = vars(write_tools(workspace, keep)[1])["run"]
-    run(call)
+    tool: Any = write_tools(workspace, keep)[1]
+    tool.run(call)
     print("done")  # noqa: T201 - to the test
