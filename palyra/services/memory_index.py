@@ -95,19 +95,23 @@ class SharedMemoryIndex:
         for _ in range(STEPS_BEFORE_SEARCH):
             if not await self._index_turns():
                 return ""
-            self.notify()
+        self.notify()
         return "older conversations are still being indexed"
 
     async def _index_turns(self) -> bool:
-        """Index the next turns of conversations; False if there are none."""
+        """Index the next turns of conversations; False at the end of the tapes."""
         plan_turns = self._plan_turns
         if plan_turns is None:
             return False
         async with self._indexing:
             step = await self._journal.read(lambda _store: plan_turns())
-            if step is not None:
+            if step is None:
+                return False
+            if step.turns or not step.is_last:
                 await self._journal.commit(Change(records=(step,)))
-        return step is not None
+        if step.turns:
+            self.notify()
+        return not step.is_last
 
     def notify(self, *, is_removal: bool = False) -> None:
         """Say that items have changed; after a removal the file is written without their vectors."""

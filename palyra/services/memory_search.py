@@ -114,7 +114,7 @@ class MemorySearch:
         if found is None:
             wanted = msgspec.structs.replace(asked, now_ms=self._now_ms())
             found = await self._search(query, wanted)
-            if generation == self._generations.get(asked.principal, 0):
+            if not found.degraded and generation == self._generations.get(asked.principal, 0):
                 self._cache[key] = found
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
