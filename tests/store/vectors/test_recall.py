@@ -43,6 +43,6 @@ def test_recall_without_a_model_does_not_fall(bench: ModuleType) -> None:
 @pytest.mark.slow
 @needs("MiniLM", is_found=MINILM is not None)
 def test_recall_with_minilm_does_not_fall(bench: ModuleType) -> None:
-    """Half a point below what was measured: 86.5, 63.7 and 93.3 %."""
-    least = {"recall@10": 86.0, "recall@10 multi_hop": 63.0, "pack": 92.8}
+    """Half a point below what was measured: 87.2, 64.2 and 93.3 %."""
+    least = {"recall@10": 86.7, "recall@10 multi_hop": 63.7, "pack": 92.8}
     assert {} == find_lower(bench, MiniLmEmbedder(Path(str(MINILM))), least)
