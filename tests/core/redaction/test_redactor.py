@@ -420,6 +420,7 @@ def test_boundary_is_seen_through_escapes(before: str) -> None:
         ("zorg_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # an unknown vendor, and a drawn word
         ("zorg_Xq7Rt2averyordinarywordinside", False),
         ("zorg_api_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # "api" promises a secret
+        ("zorg_api_averyordinarywordwithoutany", False),
         ("chatcmpl_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", False),  # the prefix of an id
         ("zorg_01JQ7RT2LM9ZP4VB8KD3HS6WN1", False),  # sorted by time: an id
     ],
