@@ -119,6 +119,7 @@ ROOMS = {
         "memory",
         "gateway",
         "checkpoints",
+        "purge",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

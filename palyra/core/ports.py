@@ -77,7 +77,13 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
 class Registry(Protocol):
-    """Registered agents, channels, pairings and grants."""
+    """Registered agents, channels, pairings and grants; marks of sessions."""
+
+    def list_purging(self) -> list[SessionRecord]:
+        """Return the sessions with a purge that is not complete."""
+
+    def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """Return the runs that continue one of these runs."""
 
     def list_session_checkpoints(
         self, session_id: str, *, limit: int
@@ -135,6 +141,11 @@ class MemoryStore(Protocol):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Return the items with one of the words, best first; the filter is part of the search."""
 
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        """Return the items of this session or with one of these runs in their lineage."""
+
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
         """Return the current items with one of these texts, by their `text_hash`."""
 
@@ -191,6 +202,10 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
 
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
+
+    @property
+    def has_leftovers(self) -> bool:
+        """True if removed content may still be in the files; later seals overwrite it."""
 
     def close(self) -> None:
         """Seal, checkpoint, mark the shutdown clean."""
@@ -512,6 +527,9 @@ class Artifacts(Protocol):
         Raises Unavailable for a damaged one.
         """
 
+    def drop_session(self, session_id: str) -> int:
+        """Delete all artifacts of a session; return their number.  Raises Unavailable."""
+
 
 class CheckpointStore(Protocol):
     """File checkpoints, stored for a limited time.  Blocks; any thread may call."""
@@ -549,6 +567,9 @@ class FileHistory(Protocol):
 
         Raises as `restore` does; a dry run lists conflicts instead.
         """
+
+    def drop_session(self, session_id: str) -> int:
+        """Delete the checkpoints of a session; return their number.  Raises Unavailable."""
 
 
 class DocumentFiles(Protocol):
