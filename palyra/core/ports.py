@@ -179,7 +179,19 @@ class DocumentVersions(Protocol):
         """Return the newest first; a limit of -1 means all."""
 
 
-class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):
+class AccessStore(Protocol):
+    """Recorded tokens and idempotency records."""
+
+    def find_receipt(
+        self, principal: str, key: str, *, now_ms: int
+    ) -> IdempotencyRecord | None: ...
+    def find_token(self, sha256: str) -> TokenRecord | None: ...
+    def list_tokens(self) -> list[TokenRecord]: ...
+
+
+class JournalStore(
+    Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, AccessStore, Protocol
+):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -243,11 +255,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
-    def find_receipt(
-        self, principal: str, key: str, *, now_ms: int
-    ) -> IdempotencyRecord | None: ...
-    def find_token(self, sha256: str) -> TokenRecord | None: ...
-    def list_tokens(self) -> list[TokenRecord]: ...
 
 
 class PendingWrite(Protocol):

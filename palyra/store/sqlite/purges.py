@@ -56,6 +56,7 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
         connection.execute("DELETE FROM memory_versions WHERE memory_id = ?", (trim.memory_id,))
 
 
-def _make_stub(data: Any, at_ms: Any) -> Any:  # noqa: ANN401 - values of SQLite
+def _make_stub(*values: Any) -> Any:  # noqa: ANN401 - values of SQLite
     """Call `make_stub` for any stored value: a tampered payload may have another type."""
+    data, at_ms = values
     return make_stub(data if isinstance(data, bytes) else str(data).encode(), at_ms)
