@@ -1,5 +1,6 @@
 """Purges in the file: no byte of the content is left, and only a recorded purge is allowed."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def clean(store: SqliteJournal) -> None:
 
 
 def open_store(directory: Path) -> SqliteJournal:
+    directory.mkdir(exist_ok=True)
     store = sqlite_journal(directory)
     store.open()
     return store
@@ -58,15 +60,17 @@ def test_no_byte_of_the_content_is_left(tmp_path: Path) -> None:
 
 def test_a_kill_before_the_log_is_cut_is_made_good(tmp_path: Path) -> None:
     """The next opening cuts the log that still has the content."""
-    store = open_store(tmp_path)
+    store = open_store(tmp_path / "killed")
     store.commit([say("run_a")])
     store.commit([purge_of(store, "run_a")])
+    left = tmp_path / "left"
+    shutil.copytree(tmp_path / "killed", left)  # what a kill leaves
     abandon(store)
-    assert has_bytes(tmp_path, SECRET)
-    store = open_store(tmp_path)
+    assert has_bytes(left, SECRET)
+    store = open_store(left)
     assert store.has_leftovers
     clean(store)
-    assert [] == has_bytes(tmp_path, SECRET)
+    assert [] == has_bytes(left, SECRET)
     abandon(store)
 
 
@@ -106,9 +110,9 @@ def test_a_payload_cannot_go_without_its_record(tmp_path: Path) -> None:
     [
         "UPDATE tape SET data = ? WHERE run_id = 'run_b'",
         "UPDATE tape SET data = ?, kind = 'x' WHERE run_id = 'run_a' AND seq = 0",
-        "UPDATE tape SET at_ms = 1 WHERE ? AND run_id = 'run_a'",
+        "UPDATE tape SET at_ms = 1 WHERE data <> ? AND run_id = 'run_a'",
         "UPDATE tape SET data = ? WHERE kind = 'run.purged'",
-        "UPDATE tape SET data = x'00' || ? WHERE run_id = 'run_a'",
+        "UPDATE tape SET data = CAST(x'00' || ? AS BLOB) WHERE run_id = 'run_a'",
         "DELETE FROM tape WHERE data <> ?",
     ],
 )
@@ -169,8 +173,9 @@ def test_a_change_beside_the_record_is_a_break(
         found = store.verify(wanted).first_break
         assert found is not None, wanted
         assert run_id == found.run_id
-    other = "run_a" if damage is blank else "run_b"
-    assert None is store.verify(other).first_break
+    if damage is not unrecord:  # a missing row breaks the root over both
+        other = "run_a" if damage is blank else "run_b"
+        assert None is store.verify(other).first_break
     abandon(store)
 
 
