@@ -18,17 +18,23 @@ from tests.e2e.people import make_token
 from tests.e2e.tapes import read_whole
 
 pytestmark = pytest.mark.real
-CANARY = "xyzzyplover"
-CLEAN_S = 30.0
+CLEAN_S, LOOK_S = 30.0, 0.1
 
 
-def leaks(daemon: DaemonProcess, canary: str = CANARY) -> list[str]:
+def leaks(daemon: DaemonProcess, canary: str) -> list[str]:
     """The files of the home with the canary."""
     return [
         str(path.relative_to(daemon.home))
         for path in daemon.home.rglob("*")
         if path.is_file() and canary.encode() in path.read_bytes()
     ]
+
+
+async def cleaned(daemon: DaemonProcess, canary: str) -> None:
+    """Wait until no file of the home has the canary."""
+    with trio.fail_after(CLEAN_S):
+        while leaks(daemon, canary):  # noqa: ASYNC110 - files send no event
+            await trio.sleep(LOOK_S)
 
 
 def signed(key: bytes, message: bytes, signature: bytes) -> bool:
@@ -49,14 +55,15 @@ async def talk(client: Client, text: str, **place: str) -> tuple[str, str]:
 
 async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonProcess) -> None:
     """Payloads, memory and files of the session are gone; tape, journal and export verify."""
+    canary = "xyzzyalpha"
     async with daemon.connect(await person(daemon, "ann")) as ann:
-        run_id, session_id = await talk(ann, f"remember {CANARY} for me", session_key="work")
+        run_id, session_id = await talk(ann, f"remember {canary} for me", session_key="work")
         other_run, _ = await talk(ann, "an unrelated talk")
-        mine = await ann.add_memory(f"{CANARY} is a fact", session_id=session_id, scope="session")
+        mine = await ann.add_memory(f"{canary} is a fact", session_id=session_id, scope="session")
         kept = await ann.add_memory("tea is better than coffee")
         other = await read_whole(ann, other_run)
         before = await read_whole(ann, run_id)
-        assert leaks(daemon)
+        assert leaks(daemon, canary)
         assert 1 == (await ann.purge_session(session_id, dry_run=True)).items
         assert before == await read_whole(ann, run_id)
         done = await ann.purge_session(session_id)
@@ -86,16 +93,15 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
     async with daemon.connect() as operator:
         whole = await operator.verify_tape()
         assert (None, len(before)) == (whole.first_break, whole.purged_events)
-        with trio.fail_after(CLEAN_S):
-            while leaks(daemon):  # noqa: ASYNC110 - files send no event
-                await trio.sleep(0.1)
+        await cleaned(daemon, canary)
 
 
 async def test_every_question_about_purged_content_has_an_answer(daemon: DaemonProcess) -> None:
     """Reads, forks, replays, explanations and new messages fail clearly or leave the run out."""
+    canary = "xyzzybeta"
     async with daemon.connect(await person(daemon, "bea")) as bea:
-        run_id, session_id = await talk(bea, f"say {CANARY}")
-        mark = await bea.checkpoint_session(session_id, name=CANARY)
+        run_id, session_id = await talk(bea, f"say {canary}")
+        mark = await bea.checkpoint_session(session_id, name=canary)
         await bea.purge_session(session_id)
         for question in (
             bea.fork_run(run_id, 3, "go on"),
@@ -107,7 +113,7 @@ async def test_every_question_about_purged_content_has_an_answer(daemon: DaemonP
         ):
             with pytest.raises((NotFound, IllegalState)) as caught:
                 await question
-            assert CANARY not in caught.value.message
+            assert canary not in caught.value.message
         with pytest.raises(IllegalState, match="purged"):
             await bea.start_run("more", session_id=session_id)
         run = await bea.get_run(run_id)
@@ -120,7 +126,7 @@ async def test_every_question_about_purged_content_has_an_answer(daemon: DaemonP
         ]
         _, other = await talk(bea, f"look at @run:{run_id} and @session:{session_id}")
         assert other != session_id
-        assert [] == (await bea.search_memories(CANARY)).hits
+        assert [] == (await bea.search_memories(canary)).hits
         with trio.fail_after(CLEAN_S):
             async with bea.events(run_id) as stream:
                 seen = [item async for item in stream]
@@ -178,31 +184,21 @@ async def test_an_open_run_refuses_a_purge_unless_it_is_cancelled(daemon: Daemon
 
 async def test_a_person_is_forgotten_by_one_command(daemon: DaemonProcess) -> None:
     """`memory purge --with-sessions` leaves nothing of the principal's texts and all of others'."""
+    canary = "xyzzyepsilon"
     tokens = [await person(daemon, name) for name in ("gus", "hal")]
     async with daemon.connect(tokens[0]) as gus, daemon.connect(tokens[1]) as hal:
         for number in range(3):
-            await talk(gus, f"{CANARY} number {number}", session_key=f"{CANARY}{number}")
-        await gus.add_memory(f"I like {CANARY}", kind="preference")
+            await talk(gus, f"{canary} number {number}", session_key=f"{canary}{number}")
+        await gus.add_memory(f"I like {canary}", kind="preference")
         kept, _ = await talk(hal, "halcyonic days")
         before = await read_whole(hal, kept)
-        args = (
-            "memory",
-            "purge",
-            "--principal",
-            "gus",
-            "--with-sessions",
-            "--home",
-            str(daemon.home),
-        )
-        refused = await trio.to_thread.run_sync(palyra, *args)
-        assert "--yes" in refused.stderr
-        shown = await trio.to_thread.run_sync(palyra, *args, "--dry-run")
-        assert "3 sessions would lose" in shown.stdout
-        done = await trio.to_thread.run_sync(palyra, *args, "--yes")
-        assert "3 sessions lost" in done.stdout, done
-        with trio.fail_after(CLEAN_S):
-            while leaks(daemon):  # noqa: ASYNC110 - files send no event
-                await trio.sleep(0.1)
+        args = ("memory", "purge", "--principal", "gus", "--with-sessions")
+        assert "--yes" in (await palyra(*args, home=daemon.home)).err
+        shown = await palyra(*args, "--dry-run", home=daemon.home)
+        assert "3 sessions would lose" in shown.out
+        done = await palyra(*args, "--yes", home=daemon.home)
+        assert "3 sessions lost" in done.out, done
+        await cleaned(daemon, canary)
         assert before == await read_whole(hal, kept)
         assert None is (await hal.verify_tape(kept)).first_break
         assert leaks(daemon, "halcyonic")
@@ -210,38 +206,39 @@ async def test_a_person_is_forgotten_by_one_command(daemon: DaemonProcess) -> No
 
 async def test_a_document_loses_entries_of_forgotten_items(daemon: DaemonProcess) -> None:
     """Forgetting, purging and purging a session remove the managed entries that show the items."""
+    canary = "xyzzyzeta"
     document = daemon.workspace / "MEMORY.md"
     async with daemon.connect() as operator:
         _, session_id = await talk(operator, "hello")
-        forgotten = await operator.add_memory(f"{CANARY} one")
-        of_session = await operator.add_memory(f"{CANARY} two", session_id=session_id)
-        purged = await operator.add_memory(f"{CANARY} three")
+        forgotten = await operator.add_memory(f"{canary} one")
+        of_session = await operator.add_memory(f"{canary} two", session_id=session_id)
+        purged = await operator.add_memory(f"{canary} three")
         items = {
             each.memory_id: text
             for each, text in ((forgotten, "one"), (of_session, "two"), (purged, "three"))
         }
         document.write_text(
             "# Mine\n\nmy own words\n\n<!-- palyra:begin facts -->\n"
-            + "".join(f"- {CANARY} {text} <!-- {key} -->\n" for key, text in items.items())
+            + "".join(f"- {canary} {text} <!-- {key} -->\n" for key, text in items.items())
             + "<!-- palyra:end facts -->\n"
         )
         await operator.sync_document("MEMORY.md")
         await operator.forget_memories(forgotten.memory_id)
-        assert f"{CANARY} one" not in document.read_text()
-        assert f"{CANARY} two" in document.read_text()
+        assert f"{canary} one" not in document.read_text()
+        assert f"{canary} two" in document.read_text()
         await operator.purge_session(session_id)
-        assert f"{CANARY} two" not in document.read_text()
+        assert f"{canary} two" not in document.read_text()
         await operator.purge_memory("operator")
-        assert CANARY not in document.read_text()
+        assert canary not in document.read_text()
         assert "my own words" in document.read_text()
-    await trio.to_thread.run_sync(daemon.stop)
-    assert [] == leaks(daemon)
+    await cleaned(daemon, canary)
 
 
 async def test_the_command_shows_what_was_purged(daemon: DaemonProcess, tmp_path: Path) -> None:
     """`sessions purge` asks, `tape show` shows marks, `tape verify` is green online and offline."""
+    canary = "xyzzyeta"
     async with daemon.connect() as operator:
-        run_id, session_id = await talk(operator, f"about {CANARY}", session_key="k")
+        run_id, session_id = await talk(operator, f"about {canary}", session_key="k")
 
     async def command(*args: str) -> str:
         done = await palyra(*args, home=daemon.home)
@@ -252,7 +249,7 @@ async def test_the_command_shows_what_was_purged(daemon: DaemonProcess, tmp_path
     assert f"{session_id} has lost" in await command("sessions", "purge", "k", "--yes")
     shown = await command("tape", "show", run_id)
     assert "[purged 20" in shown
-    assert CANARY not in shown
+    assert canary not in shown
     assert "purged by operator" in shown
     assert "events purged" in await command("tape", "verify", run_id)
     file = tmp_path / "run.ndjson"
