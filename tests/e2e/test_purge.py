@@ -1,6 +1,7 @@
 """Data rights against a real daemon: purged content is gone, the proof stays, others are untouched."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -41,12 +42,28 @@ def signed(key: bytes, message: bytes, signature: bytes) -> bool:
     return is_signed(key, message, signature)
 
 
+def check_purged(before: list[TapeEvent], after: list[TapeEvent]) -> None:
+    """Check that only payloads went, and that a record of it follows."""
+    *purged, last = after
+    assert [(e.seq, e.kind, e.at_ms) for e in before] == [(e.seq, e.kind, e.at_ms) for e in purged]
+    assert all(read_stub(event.data) is not None for event in purged)
+    assert "run.purged" == last.kind
+
+
+def check_export(content: bytes, purged_events: int) -> None:
+    """Check that the export verifies, and a forged one does not."""
+    report = verify_export(content, signed, None)
+    assert (None, purged_events) == (report.problem, report.purged_events)
+    forged = content.replace(b'"kind":"run.started"', b'"kind":"run.starter"')
+    assert None is not verify_export(forged, signed, None).problem
+
+
 async def person(daemon: DaemonProcess, name: str) -> str:
     async with daemon.connect() as operator:
         return await make_token(operator, "client", principal=name)
 
 
-async def talk(client: Client, text: str, **place: str) -> tuple[str, str]:
+async def talk(client: Client, text: str, **place: Any) -> tuple[str, str]:
     """Start a run and wait for its end; return run and session."""
     started = await client.start_run(text, **place)
     await client.wait_run(started.run_id)
@@ -69,23 +86,14 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
         done = await ann.purge_session(session_id)
         assert (1, len(before), 1) == (done.runs, done.events, done.items)
         assert done.done_ms is not None
-        *purged, last = await read_whole(ann, run_id)
-        assert [(e.seq, e.kind, e.at_ms) for e in before] == [
-            (e.seq, e.kind, e.at_ms) for e in purged
-        ]
-        assert all(read_stub(event.data) is not None for event in purged)
-        assert "run.purged" == last.kind
+        check_purged(before, await read_whole(ann, run_id))
         for wanted in (run_id, other_run):
             assert None is (await ann.verify_tape(wanted)).first_break
         assert other == await read_whole(ann, other_run)
         with pytest.raises(NotFound):
             await ann.get_memory(mine.memory_id)
         assert kept.memory_id == (await ann.get_memory(kept.memory_id)).memory_id
-        content = (await export_run(ann, run_id)).encode()
-        report = verify_export(content, signed, None)
-        assert (None, len(before)) == (report.problem, report.purged_events)
-        forged = content.replace(b'"kind":"run.started"', b'"kind":"run.starter"')
-        assert None is not verify_export(forged, signed, None).problem
+        check_export((await export_run(ann, run_id)).encode(), len(before))
         again = await ann.purge_session(session_id)
         assert (done.purge_id, 0) == (again.purge_id, again.runs)
         fresh = await ann.start_run("hello again", session_key="work")
