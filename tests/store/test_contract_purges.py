@@ -22,7 +22,7 @@ from palyra.core.session.purge import purge_row, purge_run
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
 from palyra.store.journal.keys import KeyRing
-from tests.store.kit import KEYS, approval, grant, memory, row, run
+from tests.store.kit import KEYS, approval, grant, memory, receipt, row, run
 
 AT_MS = 1_750_000_100_000
 SECRET = b"xyzzy-plover"
@@ -161,7 +161,8 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     both = (Lineage(run_id="run_a"), Lineage(run_id="run_b"))
     item = memory("mem_1", lineage=both, session_id="ses_a")
     after = msgspec.structs.replace(item, text="a second", text_hash="h2", revision=2)
-    granted = [grant("gra_1", session_id="ses_a"), grant("gra_2", session_id="ses_b")]
+    about = [receipt("k1", result=msgspec.Raw(b'{"session_id":"ses_a"}')), receipt("k2")]
+    granted = [*about, grant("gra_1", session_id="ses_a"), grant("gra_2", session_id="ses_b")]
     changes: list[tuple[Record, ...]] = [(mark, kept_mark, item, *granted), (after,)]
     for change in changes:
         assert [None] == store.commit([Change(records=change)])
@@ -172,6 +173,10 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     removal = SessionRemoval(session_id="ses_a", trims=(trim,))
     assert [None] == store.commit([Change(records=(removal,))])
     assert [] == store.list_session_checkpoints("ses_a", limit=9)
+    assert [False, True] == [
+        store.find_receipt("alice", key, now_ms=about[0].created_ms) is not None
+        for key in ("k1", "k2")
+    ]
     assert [kept_mark] == store.list_session_checkpoints("ses_b", limit=9)
     assert ["gra_2"] == [
         each.grant_id for each in store.list_grants(principal=None, live_at_ms=None, limit=9)

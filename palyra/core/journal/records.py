@@ -519,7 +519,10 @@ class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Deletion of what a session leaves outside of its tapes: marks, uses of memory, grants."""
+    """Deletion of what a session leaves outside of its tapes: marks, uses of memory, grants, receipts.
+
+    A receipt holds the reply to a request: of one about the session also its key, or an approval.
+    """
 
     session_id: str
     trims: tuple[LineageTrim, ...] = ()

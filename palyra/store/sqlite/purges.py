@@ -48,6 +48,7 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
             f"DELETE FROM {table} WHERE session_id = ?",  # noqa: S608 - names of our own tables
             (removal.session_id,),
         )
+    connection.execute("DELETE FROM receipts WHERE instr(record, ?)", (removal.session_id,))
     for trim in removal.trims:
         lineage = msgspec.json.encode(trim.lineage).decode()
         connection.execute(

@@ -67,6 +67,7 @@ CHECKPOINT_NOW_PAGES = 32_000
 # Heads of runs that never got a terminal record accumulate; beyond this many all are read again.
 KNOWN_HEADS = 65_536
 
+LAST_MERGES = 25  # steps of a merge that a shutdown waits for: half a second
 _REMOVALS = (MemoryRemoval, RunRemoval, SessionRemoval)
 _ROWS = BulkInsert(
     "tape",
@@ -193,6 +194,10 @@ class Writer:
     def close(self, *, is_clean: bool = True) -> None:
         """Seal, record whether the shutdown is clean, copy the whole log into the database."""
         self.seal()
+        for _ in range(LAST_MERGES):
+            if not (self._merges or self._is_merging):
+                break
+            self._merge_memory_index()
         with storage_errors("close", self._path):
             with transaction(self._connection):
                 self._write_owner(self.position, is_clean=is_clean)

@@ -163,6 +163,10 @@ class MemoryJournal(StoredItems):
                     for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
                         self._drop(kind, session_id=record.session_id)
                     self.trim(record.trims)
+                    receipts = self._records[IdempotencyRecord]
+                    for key, receipt in list(receipts.items()):
+                        if record.session_id.encode() in msgspec.json.encode(receipt):
+                            del receipts[key]
                 case _:
                     pass
         return None
