@@ -32,7 +32,7 @@ class EventLine:
 
 def narrate(item: TapeEvent) -> EventLine:
     """Return the line for an event; an unknown kind is shown by name and payload."""
-    purged = read_stub(item.data)
+    purged = read_stub(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
     tell = _TELL.get(type(item.event)) if item.event is not None else None
