@@ -1,6 +1,6 @@
 """Data rights: remove the content of a session, or everything of a principal, for good.
 
-Owns: nothing; it is a set of functions over the sessions, the journal, the memory and the stores.
+Owns: a lock for each session with a purge in progress.
 Never: removes a record of what was removed, by whom and when.
 
 A purge of a session, step by step; each step is committed before the next, and repeating it changes
@@ -21,9 +21,11 @@ The journal overwrites what the database freed within seconds (`JournalStore.has
 
 from collections.abc import Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
+import trio
 
 from palyra.actors.gateway import Gateway
 from palyra.actors.session.registry import SessionServices
@@ -68,6 +70,7 @@ class DataRights:
         self._gateway = gateway
         self._memories = memories
         self._files = files
+        self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
     # --- for clients
 
@@ -161,7 +164,13 @@ class DataRights:
         )
 
     async def _carry_out(self, record: SessionRecord) -> SessionPurged:
-        """Take the steps behind the request."""
+        """Take the steps behind the request, one request of a session at a time."""
+        session_id = record.session_id
+        async with self._locks.setdefault(session_id, trio.Lock()):
+            latest = await self._services.journal.find(lambda s: s.find_session(session_id))
+            return await self._take_steps(latest or record)
+
+    async def _take_steps(self, record: SessionRecord) -> SessionPurged:
         session_id, purge = record.session_id, record.purge
         assert purge is not None  # noqa: S101 - the caller has marked it
         runs = await self._list_runs(session_id)

@@ -265,3 +265,36 @@ async def test_the_command_shows_what_was_purged(daemon: DaemonProcess, tmp_path
     assert "events purged" in await command("tape", "verify", str(file))
     assert "purged on 20" in await command("tape", "replay", str(file))
     assert "purged by operator" in await command("sessions", "show", session_id)
+
+
+async def test_simultaneous_requests_are_one_purge(daemon: DaemonProcess) -> None:
+    """Each request gets the same purge, and each run one record of it."""
+    async with daemon.connect(await person(daemon, "ida")) as ida:
+        run_id, session_id = await talk(ida, "hello")
+        done: list[SessionPurged] = []
+
+        async def ask() -> None:
+            done.append(await ida.purge_session(session_id))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(ask)
+        assert 1 == len({each.purge_id for each in done})
+        assert 1 == sum(each.runs for each in done)
+        told = [event.kind for event in await read_whole(ida, run_id)]
+        assert 1 == told.count("run.purged")
+        assert None is (await ida.verify_tape(run_id)).first_break
+
+
+async def test_branches_are_named(daemon: DaemonProcess) -> None:
+    """A fork has its own copy of the conversation; the purge names its session and leaves it."""
+    async with daemon.connect(await person(daemon, "jon")) as jon:
+        run_id, session_id = await talk(jon, "the first question")
+        head = (await jon.get_run(run_id)).head_seq
+        fork = await jon.fork_run(run_id, head, "go on")
+        await jon.wait_run(fork.run_id)
+        before = await read_whole(jon, fork.run_id)
+        done = await jon.purge_session(session_id)
+        assert (fork.session_id,) == done.branches
+        assert before == await read_whole(jon, fork.run_id)
+        assert None is (await jon.verify_tape(fork.run_id)).first_break

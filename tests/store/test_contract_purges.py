@@ -162,7 +162,11 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     item = memory("mem_1", lineage=both, session_id="ses_a")
     after = msgspec.structs.replace(item, text="a second", text_hash="h2", revision=2)
     about = [receipt("k1", result=msgspec.Raw(b'{"session_id":"ses_a"}')), receipt("k2")]
-    granted = [*about, grant("gra_1", session_id="ses_a"), grant("gra_2", session_id="ses_b")]
+    granted: list[Record] = [
+        *about,
+        grant("gra_1", session_id="ses_a"),
+        grant("gra_2", session_id="ses_b"),
+    ]
     changes: list[tuple[Record, ...]] = [(mark, kept_mark, item, *granted), (after,)]
     for change in changes:
         assert [None] == store.commit([Change(records=change)])
