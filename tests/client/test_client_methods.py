@@ -129,6 +129,7 @@ CALLS: dict[str, Call] = {
     "session.archive": lambda client: client.archive_session(SESSION),
     "session.reset": lambda client: client.reset_session(SESSION),
     "session.compact": lambda client: client.compact_session(SESSION),
+    "session.purge": lambda client: client.purge_session(SESSION, cancel=True),
     "session.pin": lambda client: client.pin_message(SESSION, RUN, 1),
     "session.checkpoint": lambda client: client.checkpoint_session(SESSION),
     "session.checkpoints": lambda client: client.session_checkpoints(SESSION),

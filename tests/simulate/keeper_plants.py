@@ -197,6 +197,7 @@ KEEPER_PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
             "an acknowledged item is there once",
             "what is there is found",
             "a request is answered alike",
+            "an import stores all of it",
         },
     ),
     (drop_pins, {"pins survive as data"}),
