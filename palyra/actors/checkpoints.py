@@ -293,6 +293,10 @@ def _get_marked(
     else:
         record = next((each for each in every if each.checkpoint_id == checkpoint_id), None)
     if record is None:
-        raise NotFound(f"the session has no checkpoint {checkpoint_id!r}", field="checkpoint_id")
+        raise NotFound(
+            f"the session has no checkpoint {checkpoint_id!r}: `palyra sessions checkpoints "
+            f"{session.session_id}` lists them",
+            field="checkpoint_id",
+        )
     mark = find_mark(store, record.run_id, record.seq)
     return record, mark, _mark(store, mark)

@@ -213,10 +213,19 @@ def restore(
 
 
 async def _find_id(client: Client, name: str) -> str:
-    """Return the id of the session with the id or the key `name`.
+    """Return the id of the session with the id or the key `name`.  Raises CommandFailed if none."""
+    found = await find_session(client, name)
+    if found is None:
+        raise CommandFailed(
+            f"{client.welcome.principal} has no session with the key or the id {name!r}",
+            "`palyra sessions list` shows both",
+            kind="not_found",
+        )
+    return found
 
-    A key is looked up among the caller's own sessions.  Raises CommandFailed if there is none.
-    """
+
+async def find_session(client: Client, name: str) -> str | None:
+    """Return an id as it is, and for a key the id of the caller's own session; None if none."""
     if is_id(name, "ses"):
         return name
     principal, cursor = client.welcome.principal, None
@@ -227,11 +236,7 @@ async def _find_id(client: Client, name: str) -> str:
                 return session.session_id
         cursor = page.next_cursor
         if cursor is None:
-            raise CommandFailed(
-                f"{principal} has no session with the key or the id {name!r}",
-                "`palyra sessions list` shows both",
-                kind="not_found",
-            )
+            return None
 
 
 def _print_queue(queue: Queue) -> None:

@@ -32,6 +32,12 @@ class SharedMemoryIndex:
         self._turn = trio.Lock()
         self._needed = trio.Event()
         self._unsaved = 0
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Number that changes whenever searches may find more than before by the same items."""
+        return self._version
 
     @property
     def degraded(self) -> str:
@@ -63,6 +69,7 @@ class SharedMemoryIndex:
         if job is not None:
             built = await self._journal.read(lambda _store: job())
             await self._in_turn(lambda index: index.adopt(built))
+            self._version += 1
             await self._save()
             return True
         batch = await self._journal.read(lambda _store: self._get().embed_next())
@@ -70,6 +77,7 @@ class SharedMemoryIndex:
             await self._journal.commit(Change(records=(batch,)))
             rows = [each.row for each in batch.vectors]
             await self._in_turn(lambda index: index.refresh(rows))
+            self._version += 1
             self._unsaved += len(rows)
         if self._unsaved and (batch is None or self._unsaved >= SAVE_EVERY):
             await self._save()

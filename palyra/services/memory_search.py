@@ -6,7 +6,8 @@ Never: returns an item of another principal or place, an expired one, or one tha
 
 To forget takes effect before the commit: a tombstone keeps the item out of every result that leaves,
 also of a search that began earlier.  A write drops the cached results of its principal, because the
-key of a result has the generation of the principal's items.
+key of a result has the generation of the principal's items.  The key also has the version of the
+index and the day, which relative dates of a query depend on; a degraded result is not kept.
 """
 
 import re
@@ -20,6 +21,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
+from palyra.core.memory.dates import day_of
 from palyra.core.memory.duplicates import read_tokens
 from palyra.core.memory.items import (
     MemoryHit,
@@ -105,12 +107,14 @@ class MemorySearch:
         return msgspec.structs.replace(found, hits=hits)
 
     async def _search_once(self, query: str, asked: MemoryFilter, generation: int) -> MemoryHits:
-        key = msgspec.json.encode((query, asked, generation))
+        now_ms = self._now_ms()
+        version = 0 if self._index is None else self._index.version
+        day = day_of(now_ms).toordinal()
+        key = msgspec.json.encode((query, asked, generation, version, day))
         found = self._cache.get(key)
         if found is None:
-            wanted = msgspec.structs.replace(asked, now_ms=self._now_ms())
-            found = await self._search(query, wanted)
-            if generation == self._generations.get(asked.principal, 0):
+            found = await self._search(query, msgspec.structs.replace(asked, now_ms=now_ms))
+            if generation == self._generations.get(asked.principal, 0) and not found.degraded:
                 self._cache[key] = found
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)

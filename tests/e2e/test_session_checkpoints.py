@@ -7,7 +7,7 @@ import pytest
 
 from palyra.client import Client
 from palyra.core.model.messages import UserMessage
-from palyra.core.session.commands import RunView, SessionRestored
+from palyra.core.session.commands import RunView, SessionCompacted, SessionRestored
 from palyra.core.tape import events as ev
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound
 from tests.cli.command import palyra
@@ -102,6 +102,26 @@ async def test_a_compaction_is_undone_in_a_branch(daemon: DaemonProcess) -> None
         for run_id in (done.run_id, later.run_id):
             report = await client.replay_run(run_id, strict=True)
             assert report.matched, report.first_divergence
+
+
+async def test_a_session_is_compacted_on_request(daemon: DaemonProcess) -> None:
+    """`sessions compact` ends with a summary on the tape, and a repetition gets the same run."""
+    async with daemon.connect() as client:
+        for text in ("Never push to main.", *map(str, range(6))):
+            run = await talk(client, f"{text}. {'word ' * 90}", session_key="asked")
+        code, out, err = await palyra("sessions", "compact", "asked", "--json", home=daemon.home)
+        assert 0 == code, err
+        compacted = msgspec.json.decode(out, type=SessionCompacted)
+        assert compacted.run_id is not None
+        ended = await client.wait_run(compacted.run_id)
+        assert 1 == len(await compactions(client, [ended]))
+        first, second = [
+            await client.call(
+                "session.compact", {"session_id": run.session_id, "idempotency_key": "twice"}
+            )
+            for _ in range(2)
+        ]
+        assert first == second
 
 
 async def test_the_last_compaction_is_undone(daemon: DaemonProcess) -> None:

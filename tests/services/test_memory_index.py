@@ -47,6 +47,45 @@ async def test_search_answers_before_the_vectors_are_there(kit: MemoryKit) -> No
 
 
 @pytest.mark.real
+async def test_a_result_from_before_the_vector_is_not_given_after_it(kit: MemoryKit) -> None:
+    """A question that was asked too early finds the item once its vector is there."""
+    await kit.add("ninja builds the project")
+    await kit.keep_up()
+    own = await kit.add("kindergarten opening hours")
+    assert own not in await kit.found("kindergarden")
+    await kit.keep_up()
+    assert own in await kit.found("kindergarden")
+
+
+@pytest.mark.real
+async def test_a_degraded_result_is_not_given_after_the_build(kit: MemoryKit) -> None:
+    """The same question is searched by words and vectors once the index is whole."""
+    await kit.add("cmake builds the project")
+    assert (await kit.search.search(ANN, "cmake", WANTED)).degraded
+    await kit.keep_up()
+    found = await kit.search.search(ANN, "cmake", WANTED)
+    assert ("hybrid", "") == (found.mode, found.degraded)
+
+
+@pytest.mark.real
+async def test_a_relative_date_is_not_that_of_the_day_before(kit: MemoryKit) -> None:
+    """The result for "yesterday" is made again on the next day."""
+    day_ms = 86_400_000
+    first = await kit.add("the gauge read seven units")
+    kit.clock.now_ms += day_ms
+    second = await kit.add("the gauge read nine units")
+    await kit.keep_up()
+
+    async def best() -> str:
+        found = await kit.search.search(ANN, "what did the gauge read yesterday?", WANTED)
+        return found.hits[0].item.memory_id
+
+    assert first == await best()
+    kit.clock.now_ms += day_ms
+    assert second == await best()
+
+
+@pytest.mark.real
 async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
     """The vector of an earlier text is gone with the edit, and made again by the upkeep."""
     own = await kit.add("cmake builds the project")

@@ -5,7 +5,7 @@ durable fact of its own (sessions, session checkpoints, idempotency records, tok
 budgets, incidents, memories).  The wire shows them as they are.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -400,12 +400,15 @@ MemoryAction = Literal[
 ]
 
 
+EventSeq = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]  # exact in every JSON parser
+
+
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Events that an item of memory was taken from."""
 
     run_id: str
-    first_seq: int = 0
-    last_seq: int | None = None  # None: to the end of the run
+    first_seq: EventSeq = 0
+    last_seq: EventSeq | None = None  # None: to the end of the run
 
 
 class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -14,25 +14,24 @@ from palyra.core.memory.document_views import (
     DocumentList,
     DocumentView,
 )
-from palyra.net.api.method import Limit, Method, MethodCall
+from palyra.net.api.method import Limit, Method, MethodCall, Ordinal
 from palyra.net.protocol.params import NoParams, Params
 
 DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class DocumentGet(Params, frozen=True, kw_only=True):
     """The blocks that are in the file now, or those of one version."""
 
     document: DocumentName
-    version: Version | None = None
+    version: Ordinal | None = None
 
 
 class DocumentHistoryParams(Params, frozen=True, kw_only=True):
     """Newest first; `before` is the `next_before` of the page before."""
 
     document: DocumentName
-    before: Version | None = None
+    before: Ordinal | None = None
     limit: Limit = 100
 
 
@@ -47,7 +46,7 @@ class DocumentRestore(Params, frozen=True, kw_only=True):
     """Give the managed blocks the entries of a version, or only list the differences."""
 
     document: DocumentName
-    version: Version
+    version: Ordinal
     dry_run: bool = False
 
 

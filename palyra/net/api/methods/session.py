@@ -20,6 +20,7 @@ from palyra.net.api.method import (
     Method,
     MethodCall,
     Mutation,
+    Seq,
     check_no_secret,
     cursor_of,
 )
@@ -78,7 +79,7 @@ class SessionPin(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     run_id: Id
-    seq: Annotated[int, msgspec.Meta(ge=0)]  # of the event that brought it
+    seq: Seq  # of the event that brought it
     pinned: bool = True
 
 
@@ -87,7 +88,7 @@ class SessionCheckpoint(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     run_id: Id | None = None
-    seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    seq: Seq | None = None
     name: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
@@ -160,6 +161,7 @@ async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
     return await call.once(
         SessionCompacted,
         lambda: gateway.compact_session(call.caller, params.session_id, call.key),
+        is_kept_by_effect=True,
     )
 
 
