@@ -29,6 +29,7 @@ from palyra.core.context.session_window import (
     is_due,
     placed_conversation,
     plan_summary,
+    read_messages,
     take_draft,
 )
 from palyra.core.ids import NewId
@@ -164,13 +165,12 @@ class SessionCompactor:
         previous, covered, window = _split(run, history)
         if not covered:
             return f"all {len(window)} messages are among the latest, which stay"
+        read = read_messages(previous, covered, window=window, pins=pins)
         try:
-            summary = plan_summary(
-                previous, covered, self._settings.history_tokens, window=window, pins=pins
-            )
+            summary = plan_summary(previous, covered, self._settings.history_tokens, read=read)
         except RefusedSummary as refused:
             return refused.message
-        defects = find_defects(summary, previous, covered, window=window, pins=pins)
+        defects = find_defects(summary, previous, covered, read=read)
         if summary.ledger.exceeded:
             log.warning("context budget exhausted", run_id=run.run_id, **summary.ledger.exceeded)
         if defects:  # a bug: the plan keeps everything that is protected
