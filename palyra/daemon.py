@@ -45,7 +45,8 @@ from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
     build_memories,
-    build_memory_index,
+    build_memory_embedder,
+    build_memory_indexes,
     build_services,
 )
 from palyra.wiring.tools import build_toolset, cedar_policy
@@ -91,8 +92,13 @@ class Daemon:
         store = store or sqlite_journal(config, keys)
         self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
-        self.memory_index = build_memory_index(config, store, self.journal)
-        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_index)
+        self.memory_indexes = build_memory_indexes(
+            config,
+            store,
+            self.journal,
+            lambda: build_memory_embedder(config, self.host, self.modelset, self.services),
+        )
+        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_indexes)
         self.toolset = build_toolset(
             config,
             self.host,
@@ -211,7 +217,7 @@ class Daemon:
                 ChildSpec("recovery", self._recover, "transient"),
                 *extra,
                 incident_writer.child_spec(self.incidents),
-                *([] if self.memory_index is None else [memory.child_spec(self.memory_index)]),
+                *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",

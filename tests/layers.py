@@ -99,6 +99,7 @@ ROOMS = {
         "references",
         "contexts",
         "embeddings",
+        "memory_embedders",
         "memory_index",
         "memory_search",
         "memory_recall",

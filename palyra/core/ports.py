@@ -3,7 +3,7 @@
 `actors` imports only these and none of the implementing packages; `daemon.py` connects the two.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from palyra.core.journal.changes import (
     SaidText,
     ScoredMemory,
     TapePage,
+    UnembeddedItem,
     UsageBy,
     UsageFilter,
     UsageSum,
@@ -58,6 +59,7 @@ from palyra.core.memory.items import (
     RecallPack,
     RecallUse,
 )
+from palyra.core.memory.query import Question
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
@@ -200,9 +202,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """Return the users' messages and the models' answers of these runs."""
-
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
 
@@ -335,6 +334,30 @@ class Embedder(Protocol):
         """Return one vector per text, in order.  Raises Unavailable."""
 
 
+class MemoryEmbedder(Protocol):
+    """The embedder of memories and questions, on this machine or at a provider."""
+
+    name: str
+    dimensions: int | None  # None: those of its vectors
+    is_semantic: bool
+    batch: int  # texts of one call
+
+    async def embed_items(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text, in order.
+
+        Raises Unavailable while the embedder is down, Forbidden while the principal may not use it,
+        InvalidParams for texts that it refuses.  Cancellation: a provider may charge for the call.
+        """
+        ...
+
+    async def embed_question(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text within a second or so.
+
+        Raises Unavailable with the reason.  Cancellation: as of `embed_items`.
+        """
+        ...
+
+
 class EmbeddingService(Protocol):
     """The embedding model as offered to clients."""
 
@@ -388,16 +411,24 @@ class ReadDiff(Protocol):
 
 
 class MemoryIndexing(Protocol):
-    """The index of memory.  Blocks.
+    """The index of memory, without the embedder.  Blocks.
 
-    `find`, `plan_build`, `adopt`, `refresh` and `save` are called by one thread at a time.
+    All methods but `list_unembedded` are called by one thread at a time.
     """
 
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
 
-    def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+    def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
+        """Take a query apart; also return what to embed of it, nothing if no vector would be used.
+
+        Raises Unavailable.
+        """
+
+    def find(
+        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector]
+    ) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""
 
     def plan_build(self) -> Callable[[], object] | None:
@@ -406,14 +437,16 @@ class MemoryIndexing(Protocol):
     def adopt(self, build: Any) -> None:  # noqa: ANN401 - the adapter's own
         """Use the result of a job."""
 
-    def embed_next(self) -> MemoryVectors | None:
-        """Embed some of the items without a vector, in any thread; None if there are none.
+    def list_unembedded(
+        self, limit: int, *, without: Collection[str] = (), but: Collection[int] = ()
+    ) -> list[UnembeddedItem]:
+        """Return the newest items of one principal without a vector, in any thread.
 
-        Raises Unavailable.
+        Leaves out the principals `without` and the rows `but`.  Raises Unavailable.
         """
 
-    def refresh(self, rows: Sequence[int]) -> None:
-        """Read the stored vectors of these rows."""
+    def refresh(self, batch: MemoryVectors) -> None:
+        """Read the vectors of the rows of a batch that was committed."""
 
     def save(self) -> None:
         """Write the file of the index.  Raises Unavailable."""

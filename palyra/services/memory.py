@@ -30,12 +30,14 @@ from palyra.core.journal.changes import (
 )
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
+    FROM_THE_START,
     MemoryAction,
     MemoryRecord,
     MemoryReindex,
     MemoryRemoval,
     MemoryUseRecord,
     Record,
+    TurnIndexing,
 )
 from palyra.core.memory.duplicates import (
     ADDED,
@@ -462,6 +464,8 @@ class Memories:
     async def rebuild(self, caller: Caller) -> int:
         """Write the text index of all items again; return the number of items.  Operators only.
 
+        Conversations are indexed again in the background.
+
         Searches and writes go on meanwhile.  Cancellation: a part was rewritten, which is harmless.
         """
         if caller.principal_filter is not None:
@@ -473,6 +477,9 @@ class Memories:
         for after in range(0, counts.last_row, REINDEX_ROWS):
             part = MemoryReindex(after_row=after, through_row=after + REINDEX_ROWS)
             await self.journal.commit(Change(records=(part,)))
+        await self.journal.commit(
+            Change(records=(TurnIndexing(after_position=FROM_THE_START, through_position=0),))
+        )
         self.search.invalidate(None)
         return counts.total
 

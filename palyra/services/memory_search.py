@@ -19,7 +19,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.duplicates import read_tokens
@@ -31,8 +31,8 @@ from palyra.core.memory.items import (
     SearchMode,
 )
 from palyra.core.memory.packing import pack_hits
-from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
-from palyra.core.ports import Journal, JournalStore, NowMs
+from palyra.core.memory.transcripts import as_said, conversation_key
+from palyra.core.ports import Journal, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
@@ -40,6 +40,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
 MAX_TOMBSTONES = 65_536
+MAX_OWN_TURNS = 16  # of the asking run, which are not returned
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
@@ -56,8 +57,10 @@ class MemorySearch:
         now_ms: NowMs,
         new_id: NewId,
         index: SharedMemoryIndex | None = None,
+        conversations: SharedMemoryIndex | None = None,
     ) -> None:
-        """Without an index the text index of the journal is searched."""
+        """Without an index the text index of the journal is searched, and no conversations."""
+        self._conversations = conversations
         self._journal = journal
         self._index = index
         self._redactor = redactor
@@ -67,6 +70,7 @@ class MemorySearch:
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
+        self._looked_at: set[str] = set()  # principals
         self._purged: dict[str, int] = {}  # generation at the last purge of a principal
         self._purging: set[str] = set()
 
@@ -140,34 +144,66 @@ class MemorySearch:
     ) -> list[SaidText]:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
-        Cancellation: nothing happened.
+        Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
-        return await self._journal.read(
-            lambda store: rank_texts(_list_said(store, place, run_id), query, limit)
+        if self._conversations is None:
+            raise Unavailable("earlier conversations are not indexed by this journal")
+        session_id = place.session_id
+        here = None
+        if session_id is not None:
+            here = await self._journal.find(lambda store: store.find_session(session_id))
+        conversation_id = None if here is None else here.conversation_id
+        wanted = MemoryFilter(
+            principal=place.principal,
+            now_ms=self._now_ms(),
+            channel=conversation_key(place.channel, conversation_id),
+            session_id=session_id if place.only_session else None,
+            limit=limit + MAX_OWN_TURNS,
         )
+        if place.only_session and session_id is None:
+            return []
+        found = await self._conversations.find(query, wanted)
+        said = [as_said(hit.item, query) for hit in found.hits]
+        return [each for each in said if each.run_id != run_id][:limit]
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
     ) -> RecallPack:
         """See `core.ports.Recall`."""
         wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
+        await self.prepare(place.principal)
+        if not self.has_items(place.principal):
+            return RecallPack()
+        generation = self.generation(place.principal)
         try:
-            if not await self._has_items(place.principal):
-                return RecallPack()
-            return pack_hits(await self.search_in(place, question, wanted))
+            found = await self.search_in(place, question, wanted)
+            if not found.hits:
+                await self._note_if_empty(place.principal, generation)
+            return pack_hits(found)
         except Unavailable as error:
             return RecallPack(degraded=error.message)
 
-    async def _has_items(self, principal: str) -> bool:
-        """True if the principal has an item; the answer no is kept until a write."""
-        generation = self._generations.get(principal, 0)
-        if self._empty.get(principal) == generation:
-            return False
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has items, once; a journal that fails leaves it open.
+
+        Cancellation: nothing happened.
+        """
+        if principal in self._looked_at:
+            return
+        try:
+            await self._note_if_empty(principal, self.generation(principal))
+        except Unavailable:
+            return
+        self._looked_at.add(principal)
+
+    def has_items(self, principal: str) -> bool:
+        """True unless the principal is known to have no items.  Never waits."""
+        return self._empty.get(principal) != self.generation(principal)
+
+    async def _note_if_empty(self, principal: str, generation: int) -> None:
         wanted = MemoryFilter(principal=principal, now_ms=self._now_ms(), limit=1)
-        if await self._journal.read(lambda s: s.list_memories(wanted)):
-            return True
-        self._empty[principal] = generation
-        return False
+        if not await self._journal.read(lambda s: s.list_memories(wanted)):
+            self._empty[principal] = generation
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """See `core.ports.Recall`."""
@@ -188,6 +224,11 @@ class MemorySearch:
         )
         self._journal.append(Change(records=(record,)))
 
+    def note_purged_turns(self) -> None:
+        """Write the file of the index of conversations without what has left the tapes."""
+        if self._conversations is not None:
+            self._conversations.notify(is_removal=True)
+
     # --- for the items' service
 
     def is_shown(self, item: MemoryRecord) -> bool:
@@ -206,6 +247,8 @@ class MemorySearch:
             self._index.notify()
         if principal is None:
             self._cache.clear()
+            if self._conversations is not None:
+                self._conversations.notify()
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
 
@@ -243,22 +286,6 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
-
-
-def _list_said(store: JournalStore, place: MemoryPlace, run_id: str) -> list[SaidText]:
-    """Return what was said in the newest conversations of the place.  Blocks."""
-    only = place.session_id if place.only_session else None
-    wanted = RunFilter(principal=place.principal, session_id=only, limit=MAX_RUNS)
-    runs = [run for run in store.list_runs(wanted) if run.run_id != run_id]
-    here = None if place.session_id is None else store.find_session(place.session_id)
-    conversation = None if here is None else here.conversation_id
-    seen = {
-        session_id
-        for session_id in {run.session_id for run in runs}
-        if (found := store.find_session(session_id)) is not None
-        and (found.channel, found.conversation_id) == (place.channel, conversation)
-    }
-    return store.list_said([run.run_id for run in runs if run.session_id in seen])
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:

@@ -10,7 +10,6 @@ from palyra.actors.memory import RETRY_S, keep_memory_index
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.items import MemoryDraft
 from palyra.errors import Unavailable
-from palyra.services.memory_index import SharedMemoryIndex
 from tests.services.memory_kit import ANN, OP, MemoryKit
 
 WANTED = MemoryFilter(principal="", now_ms=0)
@@ -120,7 +119,7 @@ async def test_a_damaged_file_is_noticed_and_made_again(tmp_path: Path, damage: 
         file.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     elif damage == "foreign":
         file.write_bytes(b"something else")
-    kit.index = SharedMemoryIndex(kit.make_index, kit.journal)
+    kit.index = kit.build_index()
     kit.search._index = kit.index
     expected = ("hybrid", False) if damage == "none" else ("lexical", True)
     assert expected == await mode(kit)

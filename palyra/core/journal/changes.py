@@ -131,6 +131,15 @@ class ScoredMemory(msgspec.Struct, frozen=True, kw_only=True):
     item: MemoryRecord
 
 
+class UnembeddedItem(msgspec.Struct, frozen=True, gc=False):
+    """An item without a vector."""
+
+    row: int
+    principal: str
+    text_hash: str
+    text: str
+
+
 class MemoryLogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the memory, without text; `memory_id` is * for a whole principal."""
 

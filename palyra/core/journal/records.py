@@ -485,6 +485,33 @@ class MemoryVectors(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     embedder: str
     vectors: tuple[MemoryVector, ...]
+    of: Literal["items", "turns"] = "items"
+
+
+FROM_THE_START = -1  # tapes are indexed again
+
+
+class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
+    """Entry of a message or an answer in the search index, made from its event."""
+
+    run_id: str
+    seq: int
+    session_id: str
+    is_user: bool
+    chars: int
+    text: str  # columns of the text index
+    when: str
+
+
+class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Entries of the tapes up to a position.
+
+    It has no effect unless the tapes are indexed up to `after_position`, or that is `FROM_THE_START`.
+    """
+
+    after_position: int
+    through_position: int
+    turns: tuple[IndexedTurn, ...] = ()
 
 
 MemoryWay = Literal["auto", "tool", "reference"]
@@ -567,6 +594,7 @@ Record = (
     | MemoryRemoval
     | MemoryReindex
     | MemoryVectors
+    | TurnIndexing
     | MemoryUseRecord
     | DocumentRecord
 )

@@ -1,8 +1,16 @@
 """Vectors of memories as they are stored: 8 bits a component and one scale."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
+
+
+class VectorSpace(NamedTuple):
+    """Vectors that can be compared: those of one embedder and of one size."""
+
+    embedder: str
+    dimensions: int
 
 
 class StoredVector(msgspec.Struct, frozen=True, gc=False):

@@ -469,6 +469,7 @@ class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.0  # the time that the query names
     form: float = 0.0  # a question rarely answers one: below 0
     session: float = 0.0  # other good hits of the same conversation
+    context: float = 0.0  # behind the ten best: neighbours of the best, the same conversation
 
 
 class MemoryFound(Result, frozen=True, kw_only=True):

@@ -23,7 +23,6 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
-    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -44,7 +43,8 @@ from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes, list_said
+from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
+from palyra.store.sqlite.turns import TurnQueries
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
@@ -139,9 +139,9 @@ class SqliteJournal(MemorySearchQueries):
             )
         )
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """See `JournalStore.list_said`."""
-        return self._read(lambda c: list_said(c, run_ids))
+    def turns(self) -> TurnQueries:
+        """Return the queries of the index of conversations."""
+        return TurnQueries(self._read)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""

@@ -352,6 +352,72 @@ CREATE TRIGGER document_versions_are_limited AFTER INSERT ON documents
         AND version <= new.version - 100; END;
 """
 
+_TURNS = """
+CREATE TABLE turns (               -- messages and answers that are in the search index; text: tape
+    row INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again: the vector index refers to it
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    session_id TEXT NOT NULL,
+    is_user INTEGER NOT NULL,
+    chars INTEGER NOT NULL,
+    UNIQUE (run_id, seq)
+) STRICT;
+CREATE INDEX turns_by_session ON turns (session_id, row);
+CREATE TABLE turn_vectors (
+    row INTEGER PRIMARY KEY REFERENCES turns (row) ON DELETE CASCADE,
+    embedder TEXT NOT NULL,
+    scale REAL NOT NULL,           -- of one step of a component
+    vector BLOB NOT NULL           -- int8 components
+) STRICT;
+CREATE VIRTUAL TABLE turn_fts USING fts5 (  -- rowid = row
+    text, "when",
+    content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+CREATE TABLE turn_log (            -- rows added and deleted, in order
+    entry INTEGER PRIMARY KEY AUTOINCREMENT,
+    row INTEGER NOT NULL
+) STRICT;
+CREATE TABLE turn_mark (           -- the tapes are indexed up to this position
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    position INTEGER NOT NULL
+) STRICT;
+INSERT INTO turn_mark VALUES (1, 0);
+CREATE TRIGGER turn_is_added AFTER INSERT ON turns
+    BEGIN INSERT INTO turn_log (row) VALUES (new.row); END;
+CREATE TRIGGER turn_is_deleted AFTER DELETE ON turns BEGIN
+    DELETE FROM turn_fts WHERE rowid = old.row;
+    INSERT INTO turn_log (row) VALUES (old.row);
+END;
+-- What leaves a tape, or is changed there, leaves the index in the same transaction.
+CREATE TRIGGER turn_leaves_with_its_event AFTER DELETE ON tape
+    BEGIN DELETE FROM turns WHERE run_id = old.run_id AND seq = old.seq; END;
+CREATE TRIGGER turn_leaves_with_its_text AFTER UPDATE OF data ON tape
+    BEGIN DELETE FROM turns WHERE run_id = old.run_id AND seq = old.seq; END;
+
+CREATE VIEW turn_items AS          -- turns in the form of memories
+SELECT
+    t.row, t.run_id || '/' || t.seq AS memory_id, e.principal, 'turn' AS kind,
+    substr(CAST(e.data AS TEXT) ->> '$.text', 1, 16384) AS text, 'principal' AS scope,
+    CASE WHEN s.channel IS NULL THEN '' ELSE json_array(s.channel, s.conversation_id) END AS channel,
+    t.session_id, iif(t.is_user, 'user', 'assistant') AS author, e.at_ms, '[]' AS tags,
+    '' AS text_hash, e.at_ms AS valid_from_ms, NULL AS expires_ms, NULL AS superseded_by,
+    NULL AS superseded_ms, 0 AS never_recall, t.chars,
+    (SELECT max(n.row) FROM turns AS n WHERE n.session_id = t.session_id AND n.row < t.row)
+        AS previous_row,
+    (SELECT min(n.row) FROM turns AS n WHERE n.session_id = t.session_id AND n.row > t.row)
+        AS next_row,
+    json_object('memory_id', t.run_id || '/' || t.seq, 'principal', e.principal, 'kind', 'turn',
+        'text', substr(CAST(e.data AS TEXT) ->> '$.text', 1, 16384), 'session_id', t.session_id,
+        'author', iif(t.is_user, 'user', 'assistant'), 'at_ms', e.at_ms, 'source', 'conversation',
+        'lineage', json_array(
+            json_object('run_id', t.run_id, 'first_seq', t.seq, 'last_seq', t.seq)),
+        'trust', iif(t.is_user, 'trusted_local', 'mixed'), 'valid_from_ms', e.at_ms,
+        'text_hash', '', 'created_ms', e.at_ms, 'changed_ms', e.at_ms,
+        'changed_by', e.principal) AS record
+FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
+    CROSS JOIN sessions AS s ON s.session_id = t.session_id;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -362,6 +428,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _MEMORY,
     _SESSION_CHECKPOINTS,
     _DOCUMENTS,
+    _TURNS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -46,7 +46,7 @@ from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import memories, queries
+from palyra.store.sqlite import memories, queries, turns
 from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
 from palyra.store.sqlite.tapes import Tapes
 
@@ -225,6 +225,7 @@ class Writer:
         _ROWS.append(self._connection, rows)
         others = queries.append(self._connection, batch.records)
         if others:
+            others = turns.append(self._connection, others)
             memories.append(self._connection, others)
             self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)
 

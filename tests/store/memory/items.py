@@ -17,6 +17,7 @@ from palyra.core.journal.records import (
     MemoryRemoval,
     MemoryUseRecord,
     Record,
+    TurnIndexing,
 )
 from palyra.errors import Conflict
 from tests.store.memory.queries import MemoryQueries
@@ -64,7 +65,7 @@ class StoredItems(MemoryQueries):
             case MemoryRemoval():
                 self._remove(record)
             case _:
-                assert isinstance(record, MemoryReindex), record
+                assert isinstance(record, MemoryReindex | TurnIndexing), record
 
     def _put(self, item: MemoryRecord) -> None:
         old = self._items.get(item.memory_id)

@@ -17,7 +17,6 @@ from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     OpenReport,
-    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -54,7 +53,7 @@ from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.journal.verification import verify_journal, verify_run
 from palyra.store.sqlite.queries import TABLES, R
-from palyra.store.sqlite.tapes import MESSAGE, PAGE_BYTES, TURN
+from palyra.store.sqlite.tapes import PAGE_BYTES
 from tests.store.memory.items import StoredItems
 from tests.store.memory.tapes import MemoryFile, MemoryTapes
 
@@ -176,17 +175,6 @@ class MemoryJournal(StoredItems):
             next_after_seq=links[-1].row.seq if links and links[-1].row.seq < head_seq else None,
             size_bytes=sum(len(link.row.data) for link in links),
         )
-
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """See `JournalStore.list_said`."""
-        self._require_open()
-        found = [
-            SaidText(row.run_id, row.session_id, row.seq, row.at_ms, row.kind == MESSAGE, text)
-            for _, _, row in self._tapes.links
-            if row.run_id in run_ids and row.kind in {MESSAGE, TURN}
-            if (text := msgspec.json.decode(row.data).get("text"))
-        ]
-        return sorted(found, key=lambda said: (said.run_id, said.seq))
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
