@@ -3,8 +3,6 @@
 import os
 import resource
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -30,7 +28,8 @@ from palyra.errors import (
 )
 from palyra.tools.files import changes as changes_module
 from palyra.tools.files.write import write_tools
-from tests.services.document_kit import CLIENT, OPERATOR, SECRET, Kit
+from tests.forked import call_forked
+from tests.services.document_kit import CLIENT, OPERATOR, SECRET, Kit, apply_and_die
 from tests.store.kit import memory_journal, sqlite_journal
 
 pytestmark = pytest.mark.real
@@ -276,12 +275,7 @@ def test_a_killed_process_leaves_a_state_that_is_no_edit(tmp_path: Path, instant
     before = kit.memory.read_text()
     store.close()
     new = {"mem_1": "A", "mem_3": "c"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.services.document_kit", str(tmp_path), str(instant),
-         msgspec.json.encode(new)],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stdout) in {(-9, ""), (0, "done\n")}, ended.stderr
+    assert call_forked(apply_and_die, tmp_path, instant, new) in {(-9, ""), (0, "done\n")}
     after = body("- A <!-- mem_1 -->", "- c <!-- mem_3 -->")
     assert kit.memory.read_text() in {before, after}
     store.open()

@@ -11,6 +11,7 @@ from palyra.core.context.statements import (
     read_user,
     sentences,
 )
+from tests.rows import every_row
 
 
 def only(text: str) -> Statement:
@@ -19,7 +20,7 @@ def only(text: str) -> Statement:
     return found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind"),
     [
         ("Never push to main without asking.", "constraint"),

@@ -14,6 +14,7 @@ from palyra.core.run.state import RUN_TRANSITIONS, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import exceeded
+from tests.rows import every_row
 
 ACCEPTED = ev.RunAccepted(principal="ann", session_id="s", agent="a", model="m")
 MESSAGE = ev.MessageReceived(text="hello")
@@ -207,8 +208,8 @@ def test_every_kind_is_in_the_table() -> None:
     assert about_calls == {kind for kind in RUN_TRANSITIONS if "call_id" in kind.__struct_fields__}
 
 
-@pytest.mark.parametrize("kind", sorted(NEXT))
-@pytest.mark.parametrize("state", STATES)
+@every_row("kind", sorted(NEXT))
+@every_row("state", STATES)
 def test_a_state_allows_its_events_and_no_others(state: str, kind: str) -> None:
     """A legal event changes the state; an illegal one raises and changes nothing."""
     make, legal = NEXT[kind]

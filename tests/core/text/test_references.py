@@ -13,6 +13,7 @@ from palyra.core.text.references import (
     parse_references,
     remove_references,
 )
+from tests.rows import every_row
 
 
 def names(text: str) -> list[str]:
@@ -20,7 +21,7 @@ def names(text: str) -> list[str]:
     return [each.name for each in parse_references(text)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("read @file:a.py", ["@file:a.py"]),
@@ -68,7 +69,7 @@ def test_what_is_a_reference(text: str, expected: list[str]) -> None:
     assert expected == names(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "me@file:x",
