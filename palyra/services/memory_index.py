@@ -61,15 +61,15 @@ class SharedMemoryIndex:
         self._needed = trio.Event()
         self._unsaved = 0
         self._version = 0
+        self._failure = ""  # of the last embedding of items
+        self._has_embedded = False
+        self._is_refused = False  # a batch; the next one has one text
+        self._refused_rows: set[int] = set()
 
     @property
     def version(self) -> int:
         """Number that changes whenever searches may find more than before by the same items."""
         return self._version
-        self._failure = ""  # of the last embedding of items
-        self._has_embedded = False
-        self._is_refused = False  # a batch; the next one has one text
-        self._refused_rows: set[int] = set()
 
     @cached_property
     def _embedder(self) -> MemoryEmbedder:

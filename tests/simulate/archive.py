@@ -5,8 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from palyra.core.ports import NowMs
-from palyra.models.memory_embedders import HashedEmbedder
+from palyra.core.ports import MemoryEmbedder, NowMs
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.vectors.search import IndexedMemory, ItemSource
@@ -24,9 +23,11 @@ class Archive:
         self.path = self._folder / "journal.sqlite3"
         self.journal = SqliteJournal(self.path, keys, now_ms=now_ms, synchronous="normal")
 
-    def make_index(self, source: ItemSource) -> IndexedMemory:
-        """Return the index of memory as a new life opens it."""
-        return IndexedMemory(source, self._folder / "memory.index", HashedEmbedder())
+    def make_index(
+        self, source: ItemSource, name: str, embedder: MemoryEmbedder
+    ) -> IndexedMemory:
+        """Return an index of memory as a new life opens it."""
+        return IndexedMemory(source, self._folder / name, embedder)
 
     def find_orphans(self) -> Iterator[str]:
         """Return what is in one table and not in the one that it belongs to."""

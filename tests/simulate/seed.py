@@ -70,7 +70,7 @@ def simulate(
         patch.object(dial, "upgrade", world.network.upgrade),
         patch.object(daemon, "cedar_policy", lambda _config: Rules(world.weather.files)),
         patch.object(daemon, "Redactor", redactor),
-        patch.object(daemon, "build_memory_index", world.build_memory_index),
+        patch.object(daemon, "build_memory_indexes", world.build_memory_indexes),
         closing(world),
     ):
         trio.run(world.tell, clock=world.clock, instruments=[world.pulse])

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio.testing
@@ -12,10 +13,11 @@ from palyra.config.sections import RunsConfig
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, MemoryFilter
-from palyra.core.ports import JournalStore
+from palyra.core.ports import JournalStore, MemoryEmbedder
 from palyra.errors import ActorGone
 from palyra.net.api.tokens import token_record
 from palyra.services.memory_index import SharedMemoryIndex
+from palyra.wiring.runs import MemoryIndexes
 from tests.simulate.archive import Archive
 from tests.simulate.bridge import Bridge, Doorkeeper
 from tests.simulate.chance import Chance
@@ -147,14 +149,29 @@ class World:
 
     # --- what the daemon takes from its host
 
-    def build_memory_index(
-        self, _config: Config, store: Any, journal: JournalHandle
-    ) -> SharedMemoryIndex | None:
-        """Return the index of memory of a new life, where the world has a file for it."""
+    def build_memory_indexes(
+        self,
+        _config: Config,
+        store: Any,
+        journal: JournalHandle,
+        find_embedder: Callable[[], MemoryEmbedder],
+    ) -> MemoryIndexes | None:
+        """Return the indexes of memory of a new life, where the world has a file for them."""
         archive = self.archive
         if archive is None:
             return None
-        return SharedMemoryIndex(lambda: archive.make_index(store), journal)
+        turns = store.turns()
+        return MemoryIndexes(
+            SharedMemoryIndex(
+                partial(archive.make_index, store, "memory.index"), journal, find_embedder
+            ),
+            SharedMemoryIndex(
+                partial(archive.make_index, turns, "conversations.index"),
+                journal,
+                find_embedder,
+                turns.plan_turns,
+            ),
+        )
 
     def now_ms(self) -> int:
         """The wall clock, which jumps."""
