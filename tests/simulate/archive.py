@@ -23,9 +23,7 @@ class Archive:
         self.path = self._folder / "journal.sqlite3"
         self.journal = SqliteJournal(self.path, keys, now_ms=now_ms, synchronous="normal")
 
-    def make_index(
-        self, source: ItemSource, name: str, embedder: MemoryEmbedder
-    ) -> IndexedMemory:
+    def make_index(self, source: ItemSource, name: str, embedder: MemoryEmbedder) -> IndexedMemory:
         """Return an index of memory as a new life opens it."""
         return IndexedMemory(source, self._folder / name, embedder)
 

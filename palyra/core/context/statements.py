@@ -433,7 +433,9 @@ def claim(text: str) -> str:
     """
     parts = list(sentences(text)) or [text]
     chosen = [part for part in parts if _CHOICE.search(part)] or parts
-    claims = [_CONCLUDES.sub("", _BECAUSE.split(part, maxsplit=1)[0]).strip(" ,") for part in chosen]
+    claims = [
+        _CONCLUDES.sub("", _BECAUSE.split(part, maxsplit=1)[0]).strip(" ,") for part in chosen
+    ]
     whole = " ".join(filter(None, claims))
     return whole if len(topic(whole)) > 1 else text
 

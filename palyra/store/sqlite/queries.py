@@ -51,7 +51,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
-from palyra.errors import Conflict, IdempotencyConflict, PalyraError
+from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
 T = TypeVar("T")
@@ -207,8 +207,14 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
     return others
 
 
-def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
-    """Translate an error of a unique index or a trigger of `schema`."""
+# Errors of one change: a broken constraint, or a value that no column can hold.
+REFUSALS = (apsw.ConstraintError, apsw.TooBigError, OverflowError, UnicodeEncodeError)
+
+
+def describe_refusal(error: Exception) -> PalyraError:
+    """Translate an error of `REFUSALS`, of a unique index or a trigger of `schema` by its text."""
+    if not isinstance(error, apsw.ConstraintError):
+        return InvalidParams(f"the journal cannot store a value of this change: {error}")
     text = str(error).removeprefix("UNIQUE constraint failed: ")
     if "idempotency key" in text:
         return IdempotencyConflict(text)

@@ -155,7 +155,7 @@ class Writer:
                 with transaction(self._connection):
                     self._write_owner(batch.position)
                     self._write(batch)
-            except apsw.ConstraintError:
+            except queries.REFUSALS:
                 return self._commit_each(changes)
             self._acknowledge(batch)
             return outcomes
@@ -205,7 +205,7 @@ class Writer:
         try:
             with self._connection:  # a savepoint
                 self._write(alone)
-        except apsw.ConstraintError as error:
+        except queries.REFUSALS as error:
             return queries.describe_refusal(error)
         batch.extend(alone)
         return None
@@ -220,7 +220,7 @@ class Writer:
             raise Unavailable("journal: ownership lost: it was opened again elsewhere")
 
     def _write(self, batch: Admission) -> None:
-        """Insert rows and records.  Raises apsw.ConstraintError."""
+        """Insert rows and records.  Raises one of `queries.REFUSALS`."""
         rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
         _ROWS.append(self._connection, rows)
         others = queries.append(self._connection, batch.records)
