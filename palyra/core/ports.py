@@ -420,6 +420,10 @@ class MemoryIndexing(Protocol):
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
 
+    @property
+    def vectors(self) -> int:
+        """Number of vectors that are compared."""
+
     def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
         """Take a query apart; also return what to embed of it, nothing if no vector would be used.
 

@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 STEPS_BEFORE_SEARCH = 8  # of some ms
 SAVE_EVERY = 1_000  # vectors between two writes of the file, while there is more to embed
+# The whole file is written, 400 bytes a vector, so a single new one in a large index waits: a file
+# that lacks one vector in so many costs a start some milliseconds, which reads them from the journal.
+SAVED_SHARE = 50
 MAX_REFUSED = 1_000  # texts that are left out; more of them are a failure of the embedder
 FIRST_REFUSED = 8  # as many before the first success are such a failure, too
 
@@ -59,7 +62,8 @@ class SharedMemoryIndex:
         self._index: MemoryIndexing | None = None
         self._turn = trio.Lock()
         self._needed = trio.Event()
-        self._unsaved = 0
+        self._unsaved = 0  # vectors
+        self._has_removal = False  # since the last write of the file
         self._version = 0
         self._failure = ""  # of the last embedding of items
         self._has_embedded = False
@@ -101,23 +105,27 @@ class SharedMemoryIndex:
         for _ in range(STEPS_BEFORE_SEARCH):
             if not await self._index_turns():
                 return ""
-            self.notify()
+        self.notify()
         return "older conversations are still being indexed"
 
     async def _index_turns(self) -> bool:
-        """Index the next turns of conversations; False if there are none."""
+        """Index the next turns of conversations; False at the end of the tapes."""
         plan_turns = self._plan_turns
         if plan_turns is None:
             return False
         async with self._indexing:
             step = await self._journal.read(lambda _store: plan_turns())
-            if step is not None:
+            if step is None:
+                return False
+            if step.turns or not step.is_last:
                 await self._journal.commit(Change(records=(step,)))
-        return step is not None
+        if step.turns:
+            self.notify()
+        return not step.is_last
 
     def notify(self, *, is_removal: bool = False) -> None:
         """Say that items have changed; after a removal the file is written without their vectors."""
-        self._unsaved += is_removal
+        self._has_removal = self._has_removal or is_removal
         self._needed.set()
 
     async def wait_needed(self) -> None:
@@ -145,7 +153,7 @@ class SharedMemoryIndex:
             await self._in_turn(lambda index: index.refresh(batch))
             self._version += 1
             self._unsaved += len(batch.vectors)
-        if self._unsaved and (batch is None or self._unsaved >= SAVE_EVERY):
+        if self._is_save_due(is_idle=batch is None):
             await self._save()
         if batch is None and self._failure:
             raise Unavailable(self._failure)
@@ -200,9 +208,15 @@ class SharedMemoryIndex:
         self._refused_rows.add(items[0].row)
         return True
 
+    def _is_save_due(self, *, is_idle: bool) -> bool:
+        """True after a removal, and when enough vectors are new; see `SAVED_SHARE`."""
+        if self._unsaved < SAVE_EVERY and not is_idle:
+            return False
+        return self._has_removal or self._unsaved * SAVED_SHARE > self._get().vectors
+
     async def _save(self) -> None:
         await self._in_turn(lambda index: index.save())
-        self._unsaved = 0
+        self._unsaved, self._has_removal = 0, False
 
     async def _in_turn(self, step: Callable[[MemoryIndexing], T]) -> T:
         async with self._turn:

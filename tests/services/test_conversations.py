@@ -254,6 +254,20 @@ async def test_a_repeated_step_changes_nothing(kit: Kit) -> None:
     assert None is kit.store.turns().plan_turns()
 
 
+async def test_events_that_are_no_turns_cost_no_commit(kit: Kit) -> None:
+    """A search after other events of the tapes writes nothing."""
+    kit.say("walrus", "yes")
+    await kit.said("walrus")
+    kit.store.commit([Change(rows=(row("run_z", 0, kind="run.accepted"),))])
+    commits: list[None] = []
+    kit.journal.before_commit = lambda: commits.append(None)
+    assert ["walrus", "yes"] == await kit.texts("walrus")
+    assert [] == commits
+    kit.say("another walrus")
+    assert 3 == len(await kit.texts("walrus"))
+    assert 1 == len(commits)
+
+
 async def test_a_long_message_is_cut(kit: Kit) -> None:
     """Its beginning is searched and returned in an excerpt; its length is no obstacle."""
     kit.say("walrus " + "noise " * 40_000 + "ostrich")

@@ -176,6 +176,18 @@ async def test_an_outage_leaves_the_words(kit: Kit, failure_class: FailureClass)
 
 
 @pytest.mark.real
+async def test_a_degraded_result_is_not_kept(kit: Kit) -> None:
+    """The same question is searched with its vector once the provider answers again."""
+    await kit.add("Ann has a boat")
+    await kit.keep_up()
+    wanted = MemoryFilter(principal="", now_ms=0)
+    kit.provider.failure = ModelFailure("unavailable", "the provider is down")
+    assert "lexical" == (await kit.search.search(ANN, "a boat", wanted)).mode
+    kit.provider.failure = None
+    assert "hybrid" == (await kit.search.search(ANN, "a boat", wanted)).mode
+
+
+@pytest.mark.real
 async def test_a_spent_budget_stops_one_principal(kit: Kit) -> None:
     """Items of others are embedded; the search of all says that some are not."""
     await kit.add("Ann has a boat")

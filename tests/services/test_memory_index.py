@@ -132,6 +132,27 @@ async def test_a_damaged_file_is_noticed_and_made_again(tmp_path: Path, damage: 
 
 
 @pytest.mark.real
+async def test_few_new_vectors_do_not_rewrite_a_large_file(tmp_path: Path) -> None:
+    """The file waits until one vector in fifty is new; a start before that reads them from the journal."""
+    kit = MemoryKit(tmp_path, is_indexed=True)
+    drafts = [MemoryDraft(text=f"cmake item about topic{n}") for n in range(100)]
+    await kit.memories.import_items(ANN, drafts)
+    await kit.keep_up()
+    before = kit.index_file.read_bytes()
+    await kit.add("ninja builds the project")
+    await kit.keep_up()
+    assert before == kit.index_file.read_bytes()
+    kit.index = kit.build_index()
+    kit.search._index = kit.index
+    assert ("hybrid", False) == await mode(kit, "ninja")
+    assert 101 == kit.index._get().vectors
+    for text in ("make builds the docs", "tox runs the tests", "ruff checks the style"):
+        await kit.add(text)
+    await kit.keep_up()
+    assert len(before) < len(kit.index_file.read_bytes())
+
+
+@pytest.mark.real
 async def test_an_index_of_nothing_is_never_made(kit: MemoryKit) -> None:
     """Without items and searches no index is loaded."""
     assert kit.index is not None

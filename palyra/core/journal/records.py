@@ -512,6 +512,7 @@ class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     after_position: int
     through_position: int
     turns: tuple[IndexedTurn, ...] = ()
+    is_last: bool = False  # the tapes end at that position
 
 
 MemoryWay = Literal["auto", "tool", "reference"]

@@ -106,9 +106,11 @@ def plan_turns(connection: apsw.Connection) -> TurnIndexing | None:
         (MAX_TURN_CHARS, mark, mark + STEP_EVENTS, *TURN_KINDS, STEP_TURNS),
     )
     is_whole = len(found) < STEP_TURNS
+    through = min(head, mark + STEP_EVENTS) if is_whole else found[-1][0]
     return TurnIndexing(
         after_position=mark,
-        through_position=min(head, mark + STEP_EVENTS) if is_whole else found[-1][0],
+        through_position=through,
+        is_last=through == head,
         turns=tuple(
             IndexedTurn(
                 run_id, seq, session_id, kind == TURN_KINDS[0], chars, *search_fields(text, at_ms)

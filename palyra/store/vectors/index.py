@@ -30,6 +30,7 @@ from palyra.core.memory.fields import date_words
 from palyra.core.memory.query import Question
 from palyra.core.memory.ranking import AUTHOR_LEXICAL, Candidate
 from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.core.memory.word_forms import forms_of
 from palyra.store.sqlite.memory_search import (
     CandidateRow,
     MemoryChanges,
@@ -225,7 +226,7 @@ class MemoryIndex:
             if left <= 0:
                 break
             limit = min(WORD_POSTINGS, left)
-            rows = read_numbers(self._source.list_postings("text", (word,), limit))
+            rows = read_numbers(self._source.list_postings("text", forms_of(word), limit))
             left -= rows.size
             if len(known) >= KNOWN_WORDS:
                 known.clear()

@@ -72,6 +72,11 @@ class IndexedMemory:
             return self._index.degraded
         return "" if self._index.vectors else NO_VECTORS
 
+    @property
+    def vectors(self) -> int:
+        """Number of vectors that are compared."""
+        return self._index.vectors
+
     def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
         """See `core.ports.MemoryIndexing.ask`."""
         authors = self._index.list_authors(wanted)

@@ -66,6 +66,13 @@ def test_symbols_and_operators_are_only_text(kept: Memory) -> None:
     assert ["m0"] == kept.ids('AND "port" NOT')
 
 
+def test_irregular_forms_are_one_word(kept: Memory) -> None:
+    """A question in one form finds the statement in another, which the stemmer does not join."""
+    kept.say("Ann bought a boat", "the children swam", "a boat sank")
+    assert "m0" == kept.ids("what did Ann buy?")[0]
+    assert "m1" == kept.ids("which child can swim?")[0]
+
+
 def test_gibberish_finds_nothing(kept: Memory) -> None:
     """Words that no item has, and too few of the words that one has, give no hit."""
     kept.say("the deploy port is 8080", "the cat sleeps")
