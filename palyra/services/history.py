@@ -17,10 +17,8 @@ from palyra.core.context.history import (
     select,
     view_of,
 )
-from palyra.core.context.session_window import render
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
-from palyra.core.model.messages import GuidanceMessage, Message
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
@@ -34,9 +32,8 @@ MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
 class ConversationHistory:
     """Histories of runs, with a cache of ended ones."""
 
-    def __init__(self, journal: Journal, budget_tokens: int, fence_key: bytes) -> None:
+    def __init__(self, journal: Journal, budget_tokens: int) -> None:
         self._journal = journal
-        self._fence_key = fence_key
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}
         self._known_tokens = 0
@@ -67,22 +64,25 @@ class ConversationHistory:
         self._remember(found)
         return found
 
-    async def conversation(self, run_id: str) -> tuple[Message, ...]:
+    async def conversation(self, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run; empty if its tape cannot be folded.
 
         Cancellation: nothing happened.
         """
         found = await self._journal.read(lambda store: _read(store, run_id))
         if found is None:
-            return ()
+            return InheritedView(messages=())
         history = await self.repeat(found.history)
         last = past_run(found)
         summary = found.summary or history.summary
         if found.summary is not None:
             history = history.summarised(found.summary)
         before = (message for run in history.runs for message in run.messages)
-        summarised = () if summary is None else (GuidanceMessage(render(summary, self._fence_key)),)
-        return (*summarised, *before, *last.messages)
+        return InheritedView(
+            messages=(*before, *last.messages),
+            summary=summary,
+            is_tainted=found.is_tainted or history.is_tainted,
+        )
 
     async def view(self, run: Run, run_ids: tuple[str, ...] | None) -> InheritedView:
         """Return the conversation that the model of `run` is shown, after these earlier runs.

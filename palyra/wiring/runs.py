@@ -206,7 +206,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         grants=grants,
         budgets=budgets,
         incidents=incidents,
-        histories=ConversationHistory(journal, compaction.loaded_tokens, fence),
+        histories=ConversationHistory(journal, compaction.loaded_tokens),
         compactor=SessionCompactor(
             settings=compaction,
             models=models,

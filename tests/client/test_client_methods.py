@@ -69,6 +69,7 @@ CALLS: dict[str, Call] = {
     "document.list": lambda client: client.list_documents(),
     "document.get": lambda client: client.get_document("MEMORY.md", 2),
     "document.history": lambda client: client.document_history("MEMORY.md", before=3, limit=2),
+    "document.fill": lambda client: client.fill_document("MEMORY.md", dry_run=True),
     "document.sync": lambda client: client.sync_document("MEMORY.md", dry_run=True),
     "document.restore": lambda client: client.restore_document("MEMORY.md", 1, dry_run=True),
     "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),

@@ -26,6 +26,7 @@ tool calls: they are facts about calls, and the text of an error keeps the trust
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, cast
 
 import msgspec
@@ -487,19 +488,28 @@ def _compact(arguments: object) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _paths(arguments: object, key: str = "", depth: int = 0) -> Iterator[str]:
+def _paths(arguments: object) -> Iterator[str]:
     """Yield the paths that a call's arguments name, nested ones included."""
-    if isinstance(arguments, str):
-        if "\n" in arguments:
-            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(arguments))
-        elif _is_path(key, path := arguments.removeprefix("file://")):
+    for key, text in _strings(arguments):
+        if "\n" in text:
+            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(text))
+        elif _is_path(key, path := text.removeprefix("file://")):
             yield path
-    elif isinstance(arguments, dict) and depth < _MAX_DEPTH:
-        for name, value in arguments.items():
-            yield from _paths(value, name, depth + 1)
-    elif isinstance(arguments, list) and depth < _MAX_DEPTH:
-        for value in arguments:
-            yield from _paths(value, key, depth + 1)
+
+
+def _strings(value: object, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the strings of a JSON value, each with the name of the member that holds it."""
+    if isinstance(value, str):
+        yield key, value
+    if depth == _MAX_DEPTH:
+        return
+    members: Iterable[tuple[str, object]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = ((key, each) for each in value)
+    for name, each in members:
+        yield from _strings(each, name, depth + 1)
 
 
 def _is_path(key: str, text: str) -> bool:
@@ -531,14 +541,17 @@ def _state(text: object) -> str:
 
 def _plan_items(call: ProposedCall) -> Iterator[tuple[str, bool]]:
     """Yield the steps of a plan that a call carries as a list, and which of them are open."""
-    arguments = call.arguments
     is_plan = _PLAN_TOOL.search(call.tool) is not None
-    for value in arguments.values() if isinstance(arguments, dict) else ():
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, str) and is_plan:
-                yield item, True
-            elif isinstance(item, dict) and (found := _step(item, is_plan=is_plan)):
-                yield found
+    given = call.arguments.values() if isinstance(call.arguments, dict) else ()
+    items = chain.from_iterable(value for value in given if isinstance(value, list))
+    found = (_plan_item(item, is_plan=is_plan) for item in items)
+    yield from (step for step in found if step is not None)
+
+
+def _plan_item(item: object, *, is_plan: bool) -> tuple[str, bool] | None:
+    if isinstance(item, dict):
+        return _step(item, is_plan=is_plan)
+    return (item, True) if isinstance(item, str) and is_plan else None
 
 
 def _step(item: dict[str, object], *, is_plan: bool) -> tuple[str, bool] | None:

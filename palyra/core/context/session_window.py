@@ -350,40 +350,56 @@ def _one_line(text: str) -> str:
 
 def _false_quotes(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Iterable[str]:
     """Find quotes with a wrong author, of half a sentence, of a question, of what was corrected."""
-    for each in draft.entries:
-        is_there = 0 <= each.message < len(messages)
-        message = messages[each.message].message if is_there else None
-        wanted = (UserMessage,) if each.kind in _OF_USERS else (UserMessage, AssistantMessage)
-        if not isinstance(message, wanted):
-            yield (
-                f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
-                "cannot state one"
-            )
-            continue
-        quote, said = _one_line(each.quote), [_one_line(text) for text in sentences(message.text)]
-        if quote not in _one_line(message.text):
-            yield f"the quote {each.quote!r} does not occur in message {each.message}"
-        elif not any(quote.endswith(text) for text in said) or not any(map(quote.startswith, said)):
-            yield f"the quote {each.quote!r} is not a whole sentence of message {each.message}"
-        elif quote.endswith("?"):
-            yield f"the quote {each.quote!r} asks; it states nothing"
-        elif any(text in quote or quote in text for text in map(_one_line, plan.ledger.replaced)):
-            yield f"the quote {each.quote!r} was corrected later"
+    found = (_find_false_quote(plan, each, messages) for each in draft.entries)
+    return filter(None, found)
+
+
+def _find_false_quote(plan: Summary, each: DraftEntry, messages: Sequence[Placed]) -> str:
+    """Return the defect of one quote; "" if it has none."""
+    is_there = 0 <= each.message < len(messages)
+    message = messages[each.message].message if is_there else None
+    wanted = (UserMessage,) if each.kind in _OF_USERS else (UserMessage, AssistantMessage)
+    if not isinstance(message, wanted):
+        return (
+            f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
+            "cannot state one"
+        )
+    quote, said = _one_line(each.quote), [_one_line(text) for text in sentences(message.text)]
+    defects = (
+        (quote not in _one_line(message.text), f"does not occur in message {each.message}"),
+        (
+            not any(map(quote.endswith, said)) or not any(map(quote.startswith, said)),
+            f"is not a whole sentence of message {each.message}",
+        ),
+        (quote.endswith("?"), "asks; it states nothing"),
+        (
+            any(text in quote or quote in text for text in map(_one_line, plan.ledger.replaced)),
+            "was corrected later",
+        ),
+    )
+    defect = next((text for is_so, text in defects if is_so), "")
+    return defect and f"the quote {each.quote!r} {defect}"
 
 
 _OF_USERS = frozenset({"constraint", "convention", "preference"})
 
 
 def _wrong_closes(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Iterable[str]:
+    """Find closed ids of no entry, of a kind that no summary closes, or without a later report."""
     known = {entry.entry_id: entry for entry in plan.ledger.entries}
-    for entry_id in draft.closed:
-        entry = known.get(entry_id)
-        if entry is None:
-            yield f"closed names {entry_id!r}, which is no entry"
-        elif entry.kind not in CLOSABLE:
-            yield f"the {entry.kind} {entry.text!r} cannot be closed by a summary"
-        elif not _is_reported_done(entry, messages):
-            yield f"the {entry.kind} {entry.text!r} is closed, but no later message reports it done"
+    found = (_find_wrong_close(known.get(each), each, messages) for each in draft.closed)
+    return filter(None, found)
+
+
+def _find_wrong_close(entry: Entry | None, entry_id: str, messages: Sequence[Placed]) -> str:
+    """Return the defect of one closed id; "" if it has none."""
+    if entry is None:
+        return f"closed names {entry_id!r}, which is no entry"
+    if entry.kind not in CLOSABLE:
+        return f"the {entry.kind} {entry.text!r} cannot be closed by a summary"
+    if not _is_reported_done(entry, messages):
+        return f"the {entry.kind} {entry.text!r} is closed, but no later message reports it done"
+    return ""
 
 
 _COMPLETION = re.compile(

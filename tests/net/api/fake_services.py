@@ -33,7 +33,6 @@ from palyra.core.journal.records import (
     TokenRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.model.messages import Message
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
 from palyra.core.redaction.redactor import Redactor
@@ -52,6 +51,7 @@ from palyra.core.session.commands import (
     StartRun,
     Steered,
 )
+from palyra.core.session.fork import InheritedView
 from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
@@ -181,9 +181,9 @@ class FakeGateway:
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return RunView.of(record)
 
-    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+    async def read_conversation(self, caller: Caller, run_id: str) -> InheritedView:
         await self.get_run(caller, run_id)
-        return ()
+        return InheritedView(messages=())
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()

@@ -42,6 +42,13 @@ class DocumentSync(Params, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class DocumentFill(Params, frozen=True, kw_only=True):
+    """Write the caller's pinned memories to the block `pinned`, or only list the differences."""
+
+    document: DocumentName
+    dry_run: bool = False
+
+
 class DocumentRestore(Params, frozen=True, kw_only=True):
     """Give the managed blocks the entries of a version, or only list the differences."""
 
@@ -68,6 +75,10 @@ async def sync(call: MethodCall, params: DocumentSync) -> DocumentChange:
     return await call.backend.documents.sync(call.caller, params.document, dry_run=params.dry_run)
 
 
+async def fill(call: MethodCall, params: DocumentFill) -> DocumentChange:
+    return await call.backend.documents.fill(call.caller, params.document, dry_run=params.dry_run)
+
+
 async def restore(call: MethodCall, params: DocumentRestore) -> DocumentChange:
     return await call.backend.documents.restore(
         call.caller, params.document, params.version, dry_run=params.dry_run
@@ -82,6 +93,7 @@ METHODS = (
         is_bulk=True,
     ),
     Method("document.sync", DocumentSync, DocumentChange, "documents:write", sync, is_bulk=True),
+    Method("document.fill", DocumentFill, DocumentChange, "documents:write", fill, is_bulk=True),
     Method(
         "document.restore", DocumentRestore, DocumentChange, "documents:write", restore,
         is_bulk=True,

@@ -63,6 +63,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "document.list": {},
     "document.get": {"document": "MEMORY.md", "version": 2},
     "document.history": {"document": "MEMORY.md", "before": 3, "limit": 2},
+    "document.fill": {"document": "MEMORY.md", "dry_run": True},
     "document.sync": {"document": "MEMORY.md", "dry_run": True},
     "document.restore": {"document": "MEMORY.md", "version": 1},
     "session.resolve": {"session_key": "k"},
