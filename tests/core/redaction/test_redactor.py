@@ -430,6 +430,23 @@ def test_boundary_is_seen_through_escapes(before: str) -> None:
     assert before + marked("anthropic") == REDACTOR.redact_text(before + secret)[0]
 
 
+@every_row(
+    ("found", "is_token"),
+    [
+        ("zorg_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # an unknown vendor, and a drawn word
+        ("zorg_Xq7Rt2averyordinarywordinside", False),
+        ("zorg_api_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # "api" promises a secret
+        ("zorg_api_averyordinarywordwithoutany", False),
+        ("chatcmpl_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", False),  # the prefix of an id
+        ("zorg_01JQ7RT2LM9ZP4VB8KD3HS6WN1", False),  # sorted by time: an id
+    ],
+)
+def test_a_token_of_an_unknown_vendor_looks_drawn(found: str, *, is_token: bool) -> None:
+    """A prefix and a long random word are a token; an id, a time or a plain word is none."""
+    expected = f"see {marked('token') if is_token else found} there"
+    assert expected == REDACTOR.redact_text(f"see {found} there")[0]
+
+
 # --- Known secrets -------------------------------------------------------------------------------
 
 
