@@ -19,16 +19,20 @@ bound or whose compaction loses something.
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from _memory_store import PRINCIPAL, MemoryFile, make_item
 
 from palyra.core.context import ledger as ledgers
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
 from palyra.core.context.statements import topic, values
-from palyra.core.journal.changes import SaidText
-from palyra.core.memory.transcripts import rank_texts
+from palyra.core.journal.changes import MemoryFilter
 from palyra.core.model.messages import AssistantMessage, UserMessage
 from palyra.core.model.summary import Summary
 from palyra.tools.memory import DEFAULT_HITS
@@ -69,19 +73,27 @@ def dropping(plan: Summary, messages: Sequence[Placed]) -> sw.Draft:
     return sw.Draft(narrative="Work went on.", closed=closed or ("none",))
 
 
-def found_by_search(session: Conversation, plant: Plant) -> bool:
-    """True if the ranking behind `session_search` brings the plant back among its first hits."""
-    said = [
-        SaidText("run", "ses", number, number, isinstance(message, UserMessage), message.text)
-        for number, message in enumerate(session.messages)
-        if isinstance(message, UserMessage | AssistantMessage) and message.text
-    ]
-    hits = rank_texts(said, " ".join(topic(plant.text) - values(plant.text)), DEFAULT_HITS)
-    return any(plant.text in _whole(session, hit.at_ms) for hit in hits)
+@contextmanager
+def indexed(session: Conversation) -> Generator[MemoryFile, None, None]:
+    """Yield a memory with the messages of the session, as the text index has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = MemoryFile(Path(folder) / "journal.sqlite3")
+        file.append(
+            [
+                make_item(number, text_of(message), at_ms=number)
+                for number, message in enumerate(session.messages)
+                if isinstance(message, UserMessage | AssistantMessage) and message.text
+            ]
+        )
+        yield file
+        file.close()
 
 
-def _whole(session: Conversation, number: int) -> str:
-    return text_of(session.messages[number])
+def found_by_search(file: MemoryFile, plant: Plant) -> bool:
+    """True if a search by words brings the plant back among its first hits."""
+    wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0, limit=DEFAULT_HITS)
+    words: Collection[str] = topic(plant.text) - values(plant.text)
+    return any(plant.text in hit.item.text for hit in file.search_memories(wanted, sorted(words)))
 
 
 def measure_budget(sessions: int, room: int) -> dict[str, object]:
@@ -135,8 +147,9 @@ def measure(drafter: Drafter | None, times: int, asked: argparse.Namespace) -> d
         refusals += refused
         befores.append(before)
         afters.append(after)
-        for plant in session.plants:
-            found[plant.kind].append(plant.text in prompt or found_by_search(session, plant))
+        with indexed(session) as file:
+            for plant in session.plants:
+                found[plant.kind].append(plant.text in prompt or found_by_search(file, plant))
         for kind, each in survival(session, prompt).items():
             shares[kind] += each
         for kind, each in survival(session, control(session, len(prompt))).items():
