@@ -85,8 +85,10 @@ def indexed(session: Conversation) -> Generator[MemoryFile, None, None]:
                 if isinstance(message, UserMessage | AssistantMessage) and message.text
             ]
         )
-        yield file
-        file.close()
+        try:
+            yield file
+        finally:
+            file.close()
 
 
 def found_by_search(file: MemoryFile, plant: Plant) -> bool:

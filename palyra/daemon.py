@@ -215,6 +215,7 @@ class Daemon:
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
+                ChildSpec("purges", self._resume_purges, "transient"),
                 *extra,
                 incident_writer.child_spec(self.incidents),
                 *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
@@ -258,6 +259,14 @@ class Daemon:
             with trio.move_on_after(SETTLE_S):
                 await self.toolset.settled()
         await recovery(self.services, self.sessions.adopt, self._recovered)
+
+    async def _resume_purges(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Complete the purges that the last daemon began."""
+        task_status.started()
+        await self._ready.wait()
+        await self.backend.data_rights.resume()
 
     def _recovered(self, count: int) -> None:
         log.info("ready", open_runs=count, instance_id=self.instance_id)

@@ -120,6 +120,7 @@ ROOMS = {
         "memory",
         "gateway",
         "checkpoints",
+        "purge",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

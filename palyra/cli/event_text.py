@@ -12,6 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
+from palyra.core.journal.purged_row import read_stub
 from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
@@ -31,6 +32,9 @@ class EventLine:
 
 def narrate(item: TapeEvent) -> EventLine:
     """Return the line for an event; an unknown kind is shown by name and payload."""
+    purged = read_stub(item.data) if item.event is None else None
+    if purged is not None:
+        return EventLine("·", f"[purged {purged.day}]")
     tell = _TELL.get(type(item.event)) if item.event is not None else None
     if tell is None:
         return EventLine(
@@ -227,6 +231,11 @@ def _cancelled(event: ev.RunCancelled) -> EventLine:
     return EventLine("■", f"cancelled by {event.by}: {event.reason}", "red")
 
 
+def _purged(event: ev.RunPurged) -> EventLine:
+    events = pluralize(event.events, "event")
+    return EventLine("■", f"content of {events} purged by {event.by} ({event.purge_id})")
+
+
 _TELL: dict[type[ev.Event], Tell] = {
     ev.RunAccepted: _accepted,
     ev.ConversationInherited: _inherited,
@@ -260,6 +269,7 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.RunDone: _done,
     ev.RunFailed: _failed,
     ev.RunCancelled: _cancelled,
+    ev.RunPurged: _purged,
 }
 
 
@@ -293,4 +303,5 @@ MEANING = {
     "run.done": "the end, exactly one",
     "run.failed": "the end, exactly one; it names a remedy",
     "run.cancelled": "the end, exactly one; nothing starts after it",
+    "run.purged": "the content of all events before was removed, on request; signed",
 }

@@ -2,12 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, Options, read_text, replace_file, shared_options, talk
+from palyra.cli.command import (
+    GivenPath,
+    Options,
+    confirm_loss,
+    read_text,
+    replace_file,
+    shared_options,
+    talk,
+)
 from palyra.cli.errors import USAGE, CommandFailed
 from palyra.cli.output import age, one_line, print_json, print_table, say
 from palyra.cli.sessions import find_session
@@ -32,6 +40,13 @@ _PRINCIPAL = click.option("--principal", help="Whose memory; else your own.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be deleted.")
 _ITEM = re.compile(r"items\[(?P<at>\d+)\]\.(?P<name>\w+)")
 _FORMATS = ("auto", "palyra", "openclaw", "mem0")
+
+
+class PurgeScope(TypedDict):
+    """What a purge covers beside the memory."""
+
+    sessions: bool
+    cancel: bool
 
 
 @click.group()
@@ -463,16 +478,31 @@ def forget(options: Options, memory_ids: tuple[str, ...], *, dry_run: bool) -> N
 
 @memory.command()
 @click.option("--principal", required=True, help="Whose memory.")
+@click.option("--with-sessions", "sessions", is_flag=True, help="Purge all sessions, too.")
+@click.option("--cancel", is_flag=True, help="Cancel their open runs first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @_DRY_RUN
 @shared_options
-def purge(options: Options, principal: str, *, dry_run: bool) -> None:
-    """Delete the whole memory of a principal for good."""
-    done = talk(options, lambda client: client.purge_memory(principal, dry_run=dry_run))
+def purge(
+    options: Options, principal: str, *, dry_run: bool, yes: bool, **scope: Unpack[PurgeScope]
+) -> None:
+    """Delete the whole memory of a principal for good, with --with-sessions all its content."""
+    if not dry_run:
+        what = "memory and sessions" if scope["sessions"] else "memory"
+        confirm_loss(
+            f"Delete the {what} of {principal} for good?",
+            is_confirmed=yes,
+            is_required=scope["sessions"],
+        )
+    done = talk(options, lambda client: client.purge_memory(principal, dry_run=dry_run, **scope))
     if options.as_json:
         print_json(done)
         return
     what = "would be deleted" if dry_run else "deleted"
     say(f"{pluralize(done.items, 'item')} of {done.principal} {what}")
+    if scope["sessions"]:
+        what = "would lose its" if dry_run else "lost its"
+        say(f"{pluralize(done.sessions, 'session')} {what} content")
 
 
 @memory.command()

@@ -79,7 +79,13 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
 class Registry(Protocol):
-    """Registered agents, channels, pairings and grants."""
+    """Registered agents, channels, pairings and grants; marks of sessions."""
+
+    def list_purging(self) -> list[SessionRecord]:
+        """Return the sessions with a purge that is not complete."""
+
+    def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """Return the runs that continue one of these runs."""
 
     def list_session_checkpoints(
         self, session_id: str, *, limit: int
@@ -137,6 +143,11 @@ class MemoryStore(Protocol):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Return the items with one of the words, best first; the filter is part of the search."""
 
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        """Return the items of this session or with one of these runs in their lineage."""
+
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
         """Return the current items with one of these texts, by their `text_hash`."""
 
@@ -170,7 +181,19 @@ class DocumentVersions(Protocol):
         """Return the newest first; a limit of -1 means all."""
 
 
-class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):
+class AccessStore(Protocol):
+    """Recorded tokens and idempotency records."""
+
+    def find_receipt(
+        self, principal: str, key: str, *, now_ms: int
+    ) -> IdempotencyRecord | None: ...
+    def find_token(self, sha256: str) -> TokenRecord | None: ...
+    def list_tokens(self) -> list[TokenRecord]: ...
+
+
+class JournalStore(
+    Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, AccessStore, Protocol
+):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -193,6 +216,10 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
 
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
+
+    @property
+    def has_leftovers(self) -> bool:
+        """True if removed content may still be in the files; later seals overwrite it."""
 
     def close(self) -> None:
         """Seal, checkpoint, mark the shutdown clean."""
@@ -227,11 +254,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
-    def find_receipt(
-        self, principal: str, key: str, *, now_ms: int
-    ) -> IdempotencyRecord | None: ...
-    def find_token(self, sha256: str) -> TokenRecord | None: ...
-    def list_tokens(self) -> list[TokenRecord]: ...
 
 
 class PendingWrite(Protocol):
@@ -549,6 +571,9 @@ class Artifacts(Protocol):
         Raises Unavailable for a damaged one.
         """
 
+    def drop_session(self, session_id: str) -> int:
+        """Delete all artifacts of a session; return their number.  Raises Unavailable."""
+
 
 class CheckpointStore(Protocol):
     """File checkpoints, stored for a limited time.  Blocks; any thread may call."""
@@ -586,6 +611,9 @@ class FileHistory(Protocol):
 
         Raises as `restore` does; a dry run lists conflicts instead.
         """
+
+    def drop_session(self, session_id: str) -> int:
+        """Delete the checkpoints of a session; return their number.  Raises Unavailable."""
 
 
 class DocumentFiles(Protocol):

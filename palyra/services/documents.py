@@ -14,6 +14,7 @@ it is replaced, and again afterwards; an editor that saves meanwhile causes anot
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,15 @@ from palyra.core.memory.document_views import (
     view_version,
 )
 from palyra.core.memory.documents import DOCUMENTS, check_document, check_entries, parse_document
-from palyra.core.ports import DocumentFiles, Journal, JournalStore, Notifier, NowMs, RunBlocking
+from palyra.core.ports import (
+    DocumentFiles,
+    DocumentVersions,
+    Journal,
+    JournalStore,
+    Notifier,
+    NowMs,
+    RunBlocking,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
 
@@ -237,6 +246,30 @@ class Documents:
         ids = frozenset(entry_ids)
         found = [await self._forget(name, ids, principal) for name in DOCUMENTS]
         return [change for change in found if change is not None]
+
+    async def forget_items(self, memory_ids: Sequence[str], principal: str) -> None:
+        """Remove the entries that show these items of memory, as `forget` does."""
+        known = await self._journal.read(self._list_entries)
+        texts = [await self._run_blocking(self._read_quietly, name) for name in DOCUMENTS]
+        wanted = await self._run_blocking(_find_named, memory_ids, known, texts)
+        if wanted:
+            await self.forget(wanted, principal=principal)
+
+    def _list_entries(self, store: DocumentVersions) -> set[str]:
+        """Return the ids of the entries in all versions.  Blocks."""
+        return {
+            entry.entry_id
+            for name in DOCUMENTS
+            for version in store.list_document_versions(self._files.workspace, name)
+            for own in version.blocks.values()
+            for entry in own
+        }
+
+    def _read_quietly(self, document: str) -> bytes:
+        try:
+            return self._files.read(document) or b""
+        except (IllegalState, TooLarge):
+            return b""  # `forget` reports it
 
     async def _forget(
         self, document: str, ids: frozenset[str], principal: str
@@ -547,6 +580,16 @@ def _list_pinned(principal: str, now_ms: int, store: JournalStore) -> list[Memor
 
 # --- forgetting ----------------------------------------------------------------------------------
 
+
+def _find_named(
+    memory_ids: Sequence[str], known: Collection[str], texts: Sequence[bytes]
+) -> list[str]:
+    """Return the ids that a version or a file names."""
+    marked = set(_MARK.findall(b"".join(texts)))
+    return [each for each in memory_ids if each in known or each.encode() in marked]
+
+
+_MARK = re.compile(rb"<!-- (\S+) -->")
 _Blocks = Mapping[str, tuple[DocumentEntry, ...]]
 
 

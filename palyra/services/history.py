@@ -4,7 +4,7 @@ Owns: a bounded cache of ended runs, which never change.  Talks to: the journal.
 Tapes are read and folded in a reader's thread, never on the event loop.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from palyra.core.context.history import (
     MAX_RUNS,
@@ -22,7 +22,7 @@ from palyra.core.journal.records import RunState
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, Purged
 from palyra.services.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
@@ -93,6 +93,12 @@ class ConversationHistory:
         history = await (self.find(run) if run_ids is None else self.repeat(run_ids))
         return view_of(run, history, self._budget_tokens)
 
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop these runs, which were purged, from memory."""
+        for run_id in run_ids:
+            run = self._known.pop(run_id, None)
+            self._known_tokens -= 0 if run is None else run.tokens
+
     def _remember(self, history: History) -> None:
         for run in history.runs:
             if self._known_tokens > MAX_KNOWN_TOKENS:
@@ -138,6 +144,6 @@ def _named(
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
         found = read_run(store, run_id)
-    except InvariantBroken:  # stranded: its tape cannot be folded
+    except (InvariantBroken, Purged):  # its tape cannot be folded
         return None
     return None if found is None else found.run

@@ -32,6 +32,7 @@ MODEL = ("palyra.models.scripted.model", "Scripted")
 HUB = ("palyra.actors.hub", "Hub")
 SESSIONS = ("palyra.actors.session.sessions", "Sessions")
 FILES = ("palyra.tools.files.checkpoints", "Checkpoints")
+ARTIFACTS = ("palyra.store.files.artifacts", "FileArtifacts")
 OUTBOX = ("palyra.actors.journal.actor", "PendingCommit")
 
 POINTS: dict[str, Place] = {
@@ -53,6 +54,11 @@ POINTS: dict[str, Place] = {
 }
 
 # Places that a storm of ordinary runs does not reach.
+PURGE_POINTS: dict[str, Place] = {
+    "before artifacts go": Place(*ARTIFACTS, "drop_session", "before", most=1),
+    "artifacts gone, checkpoints not": Place(*FILES, "drop_session", "before", most=1),
+    "files gone, no end on record": Place(*FILES, "drop_session", "after", most=1),
+}
 RESTORE_POINTS: dict[str, Place] = {
     "before files are put back": Place(*FILES, "rewind", "before", most=2),
     "files put back, no branch": Place(*FILES, "rewind", "after", most=2),
@@ -98,7 +104,7 @@ class CrashAt(Struct, frozen=True):
 
 def arm(crash: CrashAt) -> None:
     """Make this process kill itself there."""
-    place = (POINTS | RESTORE_POINTS | MEMORY_POINTS)[crash.point]
+    place = (POINTS | RESTORE_POINTS | MEMORY_POINTS | PURGE_POINTS)[crash.point]
     module = importlib.import_module(place.module)
     owner = getattr(module, place.owner) if place.owner else module
     real = getattr(owner, place.name)

@@ -173,7 +173,8 @@ class _SessionActor:
             message.command, message.caller, handle.record, services.default_model
         )
         if handle.record.archived_ms is not None:
-            raise IllegalState(f"{handle.session_id} is archived: start another session")
+            what = "archived" if handle.record.purge is None else "purged"
+            raise IllegalState(f"{handle.session_id} is {what}: start another session")
         if accepted.origin in BESIDE:
             return self._create(message, accepted, "started")
         self.drop_unaccepted()
@@ -317,8 +318,14 @@ class _SessionActor:
     def _update_record(self, message: UpdateRecord) -> None:
         """Change the session's record; a new epoch cancels the runs and ends the grants of the old."""
         handle = self.handle
-        after = message.change(handle.record)
+        try:
+            after = message.change(handle.record)
+        except PalyraError as refused:
+            message.reply.fail(refused)
+            return
         ended: list[Record] = []
+        if after.purge is not None and handle.record.purge is None:
+            self.services.registry.release_names(handle)
         if after.epoch != handle.record.epoch:
             self.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended = [*self.services.grants.end_session(after.session_id)]

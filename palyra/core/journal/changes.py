@@ -238,6 +238,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     checked_roots: int
     through_position: int
     signed_through_position: int
+    purged_events: int = 0  # of the checked ones: without their payload, by a recorded purge
     first_break: ChainViolation | None = None
     breaks: int = 0
     found: tuple[ChainViolation, ...] = ()

@@ -77,6 +77,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     parent_run_id: str | None = None
     attempts: int = 0
+    purged_ms: int | None = None  # when its content was removed for good
 
     @property
     def is_terminal(self) -> bool:
@@ -89,6 +90,15 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
 
     run_id: str
     seq: int
+
+
+class SessionPurge(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The request to remove the content of a session for good, on record before anything goes."""
+
+    purge_id: str
+    by: str  # principal
+    requested_ms: int
+    done_ms: int | None = None
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -109,6 +119,12 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     channel: str | None = None
     conversation_id: str | None = None
     pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
+    purge: SessionPurge | None = None
+
+    @property
+    def is_purging(self) -> bool:
+        """True if a purge was requested and is not complete."""
+        return self.purge is not None and self.purge.done_ms is None
 
     @property
     def place(self) -> "Place | None":
@@ -515,6 +531,34 @@ class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_last: bool = False  # the tapes end at that position
 
 
+class RunRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Replacement of the payloads of an ended run, and deletion of its approvals.
+
+    It belongs to the change that appends `run.purged`.
+    """
+
+    run_id: str
+    events: int  # from the first on
+    at_ms: int
+
+
+class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is left of an item's lineage; its earlier revisions go."""
+
+    memory_id: str
+    lineage: tuple[Lineage, ...]
+
+
+class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of what a session leaves outside of its tapes: marks, uses of memory, grants, receipts.
+
+    A receipt holds the reply to a request: of one about the session also its key, or an approval.
+    """
+
+    session_id: str
+    trims: tuple[LineageTrim, ...] = ()
+
+
 MemoryWay = Literal["auto", "tool", "reference"]
 
 
@@ -598,5 +642,7 @@ Record = (
     | TurnIndexing
     | MemoryUseRecord
     | DocumentRecord
+    | RunRemoval
+    | SessionRemoval
 )
 RECEIPT_TTL_MS = 86_400_000

@@ -334,6 +334,7 @@ class MemoryPurged(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     items: int
     dry_run: bool = False
+    sessions: int = 0  # whose content was removed too
 
 
 class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):

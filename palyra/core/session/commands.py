@@ -171,6 +171,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_ms: int | None = None
     reason: str | None = None
     parent_run_id: str | None = None
+    purged_ms: int | None = None  # when its content was removed for good
 
     @property
     def is_terminal(self) -> bool:

@@ -15,6 +15,7 @@ from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.purge import DataRights
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
@@ -82,6 +83,7 @@ class Backend:
     gateway: Gateway
     sessions: Sessions
     checkpoints: Checkpointer
+    data_rights: DataRights
     approvals: Approvals
     grants: Grants
     budgets: UsageService

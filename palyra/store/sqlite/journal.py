@@ -119,6 +119,11 @@ class SqliteJournal(MemorySearchQueries):
         """See `JournalStore.seal`."""
         return self._get_opened().writer.seal()
 
+    @property
+    def has_leftovers(self) -> bool:
+        """See `JournalStore.has_leftovers`."""
+        return self._opened is not None and self._opened.writer.has_leftovers
+
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()
@@ -152,10 +157,12 @@ class SqliteJournal(MemorySearchQueries):
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(Tapes(c), entries))
+            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.public_key))
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return self._read(lambda c: verify_run(Tapes(c), entries, run_id, claimed_seq))
+        return self._read(
+            lambda c: verify_run(Tapes(c), entries, self._keys.public_key, run_id, claimed_seq)
+        )
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""
@@ -213,7 +220,7 @@ def _verify_end(
             entries.append(root_break("the database is older than the roots file"))
     if mismatch is not None:
         entries.insert(0, mismatch)
-    return verify_journal(Tapes(connection), entries, after=after)
+    return verify_journal(Tapes(connection), entries, roots.keys.public_key, after=after)
 
 
 def _notes(

@@ -322,6 +322,19 @@ class ItemQueries(Queries):
     def find_memory(self, memory_id: str) -> MemoryRecord | None:
         return self._find(select_items().where("memory_id = ?", memory_id), "row")
 
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        """The items of this session or with one of these runs in their lineage."""
+        select = select_items().where("principal = ?", principal)
+        select.where(
+            "(session_id = ? OR EXISTS (SELECT 1 FROM json_each(lineage) AS l"
+            " WHERE l.value ->> '$.run_id' IN (SELECT value FROM json_each(?))))",
+            session_id,
+            _json(run_ids),
+        )
+        return self._list(select, "memory_id")
+
     def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
         """Newest first."""
         select = narrow(select_items(), wanted).where("memory_id < ?", wanted.before)

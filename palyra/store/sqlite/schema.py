@@ -2,7 +2,8 @@
 
 A migration is one transaction: it succeeds as a whole or leaves the file unchanged.  A published
 migration is never edited; a change is a new migration.  Invariants that must hold for every writer
-are triggers, so that the database itself refuses: a tape only grows, an answered approval keeps its
+are triggers, so that the database itself refuses: a tape only grows (a recorded purge
+may empty its payloads), an answered approval keeps its
 answer, a terminal state is final.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import apsw
 
+from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
 from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
 from palyra.store.sqlite.connection import transaction
@@ -417,6 +419,23 @@ SELECT
 FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
     CROSS JOIN sessions AS s ON s.session_id = t.session_id;
 """
+_STUB = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
+_PURGES = f"""
+DROP TRIGGER tape_is_never_updated;
+CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
+    WHEN NOT (new.position = old.position AND new.run_id = old.run_id
+        AND new.session_id = old.session_id AND new.seq = old.seq AND new.at_ms = old.at_ms
+        AND new.kind = old.kind AND new.principal = old.principal
+        AND new.redacted = old.redacted AND new.hash = old.hash
+        AND substr(old.data, 1, {len(PREFIX)}) <> {_STUB}
+        AND substr(new.data, 1, {len(PREFIX)}) = {_STUB} AND length(new.data) <= {MAX_BYTES}
+        AND EXISTS (SELECT 1 FROM tape AS t
+            WHERE t.run_id = old.run_id AND t.seq > old.seq AND t.kind = 'run.purged'))
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+
+ALTER TABLE sessions ADD COLUMN is_purging INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sessions_purging ON sessions (session_id) WHERE is_purging;
+"""  # noqa: S608 - constants
 
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
@@ -429,6 +448,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _SESSION_CHECKPOINTS,
     _DOCUMENTS,
     _TURNS,
+    _PURGES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -1,6 +1,7 @@
 """File checkpoints of a workspace: created before every change, listed, restored."""
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -194,6 +195,13 @@ class Checkpoints:
     def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
         """List checkpoints, newest first."""
         return self.store.list(wanted)
+
+    def drop_session(self, session_id: str) -> int:
+        """Delete the checkpoints of a session; return their number."""
+        found = self.store.list(CheckpointFilter(session_id=session_id, limit=sys.maxsize))
+        for each in found:
+            self.store.drop(each.checkpoint_id)
+        return len(found)
 
 
 def _wanted(

@@ -34,7 +34,10 @@ from palyra.core.journal.records import (
     PairingRecord,
     Record,
     RunRecord,
+    RunRemoval,
+    SessionCheckpointRecord,
     SessionRecord,
+    SessionRemoval,
     TokenRecord,
     UsageRecord,
 )
@@ -60,6 +63,7 @@ from tests.store.memory.tapes import MemoryFile, MemoryTapes
 Key = tuple[str | int, ...]
 Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
+_REMOVALS = (RunRemoval, SessionRemoval)
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
@@ -119,6 +123,11 @@ class MemoryJournal(StoredItems):
         self._signed_position = through
         return True
 
+    @property
+    def has_leftovers(self) -> bool:
+        """See `JournalStore.has_leftovers`: there are no files."""
+        return False
+
     def close(self) -> None:
         """See `JournalStore.close`."""
         self.seal()
@@ -135,13 +144,38 @@ class MemoryJournal(StoredItems):
         try:
             batch.admit(change)
             accepted = self._accept(each for each in batch.records if type(each) in TABLES)
-            self.append_items(each for each in batch.records if type(each) not in TABLES)
+            self.append_items(
+                each for each in batch.records if type(each) not in {*TABLES, *_REMOVALS}
+            )
         except (InvariantBroken, Rejected) as refusal:
             return refusal
         for kind, records in accepted.items():
             self._records[kind].update(records)
         self._tapes.append(batch.links)
+        for record in batch.records:
+            match record:
+                case RunRemoval():
+                    self._tapes.purge(record)
+                    self._drop(ApprovalRecord, run_id=record.run_id)
+                    self._drop(MemoryUseRecord, run_id=record.run_id)
+                case SessionRemoval():
+                    for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
+                        self._drop(kind, session_id=record.session_id)
+                    self.trim(record.trims)
+                    receipts = self._records[IdempotencyRecord]
+                    for key, receipt in list(receipts.items()):
+                        if record.session_id.encode() in msgspec.json.encode(receipt):
+                            del receipts[key]
+                case _:
+                    pass
         return None
+
+    def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
+        """Delete the records with this field."""
+        ((name, value),) = where.items()
+        table = self._records[kind]
+        for key in [key for key, record in table.items() if getattr(record, name) == value]:
+            del table[key]
 
     def _accept(self, records: Iterable[Record]) -> Tables:
         """The records by table and key.  Raises Conflict for what SQLite's rules would refuse."""
@@ -189,10 +223,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries)
+            return verify_journal(self._tapes, entries, self._roots.keys.public_key)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return verify_run(self._tapes, entries, run_id, claimed_seq)
+        return verify_run(self._tapes, entries, self._roots.keys.public_key, run_id, claimed_seq)
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`: there is no file."""

@@ -215,6 +215,8 @@ class MemoryPurge(Mutation, frozen=True, kw_only=True):
 
     principal: Principal
     dry_run: bool = False
+    sessions: bool = False  # also the content of all its sessions, as `session.purge` does
+    cancel: bool = False  # their open runs first
 
 
 # --- storing -------------------------------------------------------------------------------------
@@ -461,10 +463,16 @@ async def rebuild(call: MethodCall, _params: NoParams) -> MemoryRebuilt:
 
 
 async def purge(call: MethodCall, params: MemoryPurge) -> MemoryPurged:
-    memories = call.backend.memories
-    if params.dry_run:
-        return await memories.purge(call.caller, params.principal, dry_run=True)
-    return await call.once(MemoryPurged, lambda: memories.purge(call.caller, params.principal))
+    async def effect() -> MemoryPurged:
+        return await call.backend.data_rights.purge_principal(
+            call.caller,
+            params.principal,
+            sessions=params.sessions,
+            cancel=params.cancel,
+            dry_run=params.dry_run,
+        )
+
+    return await (effect() if params.dry_run else call.once(MemoryPurged, effect))
 
 
 READ, WRITE = "memory:read", "memory:write"

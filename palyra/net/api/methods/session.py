@@ -13,6 +13,7 @@ from palyra.core.session.commands import (
     SessionCompacted,
     SessionRestored,
 )
+from palyra.core.session.purge import PurgeSession, SessionPurged
 from palyra.errors import InvalidParams
 from palyra.net.api.method import (
     Id,
@@ -112,6 +113,14 @@ class SessionRestore(Mutation, frozen=True, kw_only=True):
     dry_run: bool = False  # only show what would happen
 
 
+class SessionPurgeParams(Mutation, frozen=True, kw_only=True):
+    """Remove the content of a session for good; what it removed is on record."""
+
+    session_id: Id
+    cancel: bool = False  # open runs first; otherwise one of them refuses the request
+    dry_run: bool = False  # only show what would go
+
+
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
     if (params.session_id is None) == (params.session_key is None):
         raise InvalidParams("give exactly one of session_id and session_key", field="session_id")
@@ -207,6 +216,16 @@ async def restore(call: MethodCall, params: SessionRestore) -> SessionRestored:
     return await call.once(SessionRestored, effect, is_kept_by_effect=True)
 
 
+async def purge(call: MethodCall, params: SessionPurgeParams) -> SessionPurged:
+    async def effect() -> SessionPurged:
+        command = PurgeSession(
+            session_id=params.session_id, cancel=params.cancel, dry_run=params.dry_run
+        )
+        return await call.backend.data_rights.purge_session(call.caller, command)
+
+    return await (effect() if params.dry_run else call.once(SessionPurged, effect))
+
+
 METHODS = (
     Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
@@ -231,5 +250,6 @@ METHODS = (
         is_bulk=True,
     ),
     Method("session.restore", SessionRestore, SessionRestored, "runs:write", restore),
+    Method("session.purge", SessionPurgeParams, SessionPurged, "sessions:write", purge),
     Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
 )

@@ -70,6 +70,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "session.get": {"session_id": "ses_1"},
     "session.list": {},
     "session.archive": {"session_id": "ses_1"},
+    "session.purge": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1"},
     "session.compact": {"session_id": "ses_1", "preview": True},
