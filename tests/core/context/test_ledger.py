@@ -179,7 +179,7 @@ def test_paths_are_found_in_arguments_of_any_tool() -> None:
     """Keys of other programs, nested arguments and file addresses name files; texts do not."""
     found = {
         "targetFile": "a/b.py", "uri": "file:///c.md", "content": "x/y.py", "url": "https://e.net/a",
-        "edits": [{"absolute_path": "/d.ts"}], "dst": "e.txt", "old": "some text", "from": "now on",
+        "edits": [{"absolute_path": "/d.ts"}], "dst": "e.txt", "path": 7, "old": "some text", "from": "now on",
     }  # fmt: skip
     ledger = extend(EMPTY, place(call("c1", "mcp__fs__put", **found), result("c1", "mcp__fs__put")))
     assert {"a/b.py", "/c.md", "/d.ts", "e.txt"} == set(texts(ledger, "file"))

@@ -56,6 +56,24 @@ def test_sentences_leave_code_and_list_marks_out() -> None:
     assert ["use v1.2.3, e.g. in CI.", "Then stop.", "go on"] == list(sentences(text))
 
 
+def test_an_empty_item_is_no_sentence() -> None:
+    """A list mark without a text is left out, and the items round it stay."""
+    assert ["one", "two"] == list(sentences("- one\n-  \n- two\n"))
+
+
+@every_row(
+    ("text", "found"),
+    [
+        ("No wait. Use port 8080.", ["No wait. Use port 8080."]),
+        ("Use port 80. No wait. Use port 8080.", ["Use port 80.", "No wait. Use port 8080."]),
+        ("Use port 80. Scratch that.", ["Use port 80.", "Scratch that."]),
+    ],
+)
+def test_a_sentence_that_takes_back_belongs_to_the_next(text: str, found: list[str]) -> None:
+    """Without a next sentence it is a statement of its own."""
+    assert found == [statement.text for statement in read_user(text)]
+
+
 def test_a_paste_is_no_sentence() -> None:
     """A line without an end after 600 characters is not read."""
     assert [] == list(sentences("word " * 200))
