@@ -192,6 +192,7 @@ class DataRights:
                 raise run_is_open(run.run_id)
             events += await self._purge_run(run, purge)
         self._services.histories.forget(run_ids)
+        self._memories.search.note_purged_turns()
         self._services.grants.forget_session(session_id)
         items = await self._memories.purge_session(
             record.principal, session_id, run_ids, by=purge.by

@@ -80,6 +80,10 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
         kept = await ann.add_memory("tea is better than coffee")
         other = await read_whole(ann, other_run)
         before = await read_whole(ann, run_id)
+        # A search indexes the conversations.
+        searched, _ = await talk(ann, '/call session_search {"query": "remember for me"}')
+        assert canary in str(await read_whole(ann, searched))
+        also = await ann.purge_session((await ann.get_run(searched)).session_id)
         assert leaks(daemon, canary)
         assert 1 == (await ann.purge_session(session_id, dry_run=True)).items
         assert before == await read_whole(ann, run_id)
@@ -90,6 +94,8 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
         for wanted in (run_id, other_run):
             assert None is (await ann.verify_tape(wanted)).first_break
         assert other == await read_whole(ann, other_run)
+        again_searched, _ = await talk(ann, '/call session_search {"query": "remember for me"}')
+        assert canary not in str(await read_whole(ann, again_searched))
         with pytest.raises(NotFound):
             await ann.get_memory(mine.memory_id)
         assert kept.memory_id == (await ann.get_memory(kept.memory_id)).memory_id
@@ -100,7 +106,7 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
         assert fresh.session_id != session_id
     async with daemon.connect() as operator:
         whole = await operator.verify_tape()
-        assert (None, len(before)) == (whole.first_break, whole.purged_events)
+        assert (None, len(before) + also.events) == (whole.first_break, whole.purged_events)
         await cleaned(daemon, canary)
 
 

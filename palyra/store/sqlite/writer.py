@@ -245,8 +245,8 @@ class Writer:
         if others:
             others = turns.append(self._connection, others)
             memories.append(self._connection, purges.append(self._connection, others))
-            self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)
-            self.has_leftovers = self.has_leftovers or any(isinstance(r, _REMOVALS) for r in others)
+            if any(isinstance(record, _REMOVALS) for record in others):
+                self._merges = self.has_leftovers = True
 
     def _acknowledge(self, batch: Admission) -> None:
         """Update the caches after the commit; an ended run needs no head in memory."""
