@@ -137,15 +137,15 @@ class Checkpointer:
         if command.dry_run:
             return restored
         rewound = await self._rewind(made, force=command.force, dry_run=False)
-        start = msgspec.structs.replace(fork_command(mark.point, branch, None), origin=RESTORE)
+        restored = msgspec.structs.replace(restored, file_checkpoint_id=rewound.checkpoint_id)
+        start = msgspec.structs.replace(
+            fork_command(mark.point, branch, None), origin=RESTORE, restored=restored
+        )
         if start.model not in self._services.models:
             start = msgspec.structs.replace(start, model=None, model_choice=None)
         started = await self._gateway.start_run(caller, start, receipt)
         return msgspec.structs.replace(
-            restored,
-            session_id=started.session_id,
-            run_id=started.run_id,
-            file_checkpoint_id=rewound.checkpoint_id,
+            restored, session_id=started.session_id, run_id=started.run_id
         )
 
     async def _get_own(self, caller: Caller, session_id: str) -> SessionRecord:

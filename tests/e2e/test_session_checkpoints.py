@@ -319,3 +319,20 @@ async def test_the_same_key_restores_once(daemon: DaemonProcess) -> None:
         )
         assert (first.session_id, first.run_id) == (again.session_id, again.run_id)
         assert "done" == (await client.wait_run(again.run_id)).state
+
+
+async def test_a_repeated_request_gets_the_first_answer(daemon: DaemonProcess) -> None:
+    """A restore or compaction that is repeated with its key is answered alike, and done once."""
+    async with daemon.connect() as client:
+        first = await talk(client, "Never push to main.", session_key="repeated")
+        mark = await client.checkpoint_session(first.session_id)
+        asked = {"session_id": first.session_id, "idempotency_key": "repeat-restore"}
+        asked["checkpoint_id"] = mark.checkpoint_id
+        restored = [await client.call("session.restore", asked) for _ in range(2)]
+        assert restored[0] == restored[1]
+        assert restored[0]["checkpoint_id"] == mark.checkpoint_id
+        asked = {"session_id": first.session_id, "idempotency_key": "repeat-compact"}
+        compacted = [await client.call("session.compact", asked) for _ in range(2)]
+        assert compacted[0] == compacted[1]
+        await client.wait_run(compacted[0]["run_id"])
+        assert 2 == len((await client.list_runs(session_id=first.session_id)).runs)

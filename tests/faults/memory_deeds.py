@@ -122,8 +122,9 @@ class MemoryDeeds:
 
     async def forget(self) -> None:
         """One or several items."""
-        chosen = [word for word in sorted(self.expected.kept) if self.rng.random() < 0.1][:3]
-        if chosen:
+        kept = sorted(self.expected.kept)
+        if kept:
+            chosen = self.rng.sample(kept, min(self.rng.choice((1, 1, 3)), len(kept)))
             await self.client.forget_memories(*(self.expected.kept.pop(each) for each in chosen))
             self.expected.gone += chosen
 

@@ -43,18 +43,19 @@ def test_acknowledged_changes_survive_kills_at_each_point(point: str) -> None:
 def test_a_row_without_its_item_is_found(tmp_path: Path) -> None:
     """The negative control of the look at the file."""
     path = tmp_path / "journal.sqlite3"
-    with apsw.Connection(str(path)) as connection:
-        connection.execute(
-            "CREATE TABLE memories (row, memory_id, previous_row, superseded_by);"
-            "CREATE TABLE memory_versions (memory_id);"
-            "CREATE TABLE memory_vectors (row);"
-            "CREATE TABLE memory_fts_docsize (id);"
-        )
-        assert not find_orphans_in_copy(path)
-        connection.execute(
-            "INSERT INTO memories VALUES (1, 'a', 9, 'b');"
-            "INSERT INTO memory_versions VALUES ('b');"
-            "INSERT INTO memory_vectors VALUES (2);"
-            "INSERT INTO memory_fts_docsize VALUES (2);"
-        )
+    connection = apsw.Connection(str(path))
+    connection.execute(
+        "CREATE TABLE memories (row, memory_id, previous_row, superseded_by);"
+        "CREATE TABLE memory_versions (memory_id);"
+        "CREATE TABLE memory_vectors (row);"
+        "CREATE TABLE memory_fts_docsize (id);"
+    )
+    assert not find_orphans_in_copy(path)
+    connection.execute(
+        "INSERT INTO memories VALUES (1, 'a', 9, 'b');"
+        "INSERT INTO memory_versions VALUES ('b');"
+        "INSERT INTO memory_vectors VALUES (2);"
+        "INSERT INTO memory_fts_docsize VALUES (2);"
+    )
+    connection.close()
     assert 6 == len(find_orphans_in_copy(path))

@@ -285,6 +285,12 @@ class Keeper(Remembering):
         if branch is None:
             return
         self.world.trace.counts["restored"] += 1
+        if self.rng.random() < 0.3:
+            again = await self.insist(
+                lambda: client.restore_session(session_id, mark.checkpoint_id, idempotency_key=key)
+            )
+            if again != branch:
+                self.fail("the same key gets the same receipt", f"{again} after {branch}")
         if (branch.parent_run_id, branch.at_seq) != (mark.run_id, mark.seq):
             at = (branch.parent_run_id, branch.at_seq)
             self.fail("a branch ends at its mark", f"{at}, not {(mark.run_id, mark.seq)}")

@@ -31,6 +31,7 @@ FIRST_SEEDS = {
     "recall_for_everybody": 15,
     "recall_everywhere": 3,
     "store_twice": 10,
+    "take_nothing_for_the_end": 17,
     "drop_pins": 24,
 }
 KEEPER_SEEDS = 40

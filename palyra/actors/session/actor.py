@@ -50,7 +50,13 @@ from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, Cancel, Resume
 from palyra.core.run.transition import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
-from palyra.core.session.commands import Disposition, Forked, Started
+from palyra.core.session.commands import (
+    Disposition,
+    Forked,
+    SessionRestored,
+    Started,
+    StartRun,
+)
 from palyra.core.session.queue import (
     BESIDE,
     QueueState,
@@ -291,7 +297,8 @@ class _SessionActor:
             self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
         records: list[Record] = [step.run.to_record()]
         if message.receipt is not None:
-            records.append(receipt_for(message.receipt, started, step.now_ms))
+            answer = _answer(message.command, started)
+            records.append(receipt_for(message.receipt, answer, step.now_ms))
         run.last_commit = self._write(self._listed(step.now_ms), step, records)
         return Submitted(started, run.last_commit)
 
@@ -615,6 +622,15 @@ async def resume_run(
         handle.advance("end_committed")
         return
     await run_actor(handle, services, first_input(handle, services), task_status=task_status)
+
+
+def _answer(command: StartRun, started: Started) -> Started | SessionRestored:
+    """Return the answer to the request behind a command, which a repetition of it gets again."""
+    if command.restored is None:
+        return started
+    return msgspec.structs.replace(
+        command.restored, session_id=started.session_id, run_id=started.run_id
+    )
 
 
 async def _is_settled_and_writable(journal: JournalHandle) -> bool:
