@@ -94,8 +94,8 @@ async def test_a_purged_session_keeps_its_proof_and_no_content(daemon: DaemonPro
         for wanted in (run_id, other_run):
             assert None is (await ann.verify_tape(wanted)).first_break
         assert other == await read_whole(ann, other_run)
-        again_searched, _ = await talk(ann, '/call session_search {"query": "remember for me"}')
-        assert canary not in str(await read_whole(ann, again_searched))
+        searched, _ = await talk(ann, '/call session_search {"query": "remember for me"}')
+        assert canary not in str(await read_whole(ann, searched))
         with pytest.raises(NotFound):
             await ann.get_memory(mine.memory_id)
         assert kept.memory_id == (await ann.get_memory(kept.memory_id)).memory_id
