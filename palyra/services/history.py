@@ -67,9 +67,9 @@ class ConversationHistory:
     async def conversation(self, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run; empty if its tape cannot be folded.
 
-        Cancellation: nothing happened.
+        Raises Purged for a run without its content.  Cancellation: nothing happened.
         """
-        found = await self._journal.read(lambda store: _read(store, run_id))
+        found = await self._journal.read(lambda store: _fold(store, run_id))
         if found is None:
             return InheritedView(messages=())
         history = await self.repeat(found.history)
@@ -143,7 +143,15 @@ def _named(
 
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
+        return _fold(store, run_id)
+    except Purged:
+        return None
+
+
+def _fold(store: JournalStore, run_id: str) -> Run | None:
+    """Return the run; None if there is none or its tape cannot be folded.  Raises Purged."""
+    try:
         found = read_run(store, run_id)
-    except (InvariantBroken, Purged):  # its tape cannot be folded
+    except InvariantBroken:
         return None
     return None if found is None else found.run
