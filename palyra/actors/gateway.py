@@ -336,7 +336,7 @@ class Gateway:
     async def read_conversation(self, caller: Caller, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run, its session's history included.
 
-        Raises NotFound.
+        Raises NotFound, and Purged for a run without its content.
         """
         caller.require("runs:read")
         await self._get_record(caller, run_id)

@@ -12,7 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
@@ -32,7 +32,7 @@ class EventLine:
 
 def narrate(item: TapeEvent) -> EventLine:
     """Return the line for an event; an unknown kind is shown by name and payload."""
-    purged = read_stub(item.data) if item.event is None else None
+    purged = read_tombstone(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
     tell = _TELL.get(type(item.event)) if item.event is not None else None

@@ -28,7 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tape": ("tape", "Read, verify, replay and export tapes."),
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
     "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
-    "documents": ("documents", "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md."),
+    "documents": (
+        "documents",
+        "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md.",
+    ),
     "sessions": ("sessions", "List, show, archive, reset and purge conversations."),
     "memory": ("memory", "Store, search, change and forget what runs remember."),
     "agents": ("agents", "List, show, create, update and delete agents."),

@@ -37,6 +37,7 @@ class ConversationHistory:
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}
         self._known_tokens = 0
+        self._forgets = 0  # a read that began before one may have read what was purged
 
     async def find(self, run: Run) -> History:
         """Select the history of a run that is about to begin.
@@ -45,11 +46,11 @@ class ConversationHistory:
         """
         if not self._budget_tokens:
             return NO_HISTORY
-        known = dict(self._known)
+        known, forgets = dict(self._known), self._forgets
         found = await self._journal.read(
             lambda store: select(_past(store, run, known), self._budget_tokens)
         )
-        self._remember(found)
+        self._remember(found, forgets)
         return found
 
     async def repeat(self, run_ids: tuple[str, ...]) -> History:
@@ -59,17 +60,17 @@ class ConversationHistory:
         """
         if not run_ids:
             return NO_HISTORY
-        known = dict(self._known)
+        known, forgets = dict(self._known), self._forgets
         found = await self._journal.read(lambda store: recorded(_named(store, run_ids, known)))
-        self._remember(found)
+        self._remember(found, forgets)
         return found
 
     async def conversation(self, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run; empty if its tape cannot be folded.
 
-        Cancellation: nothing happened.
+        Raises Purged for a run without its content.  Cancellation: nothing happened.
         """
-        found = await self._journal.read(lambda store: _read(store, run_id))
+        found = await self._journal.read(lambda store: _fold(store, run_id))
         if found is None:
             return InheritedView(messages=())
         history = await self.repeat(found.history)
@@ -94,12 +95,15 @@ class ConversationHistory:
         return view_of(run, history, self._budget_tokens)
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        """Drop these runs, which were purged, from memory."""
+        """Drop these runs, which were purged, from memory; reads that began before are not kept."""
+        self._forgets += 1
         for run_id in run_ids:
             run = self._known.pop(run_id, None)
             self._known_tokens -= 0 if run is None else run.tokens
 
-    def _remember(self, history: History) -> None:
+    def _remember(self, history: History, forgets: int) -> None:
+        if forgets != self._forgets:
+            return
         for run in history.runs:
             if self._known_tokens > MAX_KNOWN_TOKENS:
                 self._known.clear()
@@ -143,7 +147,15 @@ def _named(
 
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
+        return _fold(store, run_id)
+    except Purged:
+        return None
+
+
+def _fold(store: JournalStore, run_id: str) -> Run | None:
+    """Return the run; None if there is none or its tape cannot be folded.  Raises Purged."""
+    try:
         found = read_run(store, run_id)
-    except (InvariantBroken, Purged):  # its tape cannot be folded
+    except InvariantBroken:
         return None
     return None if found is None else found.run

@@ -8,7 +8,7 @@ import trio
 
 from palyra.client import Client, TapeEvent
 from palyra.client.tapes import export_run
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.session.purge import SessionPurged
 from palyra.core.tape.export import verify_export
 from palyra.errors import Forbidden, IllegalState, NotFound
@@ -46,7 +46,7 @@ def check_purged(before: list[TapeEvent], after: list[TapeEvent]) -> None:
     """Check that only payloads went, and that a record of it follows."""
     *purged, last = after
     assert [(e.seq, e.kind, e.at_ms) for e in before] == [(e.seq, e.kind, e.at_ms) for e in purged]
-    assert all(read_stub(event.data) is not None for event in purged)
+    assert all(read_tombstone(event.data) is not None for event in purged)
     assert "run.purged" == last.kind
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change
-from palyra.core.journal.purged_row import make_stub, read_stub
+from palyra.core.journal.purged_row import make_tombstone, read_tombstone
 from palyra.core.journal.records import (
     Lineage,
     LineageTrim,
@@ -67,7 +67,7 @@ def test_a_purge_removes_payloads_and_the_chain_holds(store: JournalStore) -> No
     assert [None] == store.commit([purge_of(store, "run_a")])
     *purged, last = everything(store, "run_a")
     assert [
-        msgspec.structs.replace(old, data=make_stub(old.data, AT_MS)) for old in before
+        msgspec.structs.replace(old, data=make_tombstone(old.data, AT_MS)) for old in before
     ] == purged
     assert "run.purged" == last.kind
     assert all(SECRET not in each.data for each in (*purged, last))
@@ -213,18 +213,18 @@ def test_branches_are_found(store: JournalStore) -> None:
 
 
 def test_a_stub_is_recognised_exactly() -> None:
-    """Only the form that a purge writes is a stub; making one of a stub changes nothing."""
-    stub = make_stub(b"data", 5)
-    found = read_stub(stub)
+    """Only the form that a purge writes is a tombstone; making one of a tombstone changes nothing."""
+    tombstone = make_tombstone(b"data", 5)
+    found = read_tombstone(tombstone)
     assert found is not None
     assert (5, 4, "1970-01-01") == (found.at_ms, found.size_bytes, found.day)
-    assert stub == make_stub(stub, 9)
+    assert tombstone == make_tombstone(tombstone, 9)
     for other in (
         b"",
         b"{}",
-        stub + b" ",
-        stub[:-1],
-        stub.replace(b":5,", b":-5,"),
+        tombstone + b" ",
+        tombstone[:-1],
+        tombstone.replace(b":5,", b":-5,"),
         b'{"purged":{}}',
     ):
-        assert None is read_stub(other)
+        assert None is read_tombstone(other)

@@ -1,4 +1,4 @@
-"""The payload of a tape row after its purge: what is left of an event once its content is removed.
+"""Tombstone: the payload of a tape row after a purge of its content.
 
 A purge replaces payloads and nothing else: run, seq, time, kind, principal and chain hash stay.  The
 replacement names the SHA-256 and the size of the payload that was there, so a copy that someone kept
@@ -29,27 +29,27 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{datetime.fromtimestamp(self.at_ms / 1000, UTC):%Y-%m-%d}"
 
 
-class _Stub(msgspec.Struct, frozen=True, gc=False):
+class _Tombstone(msgspec.Struct, frozen=True, gc=False):
     purged: Purged
 
 
-_DECODER = msgspec.json.Decoder(_Stub)
+_DECODER = msgspec.json.Decoder(_Tombstone)
 
 
-def make_stub(data: bytes, at_ms: int) -> bytes:
-    """Return what replaces the payload `data`; a replacement stays as it is."""
+def make_tombstone(data: bytes, at_ms: int) -> bytes:
+    """Return the tombstone for the payload `data`; a tombstone stays as it is."""
     if data.startswith(PREFIX):
         return data
     purged = Purged(at_ms=at_ms, sha256=sha256(data).hexdigest(), size_bytes=len(data))
-    return msgspec.json.encode(_Stub(purged))
+    return msgspec.json.encode(_Tombstone(purged))
 
 
-def read_stub(data: bytes) -> Purged | None:
+def read_tombstone(data: bytes) -> Purged | None:
     """Return the facts of a replaced payload, None for any other payload."""
     if not data.startswith(PREFIX):
         return None
     try:
-        stub = _DECODER.decode(data)
+        tombstone = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return stub.purged if msgspec.json.encode(stub) == data else None
+    return tombstone.purged if msgspec.json.encode(tombstone) == data else None

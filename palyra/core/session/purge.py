@@ -1,4 +1,4 @@
-"""What goes when a session is purged, and the words of the replies.  Pure."""
+"""Purge of a session: the request, the reply, and the records that change.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class PurgeSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionPurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a purge removed, or would remove; a repeated purge counts what was left to do."""
+    """Counts of removed content; of a dry run, content to remove; of a repeated purge, the rest."""
 
     session_id: str
     purge_id: str = ""  # "": a dry run

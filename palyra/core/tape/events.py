@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.records import (
     ApprovalScope,
     BudgetAction,
@@ -529,7 +529,7 @@ def decode_event(kind: str, data: bytes) -> Event:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
-        purged = read_stub(data)
+        purged = read_tombstone(data)
         if purged is None:
             raise
         raise Purged(f"the content of the run was purged on {purged.day}") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.tape_row import GENESIS, TapeRow, link
 from palyra.core.tape.events import RunPurged, ToolAttested
 from palyra.core.tape.purge import find_fault
@@ -164,7 +164,7 @@ def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
 
 def _is_purged(line: ExportLine) -> bool:
     """True for a line without its payload, which `_verify_purge` proves."""
-    return read_stub(bytes(line.data)) is not None
+    return read_tombstone(bytes(line.data)) is not None
 
 
 def _verify_purge(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:

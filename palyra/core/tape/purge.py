@@ -19,7 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.tape.events import RunPurged
 
@@ -46,12 +46,12 @@ class RowsDigest:
     def add(self, link: Link) -> None:
         """Add the next row."""
         position, digest, row = link
-        stub = read_stub(row.data)
-        if stub is None:
+        tombstone = read_tombstone(row.data)
+        if tombstone is None:
             payload, size = sha256(row.data).hexdigest(), len(row.data)
         else:
-            payload, size = stub.sha256, stub.size_bytes
-            self.purged_ms.add(stub.at_ms)
+            payload, size = tombstone.sha256, tombstone.size_bytes
+            self.purged_ms.add(tombstone.at_ms)
         texts = (row.run_id, row.session_id, row.kind, row.principal)
         parts = [text.encode("utf-8", "replace") for text in texts]
         fields = _FIELDS.pack(position, row.seq, row.at_ms, row.redacted, size, *map(len, parts))

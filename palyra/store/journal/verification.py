@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from palyra.core.journal.changes import MAX_FOUND, ChainViolation, VerifyReport
-from palyra.core.journal.purged_row import read_stub
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.tape_row import GENESIS, link, merkle_root
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import find_fault
@@ -217,7 +217,7 @@ class ChainVerifier:
         if row.kind == RunPurged.KIND:
             self._require_purge(found)
         if prev is not None and link(prev, position, row) != digest:
-            if read_stub(row.data) is None:
+            if read_tombstone(row.data) is None:
                 self._report_misfit(prev, found)
             else:
                 self.findings.purged += 1
@@ -371,7 +371,7 @@ def _check_run(
     while page := evidence.read_links(run_id, after_seq=after):
         for found in page:
             wrong = _find_wrong(before, found, purges)
-            findings.purged += read_stub(found.row.data) is not None
+            findings.purged += read_tombstone(found.row.data) is not None
             if wrong is not None:
                 seq = min(found.row.seq, before.seq + 1)
                 kind, detail = wrong
@@ -389,7 +389,7 @@ def _find_wrong(
     """Return why the row cannot follow the one before it, None if it can."""
     if found.row.seq != before.seq + 1:
         return "missing", f"event {found.row.seq} follows event {before.seq}"
-    is_purged = read_stub(found.row.data) is not None
+    is_purged = read_tombstone(found.row.data) is not None
     if not is_purged and link(before.hash, found.position, found.row) != found.hash:
         return "edited", "the event does not match its hash"
     fault = None

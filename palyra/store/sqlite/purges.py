@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from palyra.core.journal.purged_row import PREFIX, make_stub
+from palyra.core.journal.purged_row import PREFIX, make_tombstone
 from palyra.core.journal.records import Record, RunRemoval, SessionRemoval
 
-_STUB = "palyra_stub"  # the SQL function
+_TOMBSTONE = "palyra_tombstone"  # the SQL function
 _BY_SESSION = ("session_checkpoints", "memory_uses", "grants")
 
 
@@ -32,9 +32,9 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
 
 
 def _remove_run(connection: apsw.Connection, removal: RunRemoval) -> None:
-    connection.create_scalar_function(_STUB, _make_stub, 2, deterministic=True)
+    connection.create_scalar_function(_TOMBSTONE, _make_tombstone, 2, deterministic=True)
     connection.execute(
-        f"UPDATE tape SET data = {_STUB}(data, ?1) WHERE run_id = ?2 AND seq < ?3"  # noqa: S608 - literals
+        f"UPDATE tape SET data = {_TOMBSTONE}(data, ?1) WHERE run_id = ?2 AND seq < ?3"  # noqa: S608 - literals
         " AND substr(data, 1, length(?4)) <> ?4",
         (removal.at_ms, removal.run_id, removal.events, PREFIX),
     )
@@ -57,7 +57,7 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
         connection.execute("DELETE FROM memory_versions WHERE memory_id = ?", (trim.memory_id,))
 
 
-def _make_stub(*values: Any) -> Any:  # noqa: ANN401 - values of SQLite
-    """Call `make_stub` for any stored value: a tampered payload may have another type."""
+def _make_tombstone(*values: Any) -> Any:  # noqa: ANN401 - values of SQLite
+    """Call `make_tombstone` for any stored value: a tampered payload may have another type."""
     data, at_ms = values
-    return make_stub(data if isinstance(data, bytes) else str(data).encode(), at_ms)
+    return make_tombstone(data if isinstance(data, bytes) else str(data).encode(), at_ms)

@@ -419,7 +419,7 @@ SELECT
 FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
     CROSS JOIN sessions AS s ON s.session_id = t.session_id;
 """
-_STUB = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
+_TOMBSTONE = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
 _PURGES = f"""
 DROP TRIGGER tape_is_never_updated;
 CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
@@ -427,8 +427,8 @@ CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
         AND new.session_id = old.session_id AND new.seq = old.seq AND new.at_ms = old.at_ms
         AND new.kind = old.kind AND new.principal = old.principal
         AND new.redacted = old.redacted AND new.hash = old.hash
-        AND substr(old.data, 1, {len(PREFIX)}) <> {_STUB}
-        AND substr(new.data, 1, {len(PREFIX)}) = {_STUB} AND length(new.data) <= {MAX_BYTES}
+        AND substr(old.data, 1, {len(PREFIX)}) <> {_TOMBSTONE}
+        AND substr(new.data, 1, {len(PREFIX)}) = {_TOMBSTONE} AND length(new.data) <= {MAX_BYTES}
         AND EXISTS (SELECT 1 FROM tape AS t
             WHERE t.run_id = old.run_id AND t.seq > old.seq AND t.kind = 'run.purged'))
     BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.journal.purged_row import PREFIX, make_stub
+from palyra.core.journal.purged_row import PREFIX, make_tombstone
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.tape.events import KINDS, RunPurged, decode_event, encode_event
 from palyra.core.tape.purge import (
@@ -42,7 +42,11 @@ def purged(count: int = 3) -> list[Link]:
 
 
 def blank(link: Link, at_ms: int = AT_MS) -> Link:
-    return link[0], link[1], msgspec.structs.replace(link[2], data=make_stub(link[2].data, at_ms))
+    return (
+        link[0],
+        link[1],
+        msgspec.structs.replace(link[2], data=make_tombstone(link[2].data, at_ms)),
+    )
 
 
 def changed(link: Link, **fields: object) -> Link:
@@ -62,8 +66,8 @@ def test_a_recorded_purge_is_proven() -> None:
         {"at_ms": 5},
         {"session_id": "ses_x"},
         {"redacted": True},
-        {"data": make_stub(b"other", AT_MS)},
-        {"data": make_stub(b'{"n":0}', AT_MS + 1)},
+        {"data": make_tombstone(b"other", AT_MS)},
+        {"data": make_tombstone(b'{"n":0}', AT_MS + 1)},
     ],
     ids=str,
 )
@@ -91,7 +95,7 @@ def test_rows_without_their_record_are_not_proven() -> None:
 def test_a_purged_payload_of_any_kind_says_so(kind: str) -> None:
     """Decoding raises an error with the day, whatever the event was."""
     with pytest.raises(Purged, match="purged on 1970-01-01"):
-        decode_event(kind, make_stub(b"{}", AT_MS))
+        decode_event(kind, make_tombstone(b"{}", AT_MS))
 
 
 @pytest.mark.parametrize("kind", KINDS)

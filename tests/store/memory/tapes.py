@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from palyra.core.journal.purged_row import make_stub
+from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.journal.records import RunRemoval
 from palyra.core.journal.tape_row import TapeRow
 from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
@@ -52,7 +52,9 @@ class MemoryTapes:
     def purge(self, removal: RunRemoval) -> None:
         """Replace the payloads of a run."""
         for link in self._tapes[removal.run_id][: removal.events]:
-            row = msgspec.structs.replace(link.row, data=make_stub(link.row.data, removal.at_ms))
+            row = msgspec.structs.replace(
+                link.row, data=make_tombstone(link.row.data, removal.at_ms)
+            )
             self.links[link.position - 1] = ChainLink(link.position, link.hash, row)
             self._tapes[removal.run_id][link.row.seq] = self.links[link.position - 1]
 

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change
-from palyra.core.journal.purged_row import make_stub
+from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.journal.records import MemoryRemoval, RunRemoval
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import abandon, memory, sqlite_journal
 from tests.store.test_contract_purges import AT_MS, EVENTS, SECRET, purge_of, say
 
 pytestmark = pytest.mark.real
-STUB = make_stub(b"x", AT_MS)
+STUB = make_tombstone(b"x", AT_MS)
 Damage = Callable[[apsw.Connection], object]
 
 
