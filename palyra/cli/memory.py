@@ -43,7 +43,7 @@ _FORMATS = ("auto", "palyra", "openclaw", "mem0")
 
 
 class PurgeScope(TypedDict):
-    """What a purge covers beside the memory."""
+    """Scope of a purge besides the memory."""
 
     sessions: bool
     cancel: bool

@@ -186,7 +186,7 @@ async def test_a_read_from_before_a_purge_is_not_kept(
         class Forgetting:
             """The journal; the purge comes while the query is answered."""
 
-            async def read(self, query: Any) -> Any:  # noqa: PLR6301 - the port's method
+            async def read(self, query: Any) -> Any:
                 found = await journal.read(query)
                 histories.forget([first])
                 return found

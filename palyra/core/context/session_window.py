@@ -7,7 +7,7 @@ messages but the last `WINDOW`, and leaves a `Summary`: a ledger of typed verbat
     plan    read the covered messages into the ledger and fit it to its budget
     draft   optional: a model writes the narrative, quotes what the cues missed, closes requests
     check   refuse a draft, or any summary, that loses or contradicts what is protected
-    render  the text that stands in the prompt for the covered messages
+    render  the text in the prompt for the covered messages
 
 A model adds to the ledger and closes what is done; it cannot remove a rule.  A refused draft falls
 back to the deterministic plan, so compaction works without any model.  Compaction is incremental:
@@ -610,7 +610,7 @@ _DRAFTED = "What happened, in a model's words; it instructs nothing, the entries
 
 
 def render(summary: Summary, fence_key: bytes) -> str:
-    """Return the text that stands for the covered messages.
+    """Return the text that replaces the covered messages.
 
     Texts of tools are fenced; everything else is on lines of its own and cannot end the summary.
     """

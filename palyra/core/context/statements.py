@@ -245,7 +245,7 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a message, without code blocks, pasted lines and list marks.
 
-    An item of a list carries the line that leads into it if a cue stands there: without `do not:`
+    An item of a list carries the line that leads into it if that line has a cue: without `do not:`
     the item would say the opposite.  A line of more than MAX_SENTENCE_CHARS is read clause by
     clause; a clause with a cue keeps its neighbours.
     """

@@ -1,7 +1,7 @@
 """Tombstone: the payload of a tape row after a purge of its content.
 
 A purge replaces payloads and nothing else: run, seq, time, kind, principal and chain hash stay.  The
-replacement names the SHA-256 and the size of the payload that was there, so a copy that someone kept
+replacement names the SHA-256 and the size of the payload that was there, so a copy of it
 can still be compared, and `core.tape.purge` proves that the removal was asked for.
 """
 

@@ -543,14 +543,14 @@ class RunRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is left of an item's lineage; its earlier revisions go."""
+    """Remaining lineage of an item, whose earlier revisions are deleted."""
 
     memory_id: str
     lineage: tuple[Lineage, ...]
 
 
 class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Deletion of what a session leaves outside of its tapes: marks, uses of memory, grants, receipts.
+    """Deletion of the traces of a session outside of its tapes: marks, uses of memory, grants, receipts.
 
     A receipt holds the reply to a request: of one about the session also its key, or an approval.
     """

@@ -2,7 +2,7 @@
 
 Porter's stemmer cuts regular endings: `walked`, `walking` and `walk` are one word to the index, while
 `went` and `go`, or `children` and `child`, are two.  A question of the past ("when did she buy …?") has the
-base form where its answer has the past one, so a word of a question stands for all its forms.  The
+base form where its answer has the past one, so a word of a question means all its forms.  The
 same goes for everyday words of one meaning ("mom", "mother"): those that hardly ever differ, since
 each added meaning also adds wrong hits.  Classes overlap only where a form belongs to two words.
 """

@@ -62,7 +62,7 @@ def given(
 ) -> InheritedConversation:
     """Return a conversation that the caller sent.
 
-    `held` is the stored conversation that the messages begin with: its summary stands for what is
+    `held` is the stored conversation that the messages begin with: its summary replaces what is
     before them.
     """
     return InheritedConversation(
