@@ -50,11 +50,11 @@ class Storm(Deeds):
         self._turn = trio.Lock()  # of a deed, or of a look at everything
 
     async def rage(self, kills: int) -> None:
-        """Kill that many daemons while one client works, then look once more."""
+        """Kill that many daemons, more until an item was forgotten, then look once more."""
         await self.start(None)
         async with self.daemon.follow() as self._client, trio.open_nursery() as nursery:
             nursery.start_soon(self.work)
-            while self.counts["kills"] < kills:
+            while self.counts["kills"] < kills or not self.expected.gone:
                 with trio.fail_after(WITHIN_S):
                     await self.kill_one()
                     await self.look()
