@@ -76,6 +76,7 @@ ROOMS = {
         "channel",
         "memory",
         "context",
+        "learning",
         "replay",
         "ports",
     ),
@@ -105,6 +106,7 @@ ROOMS = {
         "memory_recall",
         "memory",
         "documents",
+        "learning",
         "usage",
     ),
     "actors": (

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "sessions": ("sessions", "List, show, archive, reset and purge conversations."),
     "memory": ("memory", "Store, search, change and forget what runs remember."),
+    "learn": ("learn", "List, accept, reject, edit and undo what runs taught."),
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete channels for incoming messages."),
     "pairings": ("channels", "List, approve and revoke senders."),

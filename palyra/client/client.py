@@ -13,6 +13,7 @@ from palyra.client.contexts import ContextMethods
 from palyra.client.documents import DocumentMethods
 from palyra.client.files import FileMethods
 from palyra.client.incidents import IncidentMethods
+from palyra.client.learning import LearningMethods
 from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
@@ -40,6 +41,7 @@ class Client(
     UsageMethods,
     IncidentMethods,
     MemoryMethods,
+    LearningMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

@@ -34,6 +34,7 @@ from palyra.config.sections import (
     Fetch,
     FilesConfig,
     JournalConfig,
+    LearningConfig,
     Logging,
     Mcp,
     MemoryConfig,
@@ -83,6 +84,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     runs: RunsConfig = RunsConfig()
     context: ContextConfig = ContextConfig()
     memory: MemoryConfig = MemoryConfig()
+    learning: LearningConfig = LearningConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_BasisPoints = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Few = Annotated[int, Meta(ge=1, le=64)]
 _Bytes = Annotated[int, Meta(ge=1_024, le=1_073_741_824)]
@@ -89,6 +90,30 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
         ),
     ] = "auto"
     recall: Annotated[bool, _doc("Show matching memories to the model of a new run.")] = True
+
+
+class LearningConfig(Section, frozen=True, kw_only=True):
+    """Learning from runs that ended."""
+
+    mode: Annotated[
+        Literal["off", "review", "auto"],
+        _doc("off: nothing is learned; review: a person accepts; auto: sure candidates apply."),
+    ] = "off"
+    model: Annotated[
+        str, _doc("Model that suggests candidates; empty: they are found without a model.")
+    ] = ""
+    fact_review_bps: Annotated[
+        _BasisPoints, _doc("Score from which a fact is proposed, in basis points.")
+    ] = 7_500
+    fact_auto_bps: Annotated[_BasisPoints, _doc("Score from which mode auto applies a fact.")] = (
+        9_000
+    )
+    preference_review_bps: Annotated[
+        _BasisPoints, _doc("Score from which a preference is proposed.")
+    ] = 8_000
+    preference_auto_bps: Annotated[
+        _BasisPoints, _doc("Score from which mode auto applies a preference.")
+    ] = 9_200
 
 
 class RunsConfig(Section, frozen=True, kw_only=True):
@@ -464,6 +489,7 @@ SECTIONS: dict[str, type[Section]] = {
     "runs": RunsConfig,
     "context": ContextConfig,
     "memory": MemoryConfig,
+    "learning": LearningConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
     "documents": DocumentsConfig,

@@ -11,6 +11,7 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.changes import (
+    CandidateFilter,
     ChainedRow,
     Change,
     IncidentFilter,
@@ -34,6 +35,7 @@ from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
+    CandidateRecord,
     ChannelRecord,
     DocumentRecord,
     GrantRecord,
@@ -43,6 +45,7 @@ from palyra.core.journal.records import (
     MemoryUseRecord,
     MemoryVectors,
     PairingRecord,
+    ReflectionRecord,
     RunRecord,
     SessionCheckpointRecord,
     SessionRecord,
@@ -172,6 +175,14 @@ class MemoryStore(Protocol):
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
 
 
+class LearningStore(Protocol):
+    """Candidates of learning, and which runs were read for it."""
+
+    def find_candidate(self, candidate_id: str) -> CandidateRecord | None: ...
+    def list_learned(self, wanted: CandidateFilter) -> list[CandidateRecord]: ...
+    def find_reflection(self, run_id: str) -> ReflectionRecord | None: ...
+
+
 class DocumentVersions(Protocol):
     """Recorded versions of workspace documents."""
 
@@ -192,7 +203,14 @@ class AccessStore(Protocol):
 
 
 class JournalStore(
-    Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, AccessStore, Protocol
+    Registry,
+    Ledger,
+    IncidentStore,
+    MemoryStore,
+    LearningStore,
+    DocumentVersions,
+    AccessStore,
+    Protocol,
 ):
     """The durable store.  Synchronous; blocking calls are made from threads.
 

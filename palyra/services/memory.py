@@ -76,10 +76,11 @@ ALIKE_WORDS, MOST_ALIKE = 6, 20  # words and items of a search for duplicates
 REINDEX_ROWS = 200  # of one change, so that no commit waits long
 _WORD = re.compile(r"\w+")
 T = TypeVar("T", bound=msgspec.Struct)
+_NOTHING = MemoryForgotten(memory_ids=())
 OnForgotten = Callable[[Sequence[str], str], Awaitable[None]]  # memory ids, principal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)  # noqa: PLR0904 - one method for each change
 class Memories:
     """All items of memory.  Every method for clients takes the authenticated caller first."""
 
@@ -119,7 +120,7 @@ class Memories:
         Raises as `add` does, and IllegalState for a text that the session got from a recall: a
         memory does not confirm itself.  Cancellation: it may have been stored.
         """
-        known = await self._find_recalled(principal, session_id)
+        known = await self.find_recalled(principal, session_id)
         if is_recalled(draft.text, known):
             raise IllegalState(
                 "this text came from the memory: recalled text is not stored again; state what is "
@@ -127,7 +128,8 @@ class Memories:
             )
         return await self._add(draft, principal=principal, by=principal)
 
-    async def _find_recalled(self, principal: str, session_id: str) -> list[str]:
+    async def find_recalled(self, principal: str, session_id: str) -> list[str]:
+        """Return the texts that recalls gave to a session."""
         uses = await self.journal.read(lambda s: s.list_memory_uses(session_id=session_id))
         ids = {item.memory_id for use in uses for item in use.items}
         found = await self._find_all(sorted(ids))
@@ -208,6 +210,84 @@ class Memories:
             result, records = await self.run_blocking(merge)
             await self._commit(whose, records, result, receipt)
             return result
+
+    # --- learning
+
+    async def learn(
+        self,
+        draft: MemoryDraft,
+        *,
+        principal: str,
+        by: str,
+        records: Callable[[MemoryAdded, int], Sequence[Record]],
+    ) -> MemoryAdded:
+        """Store what was learned, and in the same change the records about it.
+
+        `records` gets the outcome and the revision of the item.  Raises as `add` does.
+        Cancellation: all or nothing was stored.
+        """
+        (new,) = await self._make([draft], principal, by)
+        async with self._lock(principal):
+            found = await self._resolve(draft, new)
+            result, changed = _apply(found, new)
+            revision = next(
+                item.revision
+                for item in changed
+                if isinstance(item, MemoryRecord) and item.memory_id == result.memory_id
+            )
+            await self._commit(principal, [*changed, *records(result, revision)], result, None)
+            return result
+
+    async def unlearn(
+        self,
+        principal: str,
+        memory_id: str,
+        revision: int,
+        *,
+        before: int,
+        by: str,
+        records: Sequence[Record],
+    ) -> None:
+        """Take back one application of `learn`, and commit the records about that with it.
+
+        `revision` is that of the item now, `before` the one it had before `learn`; 0 for none.
+
+        An item that it added is deleted, and one that this had superseded is current again; an item
+        that it updated is as before.  Raises IllegalState for an item that was changed since then.
+        Cancellation: all or nothing was changed.
+        """
+        async with self._lock(principal):
+            item = await self._find_own(principal, memory_id)
+            if item is None:
+                await self._commit(principal, records, _NOTHING, None)
+                return
+            if item.revision != revision:
+                raise IllegalState(
+                    f"{memory_id} was changed after it was learned: edit or forget it instead"
+                )
+            now_ms = self.now_ms()
+            if before:
+                versions = await self.journal.read(lambda s: s.list_versions(memory_id))
+                earlier = next((each for each in versions if each.revision == before), None)
+                if earlier is None:
+                    raise IllegalState(
+                        f"revision {before} of {memory_id} was removed: edit or forget the item"
+                    )
+                after = restore(item, earlier, by=by, now_ms=now_ms)
+                after = msgspec.structs.replace(
+                    after, lineage=earlier.lineage, valid_from_ms=earlier.valid_from_ms
+                )
+                await self._commit(principal, [after, *records], _NOTHING, None)
+                return
+            revived = await self.journal.read(
+                partial(_list_revived, gone=(memory_id,), by=by, now_ms=now_ms)
+            )
+            removal = MemoryRemoval(
+                principal=principal, memory_ids=(memory_id,), at_ms=now_ms, by=by
+            )
+            with self.search.hiding(principal, (memory_id,)):
+                await self._tell_forgotten((memory_id,), by)
+                await self._commit(principal, [*revived, *records, removal], _NOTHING, None)
 
     # --- changing
 

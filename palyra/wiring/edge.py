@@ -14,7 +14,9 @@ from palyra.actors.purge import DataRights
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.learning.candidates import LearningRules, Thresholds
 from palyra.core.ports import EmbeddingService
+from palyra.errors import InvalidParams
 from palyra.net.api.asyncapi import asyncapi_document
 from palyra.net.api.idempotency import IdempotencyStore
 from palyra.net.api.method import Backend
@@ -43,6 +45,7 @@ from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
@@ -92,6 +95,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         channels=services.channels,
         incidents=services.incidents,
         memories=memories,
+        learning=build_learning(config, services, memories, documents, host),
         memory_search=memories.search,
         files=ArtifactService(
             toolset.artifacts,
@@ -118,6 +122,46 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         problems=problems,
         absent=toolset.absent,
         tree=tree,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+    )
+
+
+def build_learning(
+    config: Config,
+    services: SessionServices,
+    memories: Memories,
+    documents: Documents,
+    host: Host,
+) -> Learning:
+    """Build learning.  Raises InvalidParams for an unknown model or thresholds out of order."""
+    learning = config.learning
+    if learning.model and learning.model not in services.models:
+        raise InvalidParams(
+            f"learning.model names {learning.model!r}, which no provider has",
+            field="learning.model",
+        )
+    for kind in ("fact", "preference"):
+        if getattr(learning, f"{kind}_auto_bps") < getattr(learning, f"{kind}_review_bps"):
+            raise InvalidParams(
+                f"learning.{kind}_auto_bps is below learning.{kind}_review_bps: raise it, or lower "
+                "the other",
+                field=f"learning.{kind}_auto_bps",
+            )
+    return Learning(
+        services.journal,
+        memories,
+        documents,
+        services.redactor,
+        rules=LearningRules(
+            mode=learning.mode,
+            fact=Thresholds(learning.fact_review_bps, learning.fact_auto_bps),
+            preference=Thresholds(learning.preference_review_bps, learning.preference_auto_bps),
+        ),
+        model=learning.model,
+        models=services.models,
+        budgets=services.budgets,
+        run_blocking=host.run_blocking,
         now_ms=host.now_ms,
         new_id=host.new_id,
     )

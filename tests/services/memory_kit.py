@@ -36,6 +36,13 @@ def caller(principal: str, role: Role = "client") -> Caller:
 ANN, BOB, OP = caller("ann"), caller("bob"), caller("op", "operator")
 
 
+class DoneWrite:
+    """A ticket of an append that is durable."""
+
+    async def wait(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
 class InlineJournal:
     """`core.ports.Journal` that does everything at once; `refusal` is raised by the next commit."""
 
@@ -49,6 +56,7 @@ class InlineJournal:
     def append(self, change: Change) -> Any:
         (outcome,) = self.store.commit([change])
         assert outcome is None
+        return DoneWrite()
 
     async def commit(self, change: Change) -> None:
         await trio.lowlevel.checkpoint()

@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from palyra.core.journal.records import (
+    CandidateKind,
+    CandidateState,
     IncidentDomain,
     IncidentRecord,
     IncidentState,
@@ -120,6 +122,18 @@ class MemoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     with_superseded: bool = False
     with_hidden: bool = False  # items that are never recalled
     before: str | None = None  # last memory_id of the previous page
+    limit: int = 100
+
+
+class CandidateFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter of candidates, newest first; empty and None mean all."""
+
+    principal: str | None
+    states: tuple[CandidateState, ...] = ()
+    kinds: tuple[CandidateKind, ...] = ()
+    keys: tuple[str, ...] = ()
+    memory_ids: tuple[str, ...] = ()
+    before: str | None = None  # last candidate_id of the previous page
     limit: int = 100
 
 

@@ -583,6 +583,80 @@ class MemoryUseRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     items: tuple[MemoryUse, ...] = ()
 
 
+CandidateKind = Literal["fact", "preference", "procedure"]
+CandidateState = Literal["proposed", "suppressed", "applied", "rejected", "undone", "superseded"]
+CandidateAction = Literal[
+    "proposed",
+    "suppressed",
+    "seen",
+    "edited",
+    "applied",
+    "rejected",
+    "undone",
+    "superseded",
+    "restored",
+]
+CandidateSource = Literal["rules", "model"]
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Words of an event that a candidate was taken from."""
+
+    run_id: str
+    seq: EventSeq
+    quote: str  # verbatim
+
+
+class CandidateChange(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One line of the history of a candidate."""
+
+    action: CandidateAction
+    state: CandidateState  # after it
+    by: str  # principal; "": the daemon
+    at_ms: int
+    text: str | None = None  # before an edit
+
+
+class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something that a run may teach; see `core.learning.candidates`.
+
+    `revision` grows by one with each change.
+    """
+
+    candidate_id: str
+    principal: str
+    session_id: str
+    kind: CandidateKind
+    text: str
+    score_bps: int
+    signals: dict[str, int]  # summands of the score
+    evidence: tuple[Evidence, ...]
+    trust: Trust  # lowest label of the run's texts
+    key: str  # equal for the same statement
+    source: CandidateSource = "rules"
+    state: CandidateState
+    memory_id: str | None = None  # the item that shows it while it is applied
+    memory_revision: int | None = None  # of that item, after the last change of the candidate
+    revision_before: int | None = None  # of that item, before it was applied; 0: it was added
+    superseded_id: str | None = None  # the item that this one corrected
+    revision: int = 1
+    created_ms: int
+    changed_ms: int
+    changes: tuple[CandidateChange, ...] = ()
+
+
+class ReflectionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Proof that a run was read for learning; without any text of it."""
+
+    run_id: str
+    session_id: str
+    principal: str
+    at_ms: int
+    is_tainted: bool = False
+    candidate_ids: tuple[str, ...] = ()
+    refused: dict[str, int] = {}  # number of statements by the reason why they are none
+
+
 DocumentCause = Literal["apply", "sync", "restore", "forget"]
 
 
@@ -642,6 +716,8 @@ Record = (
     | TurnIndexing
     | MemoryUseRecord
     | DocumentRecord
+    | CandidateRecord
+    | ReflectionRecord
     | RunRemoval
     | SessionRemoval
 )

@@ -37,6 +37,7 @@ from palyra.services.channels import Channels
 from palyra.services.documents import Documents
 from palyra.services.grants import Grants
 from palyra.services.incidents import Incidents
+from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
@@ -93,6 +94,7 @@ class Backend:
     documents: Documents
     incidents: Incidents
     memories: Memories
+    learning: Learning
     memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService

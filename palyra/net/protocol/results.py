@@ -20,6 +20,11 @@ from palyra.core.journal.records import (
     BudgetMetric,
     BudgetScope,
     BudgetWindow,
+    CandidateChange,
+    CandidateKind,
+    CandidateSource,
+    CandidateState,
+    Evidence,
     GrantRecord,
     IncidentDomain,
     IncidentSeverity,
@@ -417,6 +422,37 @@ class IncidentPage(Result, frozen=True, kw_only=True):
     """A page of incidents."""
 
     incidents: list[IncidentView]
+    next_cursor: str | None = None
+
+
+# --- learning
+
+
+class Candidate(Result, frozen=True, kw_only=True):
+    """Something that a run may teach, with its evidence and its history."""
+
+    candidate_id: str
+    principal: str
+    session_id: str
+    kind: Annotated[str, known(CandidateKind)]
+    text: str
+    score_bps: int
+    signals: dict[str, int]  # summands of the score
+    evidence: tuple[Evidence, ...]
+    trust: Annotated[str, known(Trust)]
+    source: Annotated[str, known(CandidateSource)]
+    state: Annotated[str, known(CandidateState)]
+    memory_id: str | None = None
+    revision: int
+    created_ms: int
+    changed_ms: int
+    changes: tuple[CandidateChange, ...] = ()
+
+
+class CandidatePage(Result, frozen=True, kw_only=True):
+    """A page of candidates, newest first."""
+
+    candidates: list[Candidate]
     next_cursor: str | None = None
 
 

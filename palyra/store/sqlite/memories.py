@@ -225,6 +225,8 @@ def _purge(connection: apsw.Connection, removal: MemoryRemoval) -> None:
     _delete_rows(connection, gone)
     connection.execute("DELETE FROM memory_uses WHERE principal = ?", (principal,))
     connection.execute("DELETE FROM memory_log WHERE principal = ?", (principal,))
+    connection.execute("DELETE FROM candidates WHERE principal = ?", (principal,))
+    connection.execute("DELETE FROM reflections WHERE principal = ?", (principal,))
     _LOG.append(connection, [(principal, "*", removal.action, removal.at_ms, removal.by)])
 
 
@@ -237,6 +239,9 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
     connection.execute(
         "DELETE FROM memory_versions WHERE memory_id IN (SELECT value FROM json_each(?))",
         (_json(ids),),
+    )
+    connection.execute(  # what was learned goes with its item, or its text would stay
+        "DELETE FROM candidates WHERE memory_id IN (SELECT value FROM json_each(?))", (_json(ids),)
     )
     connection.execute(f"DELETE FROM memories WHERE {_IN_ROWS}", (_json(rows),))  # noqa: S608 - only literals of this file
     beside = {row for _, before, after, _ in gone for row in (before, after) if row is not None}

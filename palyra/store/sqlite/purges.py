@@ -40,6 +40,7 @@ def _remove_run(connection: apsw.Connection, removal: RunRemoval) -> None:
     )
     connection.execute("DELETE FROM approvals WHERE run_id = ?", (removal.run_id,))
     connection.execute("DELETE FROM memory_uses WHERE run_id = ?", (removal.run_id,))
+    connection.execute("DELETE FROM candidates WHERE instr(record, ?)", (removal.run_id,))
 
 
 def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> None:
@@ -48,7 +49,11 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
             f"DELETE FROM {table} WHERE session_id = ?",  # noqa: S608 - names of our own tables
             (removal.session_id,),
         )
-    connection.execute("DELETE FROM receipts WHERE instr(record, ?)", (removal.session_id,))
+    for table in ("receipts", "candidates"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE instr(record, ?)",  # noqa: S608 - names of our own tables
+            (removal.session_id,),
+        )
     for trim in removal.trims:
         lineage = msgspec.json.encode(trim.lineage).decode()
         connection.execute(

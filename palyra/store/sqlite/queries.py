@@ -25,6 +25,7 @@ import msgspec
 
 from palyra.core.incident.incident import KEPT_RESOLVED
 from palyra.core.journal.changes import (
+    CandidateFilter,
     IncidentFilter,
     PairingFilter,
     RunFilter,
@@ -37,6 +38,7 @@ from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
+    CandidateRecord,
     ChannelRecord,
     DocumentRecord,
     GrantRecord,
@@ -45,6 +47,7 @@ from palyra.core.journal.records import (
     MemoryUseRecord,
     PairingRecord,
     Record,
+    ReflectionRecord,
     RunRecord,
     SessionCheckpointRecord,
     SessionRecord,
@@ -186,6 +189,20 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "workspace document version",
         "is_pending scrubs",
         lambda r, text: (r.workspace, r.document, r.version, r.is_pending, r.scrubs, text),
+    ),
+    CandidateRecord: _table(
+        "candidates",
+        "candidate_id",
+        "principal kind state key memory_id revision",
+        lambda r, text: (
+            r.candidate_id, r.principal, r.kind, r.state, r.key, r.memory_id, r.revision, text,
+        ),
+    ),
+    ReflectionRecord: _table(
+        "reflections",
+        "run_id",
+        "principal",
+        lambda r, text: (r.run_id, r.principal, text),
     ),
 }  # fmt: skip
 
@@ -494,6 +511,27 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where_in("state", wanted.states)
         )
         return self._list(select, "incident_id DESC", wanted.limit)
+
+    # learning
+
+    def find_candidate(self, candidate_id: str) -> CandidateRecord | None:
+        return self._find(Select(CandidateRecord).where("candidate_id = ?", candidate_id))
+
+    def list_learned(self, wanted: CandidateFilter) -> list[CandidateRecord]:
+        """Newest first."""
+        select = (
+            Select(CandidateRecord)
+            .where("principal = ?", wanted.principal)
+            .where("candidate_id < ?", wanted.before)
+            .where_in("state", wanted.states)
+            .where_in("kind", wanted.kinds)
+            .where_in("key", wanted.keys)
+            .where_in("memory_id", wanted.memory_ids)
+        )
+        return self._list(select, "candidate_id DESC", wanted.limit)
+
+    def find_reflection(self, run_id: str) -> ReflectionRecord | None:
+        return self._find(Select(ReflectionRecord).where("run_id = ?", run_id))
 
     # workspace documents
 

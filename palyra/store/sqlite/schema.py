@@ -437,6 +437,34 @@ ALTER TABLE sessions ADD COLUMN is_purging INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX sessions_purging ON sessions (session_id) WHERE is_purging;
 """  # noqa: S608 - constants
 
+_LEARNING = """
+CREATE TABLE candidates (          -- what runs may teach, with the words of the tape as evidence
+    candidate_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    key TEXT NOT NULL,
+    memory_id TEXT,
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX candidates_by_principal ON candidates (principal, candidate_id);
+CREATE INDEX candidates_by_key ON candidates (principal, key);
+CREATE INDEX candidates_by_memory ON candidates (memory_id) WHERE memory_id IS NOT NULL;
+CREATE TRIGGER candidate_changes_in_turn BEFORE UPDATE OF revision ON candidates
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the candidate was changed meanwhile; the first change stands'); END;
+CREATE TABLE reflections (         -- runs that were read for learning, without text
+    run_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX reflections_by_principal ON reflections (principal);
+CREATE TRIGGER reflection_stands BEFORE UPDATE ON reflections
+    WHEN new.record <> old.record
+    BEGIN SELECT RAISE(ABORT, 'the run was read for learning; the first reading stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -449,6 +477,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _DOCUMENTS,
     _TURNS,
     _PURGES,
+    _LEARNING,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -93,6 +93,7 @@ class StoredItems(MemoryQueries):
             if key in wanted and item.principal == removal.principal:
                 del self._items[key]
                 self._versions.pop(key, None)
+                self.drop_learned(key)
                 self._note(removal.principal, key, removal.action, removal.at_ms, removal.by)
 
     def _purge(self, removal: MemoryRemoval) -> None:
@@ -102,12 +103,16 @@ class StoredItems(MemoryQueries):
                 del self._items[key]
                 self._versions.pop(key, None)
         self._log = [line for line in self._log if line.principal != principal]
-        self.drop_uses(principal)
+        self.drop_traces(principal)
         self._note(principal, "*", removal.action, removal.at_ms, removal.by)
 
     @abstractmethod
-    def drop_uses(self, principal: str) -> None:
-        """Delete the recorded recalls of a principal."""
+    def drop_traces(self, principal: str) -> None:
+        """Delete the recorded recalls and the candidates of a principal."""
+
+    @abstractmethod
+    def drop_learned(self, memory_id: str) -> None:
+        """Delete the candidates that an item shows."""
 
     def _note(
         self, principal: str, memory_id: str, action: MemoryAction, at_ms: int, by: str

@@ -25,6 +25,7 @@ from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
+    CandidateRecord,
     ChannelRecord,
     DocumentRecord,
     GrantRecord,
@@ -33,6 +34,7 @@ from palyra.core.journal.records import (
     MemoryUseRecord,
     PairingRecord,
     Record,
+    ReflectionRecord,
     RunRecord,
     RunRemoval,
     SessionCheckpointRecord,
@@ -158,17 +160,23 @@ class MemoryJournal(StoredItems):
                     self._tapes.purge(record)
                     self._drop(ApprovalRecord, run_id=record.run_id)
                     self._drop(MemoryUseRecord, run_id=record.run_id)
+                    self._drop_naming(CandidateRecord, record.run_id)
                 case SessionRemoval():
                     for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
                         self._drop(kind, session_id=record.session_id)
                     self.trim(record.trims)
-                    receipts = self._records[IdempotencyRecord]
-                    for key, receipt in list(receipts.items()):
-                        if record.session_id.encode() in msgspec.json.encode(receipt):
-                            del receipts[key]
+                    self._drop_naming(IdempotencyRecord, record.session_id)
+                    self._drop_naming(CandidateRecord, record.session_id)
                 case _:
                     pass
         return None
+
+    def _drop_naming(self, kind: type[msgspec.Struct], text: str) -> None:
+        """Delete the records that contain the text."""
+        table = self._records[kind]
+        for key, record in list(table.items()):
+            if text.encode() in msgspec.json.encode(record):
+                del table[key]
 
     def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
         """Delete the records with this field."""
@@ -245,11 +253,12 @@ class MemoryJournal(StoredItems):
         self._require_open()
         return [cast("R", record) for _, record in sorted(self._records[kind].items())]
 
-    def drop_uses(self, principal: str) -> None:
-        uses = self._records[MemoryUseRecord]
-        for record in self._list(MemoryUseRecord):
-            if record.principal == principal:
-                del uses[record.use_id,]
+    def drop_traces(self, principal: str) -> None:
+        for kind in (MemoryUseRecord, CandidateRecord, ReflectionRecord):
+            self._drop(kind, principal=principal)
+
+    def drop_learned(self, memory_id: str) -> None:
+        self._drop(CandidateRecord, memory_id=memory_id)
 
     def _require_open(self) -> None:
         if not self._is_open:
@@ -259,11 +268,13 @@ class MemoryJournal(StoredItems):
 _FIXED: dict[type[msgspec.Struct], str] = {
     AgentRecord: "the agent was changed meanwhile; the first change stands",
     UsageRecord: "the call is in the ledger; its first line stands",
+    ReflectionRecord: "the run was read for learning; the first reading stands",
 }
 _REVISED: dict[type[msgspec.Struct], str] = {
     ChannelRecord: "channel",
     PairingRecord: "pairing",
     BudgetRecord: "budget",
+    CandidateRecord: "candidate",
 }
 
 
@@ -288,11 +299,11 @@ def _check_successor(before: Record, record: Record) -> None:
             record != before and record.scrubs <= before.scrubs
         ):
             raise Conflict("the document was changed meanwhile; the first change stands")
-        case AgentRecord() | UsageRecord(), _ if record != before:
+        case AgentRecord() | UsageRecord() | ReflectionRecord(), _ if record != before:
             raise Conflict(_FIXED[type(before)])
         case (
-            (ChannelRecord() | PairingRecord() | BudgetRecord()),
-            (ChannelRecord() | PairingRecord() | BudgetRecord()),
+            (ChannelRecord() | PairingRecord() | BudgetRecord() | CandidateRecord()),
+            (ChannelRecord() | PairingRecord() | BudgetRecord() | CandidateRecord()),
         ) if record.revision != before.revision + 1:
             what = _REVISED[type(before)]
             raise Conflict(f"the {what} was changed meanwhile; the first change stands")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from palyra.core.incident.incident import is_wanted
 from palyra.core.journal.changes import (
+    CandidateFilter,
     IncidentFilter,
     PairingFilter,
     RunFilter,
@@ -18,12 +19,14 @@ from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
+    CandidateRecord,
     ChannelRecord,
     DocumentRecord,
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
     PairingRecord,
+    ReflectionRecord,
     RunRecord,
     SessionCheckpointRecord,
     SessionRecord,
@@ -228,6 +231,26 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         """Newest first."""
         found = [each for each in self._list(IncidentRecord) if is_wanted(each, wanted)]
         return found[::-1][: wanted.limit]
+
+    def find_candidate(self, candidate_id: str) -> CandidateRecord | None:
+        return self._find(CandidateRecord, candidate_id)
+
+    def list_learned(self, wanted: CandidateFilter) -> list[CandidateRecord]:
+        """Newest first."""
+        found = [
+            each
+            for each in self._list(CandidateRecord)[::-1]
+            if wanted.principal in {None, each.principal}
+            and (wanted.before is None or each.candidate_id < wanted.before)
+            and (not wanted.states or each.state in wanted.states)
+            and (not wanted.kinds or each.kind in wanted.kinds)
+            and (not wanted.keys or each.key in wanted.keys)
+            and (not wanted.memory_ids or each.memory_id in wanted.memory_ids)
+        ]
+        return found[: wanted.limit]
+
+    def find_reflection(self, run_id: str) -> ReflectionRecord | None:
+        return self._find(ReflectionRecord, run_id)
 
     def list_document_versions(
         self, workspace: str, document: str, *, before: int | None = None, limit: int = -1

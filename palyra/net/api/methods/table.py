@@ -11,6 +11,7 @@ from palyra.net.api.methods import (
     context,
     document,
     incident,
+    learning,
     memory,
     model,
     run,
@@ -43,6 +44,7 @@ _GROUPS = (
     usage,
     incident,
     memory,
+    learning,
 )
 
 METHODS: dict[str, AnyMethod] = {

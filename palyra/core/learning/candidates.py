@@ -1,0 +1,168 @@
+"""Candidates: statements that a run may teach, from the first sight to the item of memory.
+
+A candidate has evidence: the words of an event, verbatim.  Its score decides about its first state
+against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
+more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
+itself if the mode is `auto`, the rules have found it and every text of the run was trusted.  A
+procedure is never applied by itself.
+
+    from        action      to
+    proposed    applied     applied     a person accepts it, or the second threshold is reached
+    proposed    rejected    rejected
+    proposed    edited      proposed
+    suppressed  proposed    proposed    more evidence has raised the score
+    suppressed  applied     applied
+    suppressed  rejected    rejected
+    suppressed  edited      proposed    a person who edits it wants it
+    applied     undone      undone      the memory is as before
+    applied     superseded  superseded  a later one corrects it
+    superseded  restored    applied     that correction was undone
+    rejected    undone      proposed
+    undone      applied     applied
+
+Every other action is refused.  What was rejected or undone is not proposed again.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from palyra.core.journal.records import (
+    CandidateAction,
+    CandidateChange,
+    CandidateKind,
+    CandidateRecord,
+    CandidateState,
+    Evidence,
+)
+from palyra.core.memory.items import hash_text
+from palyra.errors import IllegalState
+
+MAX_EVIDENCE = 8
+MAX_CHANGES = 100
+FULL_BPS = 10_000
+AGAIN_BPS = 1_000  # for each further run that states it
+Mode = Literal["off", "review", "auto"]
+
+TRANSITIONS: dict[tuple[CandidateState, CandidateAction], CandidateState] = {
+    ("proposed", "applied"): "applied",
+    ("proposed", "rejected"): "rejected",
+    ("proposed", "edited"): "proposed",
+    ("suppressed", "proposed"): "proposed",
+    ("suppressed", "applied"): "applied",
+    ("suppressed", "rejected"): "rejected",
+    ("suppressed", "edited"): "proposed",
+    ("applied", "undone"): "undone",
+    ("applied", "superseded"): "superseded",
+    ("superseded", "restored"): "applied",
+    ("rejected", "undone"): "proposed",
+    ("undone", "applied"): "applied",
+}
+
+
+class Thresholds(msgspec.Struct, frozen=True):
+    """Scores of one kind, in basis points, from which it is proposed, and applied by itself."""
+
+    review_bps: int
+    auto_bps: int | None  # None: never
+
+
+class LearningRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a candidate; the design's thresholds are the defaults."""
+
+    mode: Mode = "off"
+    fact: Thresholds = Thresholds(7_500, 9_000)
+    preference: Thresholds = Thresholds(8_000, 9_200)
+    procedure: Thresholds = Thresholds(8_500, None)
+
+    def of(self, kind: CandidateKind) -> Thresholds:
+        """Return the thresholds of a kind."""
+        return {"fact": self.fact, "preference": self.preference, "procedure": self.procedure}[kind]
+
+
+def key_of(kind: CandidateKind, text: str) -> str:
+    """Return what two candidates for the same statement have in common."""
+    return f"{kind}:{hash_text(text)}"
+
+
+def is_reviewable(rules: LearningRules, kind: CandidateKind, score_bps: int) -> bool:
+    """True if a person is asked about a candidate with this score."""
+    return score_bps >= rules.of(kind).review_bps
+
+
+def may_apply(rules: LearningRules, candidate: CandidateRecord) -> bool:
+    """True if a candidate becomes an item of memory without a person."""
+    auto_bps = rules.of(candidate.kind).auto_bps
+    return (
+        rules.mode == "auto"
+        and auto_bps is not None
+        and candidate.score_bps >= auto_bps
+        and candidate.source == "rules"
+        and candidate.trust == "trusted_local"
+        and candidate.state in {"proposed", "suppressed"}
+    )
+
+
+def step(
+    candidate: CandidateRecord,
+    action: CandidateAction,
+    *,
+    by: str,
+    now_ms: int,
+    **fields: object,
+) -> CandidateRecord:
+    """Return the next revision after an action.  Raises IllegalState for one that is not allowed."""
+    after = TRANSITIONS.get((candidate.state, action))
+    if after is None:
+        allowed = sorted(name for state, name in TRANSITIONS if state == candidate.state)
+        raise IllegalState(
+            f"{candidate.candidate_id} is {candidate.state} and cannot be {action}; "
+            f"possible: {', '.join(allowed) or 'nothing'}"
+        )
+    return _revise(candidate, action, after, by=by, now_ms=now_ms, fields=fields)
+
+
+def see_again(
+    candidate: CandidateRecord, evidence: Evidence, *, score_bps: int, now_ms: int
+) -> CandidateRecord | None:
+    """Return the revision with more evidence; None if that changes nothing.
+
+    Only another run counts: a sentence that is repeated in one run proves nothing new.
+    """
+    if candidate.state not in {"proposed", "suppressed"}:
+        return None
+    if len(candidate.evidence) >= MAX_EVIDENCE or any(
+        known.run_id == evidence.run_id for known in candidate.evidence
+    ):
+        return None
+    signals = {**candidate.signals, "again": AGAIN_BPS * len(candidate.evidence)}
+    fields = {
+        "evidence": (*candidate.evidence, evidence),
+        "score_bps": min(
+            FULL_BPS, max(score_bps, candidate.score_bps - candidate.signals.get("again", 0))
+            + signals["again"],
+        ),
+        "signals": signals,
+    }  # fmt: skip
+    return _revise(candidate, "seen", candidate.state, by="", now_ms=now_ms, fields=fields)
+
+
+def _revise(
+    candidate: CandidateRecord,
+    action: CandidateAction,
+    state: CandidateState,
+    *,
+    by: str,
+    now_ms: int,
+    fields: dict[str, object],
+) -> CandidateRecord:
+    before = candidate.text if action == "edited" else None
+    line = CandidateChange(action=action, state=state, by=by, at_ms=now_ms, text=before)
+    return msgspec.structs.replace(
+        candidate,
+        **fields,
+        state=state,
+        revision=candidate.revision + 1,
+        changed_ms=now_ms,
+        changes=(*candidate.changes, line)[-MAX_CHANGES:],
+    )

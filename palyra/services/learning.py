@@ -1,0 +1,615 @@
+"""Learning: read runs that ended, keep candidates, apply and take back what was learned.
+
+Owns: nothing that a restart would lose; candidates are records of the journal.
+Talks to: the journal; the memory, whose items show applied candidates; the workspace documents; a
+model that suggests candidates, within budgets.
+Never: stores a statement without its words on the tape, applies text of a tainted run or a model's
+suggestion by itself, or learns what a recall gave to the same session.
+
+A run is read once.  Its candidates and the proof of the reading are one change; applications follow,
+each one change with its item of memory, so a crash leaves a candidate that waits for review.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+from weakref import WeakValueDictionary
+
+import msgspec
+import structlog
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.ids import NewId
+from palyra.core.journal.changes import CandidateFilter, Change
+from palyra.core.journal.records import (
+    CallOutcome,
+    CandidateChange,
+    CandidateRecord,
+    Evidence,
+    Lineage,
+    MemoryRecord,
+    Record,
+    ReflectionRecord,
+    Usage,
+    UsageRecord,
+)
+from palyra.core.learning.candidates import (
+    LearningRules,
+    is_reviewable,
+    key_of,
+    may_apply,
+    see_again,
+    step,
+)
+from palyra.core.learning.extraction import (
+    SUGGESTION_INSTRUCTIONS,
+    Found,
+    Reading,
+    RunTexts,
+    Suggestions,
+    check_suggestion,
+    extract,
+    read_texts,
+)
+from palyra.core.learning.junk import find_junk
+from palyra.core.learning.views import CandidateChanged, Reflected
+from palyra.core.memory.items import MemoryAdded, MemoryDraft, check_text, hash_text
+from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, UserMessage
+from palyra.core.ports import Journal, JournalStore, LanguageModel, NowMs, RunBlocking
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.tape.events import Event, decode_event
+from palyra.core.text.tokens import estimate_tokens
+from palyra.core.usage.budgets import Payer
+from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError
+from palyra.services.budgets import Budgets, Reservation
+from palyra.services.documents import Documents
+from palyra.services.memory import Memories
+from palyra.services.memory_search import READ, WRITE, whose_memory
+
+log = structlog.get_logger("palyra.learning")
+PAGE_ROWS = 1_000
+MAX_ROWS = 20_000  # of one run
+MAX_PROMPT_CHARS = 24_000
+MAX_ANSWER_CHARS = 100_000
+MODEL_DEADLINE_S = 60.0
+LEARNED_DOCUMENT, LEARNED_BLOCK = "MEMORY.md", "learned"
+MAX_SHOWN = 200  # entries of the managed block
+_WATCHED = 8
+
+
+class Learning:
+    """Candidates of all principals.  Methods of the API take the authenticated caller first."""
+
+    def __init__(  # noqa: PLR0913 - all by name, and each a part of its own
+        self,
+        journal: Journal,
+        memories: Memories,
+        documents: Documents,
+        redactor: Redactor,
+        *,
+        rules: LearningRules,
+        model: str,
+        models: Mapping[str, LanguageModel],
+        budgets: Budgets,
+        run_blocking: RunBlocking,
+        now_ms: NowMs,
+        new_id: NewId,
+    ) -> None:
+        self.rules = rules
+        self._journal = journal
+        self._memories = memories
+        self._documents = documents
+        self._redactor = redactor
+        self._model = model
+        self._models = models
+        self._budgets = budgets
+        self._run_blocking = run_blocking
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+
+    # --- reading runs
+
+    async def reflect_for(self, caller: Caller, run_id: str) -> Reflected:
+        """Read a run that the caller sees.  Raises NotFound, and the errors of `reflect`."""
+        caller.require(WRITE)
+        run = await self._journal.find(lambda s: s.find_run(run_id))
+        if run is None or not caller.sees(run.principal):
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        return await self.reflect(run_id)
+
+    async def reflect(self, run_id: str) -> Reflected:
+        """Read a run that ended and keep what it teaches; a run that was read is not read again.
+
+        Raises IllegalState while learning is off or the run is open, NotFound, and Purged.
+        Cancellation: the run was read completely or not at all; a candidate that should have been
+        applied may wait for review instead.
+        """
+        if self.rules.mode == "off":
+            raise IllegalState('learning is off: set mode = "review" or "auto" in [learning]')
+        run = await self._journal.find(lambda s: s.find_run(run_id))
+        if run is None:
+            raise NotFound(f"no run {run_id!r}", field="run_id")
+        if not run.is_terminal:
+            raise IllegalState(f"{run_id} is still open: learning reads runs that ended")
+        async with self._lock(run.principal):
+            known = await self._journal.find(lambda s: s.find_reflection(run_id))
+            if known is not None:
+                return _describe(known, is_new=False)
+            texts = await self._journal.read(partial(_read_run, run_id=run_id))
+            recalled = await self._memories.find_recalled(run.principal, run.session_id)
+            reading = await self._run_blocking(extract, texts, recalled)
+            reading = await self._with_suggestions(texts, recalled, reading, run_id)
+            records, refused = await self._plan(run_id, texts, reading)
+            reflection = ReflectionRecord(
+                run_id=run_id,
+                session_id=run.session_id,
+                principal=run.principal,
+                at_ms=self._now_ms(),
+                is_tainted=texts.trust != "trusted_local",
+                candidate_ids=tuple(each.candidate_id for each in records),
+                refused=refused,
+            )
+            await self._journal.commit(Change(records=(*records, reflection)))
+        applied = [each for each in records if may_apply(self.rules, each)]
+        done = [each.candidate_id for each in applied if await self._apply_by_itself(each)]
+        return msgspec.structs.replace(_describe(reflection, is_new=True), applied=tuple(done))
+
+    async def _apply_by_itself(self, candidate: CandidateRecord) -> bool:
+        try:
+            await self._apply(candidate, by="")
+        except PalyraError as error:  # it waits for a person
+            log.warning(
+                "learning.not_applied", candidate=candidate.candidate_id, error=error.message
+            )
+            return False
+        return True
+
+    async def _plan(
+        self, run_id: str, texts: RunTexts, reading: Reading
+    ) -> tuple[list[CandidateRecord], dict[str, int]]:
+        """Return new and changed candidates; what is known already is counted as refused."""
+        refused = dict(reading.refused)
+        keys = {key_of(found.kind, found.text): found for found in reading.found}
+        if not keys:
+            return [], refused
+        known = await self._journal.read(
+            lambda s: s.list_learned(
+                CandidateFilter(principal=texts.principal, keys=tuple(keys), limit=len(keys))
+            )
+        )
+        by_key = {each.key: each for each in known}
+        hashes = tuple({hash_text(found.text) for found in keys.values()})
+        items = await self._journal.read(lambda s: s.find_by_text(texts.principal, hashes))
+        stored = {item.text_hash for item in items}
+        records: list[CandidateRecord] = []
+        for key, found in keys.items():
+            evidence = Evidence(run_id=run_id, seq=found.seq, quote=found.quote)
+            secret = self._redactor.redact_text(f"{found.text}\n{found.quote}")[1]
+            reason, record = "", None
+            if secret:
+                reason = "secret"
+            elif key in by_key:
+                record = self._again(by_key[key], evidence, found, texts)
+                reason = "" if record else "known"
+            elif hash_text(found.text) in stored:
+                reason = "in_memory"
+            else:
+                record = self._new(key, found, evidence, texts)
+            if record is not None:
+                records.append(record)
+            elif reason:
+                refused[reason] = refused.get(reason, 0) + 1
+        return records, refused
+
+    def _new(self, key: str, found: Found, evidence: Evidence, texts: RunTexts) -> CandidateRecord:
+        now_ms = self._now_ms()
+        is_shown = is_reviewable(self.rules, found.kind, found.score_bps)
+        state: Literal["proposed", "suppressed"] = "proposed" if is_shown else "suppressed"
+        return CandidateRecord(
+            candidate_id=self._new_id("can"),
+            principal=texts.principal,
+            session_id=texts.session_id,
+            kind=found.kind,
+            text=found.text,
+            score_bps=found.score_bps,
+            signals=found.signals,
+            evidence=(evidence,),
+            trust=texts.trust,
+            key=key,
+            source=found.source,
+            state=state,
+            created_ms=now_ms,
+            changed_ms=now_ms,
+            changes=(CandidateChange(action=state, state=state, by="", at_ms=now_ms),),
+        )
+
+    def _again(
+        self, known: CandidateRecord, evidence: Evidence, found: Found, texts: RunTexts
+    ) -> CandidateRecord | None:
+        """Return the known candidate with more evidence; a tainted run adds none."""
+        if texts.trust != "trusted_local":
+            return None
+        seen = see_again(known, evidence, score_bps=found.score_bps, now_ms=self._now_ms())
+        if (
+            seen is not None
+            and seen.state == "suppressed"
+            and is_reviewable(self.rules, seen.kind, seen.score_bps)
+        ):
+            raised = step(seen, "proposed", by="", now_ms=self._now_ms())
+            return msgspec.structs.replace(
+                raised, revision=seen.revision
+            )  # one change of the record
+        return seen
+
+    # --- a model's suggestions
+
+    async def _with_suggestions(
+        self, texts: RunTexts, recalled: Sequence[str], reading: Reading, run_id: str
+    ) -> Reading:
+        """Return the reading with what a model found in the same messages."""
+        model = self._models.get(self._model)
+        if model is None or texts.is_delegated or not texts.messages:
+            return reading
+        try:
+            answer = await self._ask(model, texts, run_id)
+        except (ModelFailure, trio.TooSlowError) as failure:
+            log.info("learning.model_failed", run_id=run_id, error=str(failure))
+            return _refuse(reading, "model_failed")
+        return await self._run_blocking(
+            partial(_join, answer, texts, recalled, rules=self.rules, reading=reading)
+        )
+
+    async def _ask(self, model: LanguageModel, texts: RunTexts, run_id: str) -> str:
+        """Return the model's answer, after its ledger line is committed.
+
+        Raises ModelFailure (also over budget), TooSlowError.
+        """
+        prompt = _prompt(texts)
+        meter = Reservation(self._model, estimate_tokens(prompt))
+        payer = Payer(texts.principal, "", texts.session_id, self._new_id("use"))
+        if await self._budgets.admit_payer(payer, meter) is not None:
+            raise ModelFailure("quota", "a budget does not allow the request", was_asked=False)
+        request = ModelRequest(
+            run_id=run_id,
+            turn=1,
+            attempt=1,
+            model=self._model,
+            instructions=SUGGESTION_INSTRUCTIONS,
+            messages=(UserMessage(prompt),),
+            json_mode=True,
+            is_background=True,
+        )
+        outcome: CallOutcome = "abandoned"
+        used, was_asked = meter.measure(), True
+        try:
+            with trio.fail_after(MODEL_DEADLINE_S):
+                turn = await model.stream(request, _ignore)
+            outcome, used = "completed", turn.usage
+        except ModelFailure as failure:
+            outcome, used, was_asked = "failed", failure.usage, failure.was_asked
+            raise
+        finally:
+            line = self._line(payer, model.provider, outcome, used) if was_asked else None
+            self._budgets.settle_payer(payer, meter, line)
+            if line is not None:
+                ticket = self._journal.append(Change(records=(line,)))
+        await ticket.wait()
+        return turn.text
+
+    def _line(self, payer: Payer, provider: str, outcome: CallOutcome, used: Usage) -> UsageRecord:
+        return UsageRecord(
+            run_id=payer.run_id,
+            turn=0,
+            attempt=1,
+            session_id=payer.session_id,
+            principal=payer.principal,
+            agent=payer.agent,
+            provider=provider,
+            model=self._model,
+            outcome=outcome,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cached_tokens=used.cached_tokens,
+            is_estimate=used.source != "provider",
+            cost_usd_micros=self._budgets.charge(self._model, used).cost_usd_micros,
+            at_ms=self._budgets.now_ms(),
+        )
+
+    # --- review
+
+    async def list_candidates(
+        self, caller: Caller, wanted: CandidateFilter
+    ) -> list[CandidateRecord]:
+        """Return candidates of one principal, newest first; without a principal the caller's own."""
+        caller.require(READ)
+        whose = whose_memory(caller, wanted.principal)
+        narrowed = msgspec.structs.replace(wanted, principal=whose)
+        return await self._journal.read(lambda s: s.list_learned(narrowed))
+
+    async def get(self, caller: Caller, candidate_id: str) -> CandidateRecord:
+        """Return a candidate.  Raises NotFound."""
+        caller.require(READ)
+        return await self._get_seen(caller, candidate_id)
+
+    async def accept(self, caller: Caller, candidate_id: str) -> CandidateChanged:
+        """Make a candidate an item of memory.  Raises NotFound, IllegalState.
+
+        Cancellation: it may have been applied; the same request again changes nothing then.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, candidate_id)
+        return _changed(await self._apply(found, by=caller.principal))
+
+    async def reject(self, caller: Caller, candidate_id: str) -> CandidateChanged:
+        """Refuse a candidate; it is not proposed again.  Raises NotFound, IllegalState.
+
+        Cancellation: it may have been refused.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, candidate_id)
+        async with self._lock(found.principal):
+            latest = await self._get(candidate_id)
+            after = step(latest, "rejected", by=caller.principal, now_ms=self._now_ms())
+            await self._journal.commit(Change(records=(after,)))
+            return _changed(after)
+
+    async def edit(self, caller: Caller, candidate_id: str, text: str) -> CandidateChanged:
+        """Change the text that a candidate would store; the history keeps the one before.
+
+        Raises NotFound, IllegalState, InvalidParams (also for junk and secrets), TooLarge.
+        Cancellation: it may have been changed.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, candidate_id)
+        check_text(text)
+        junk = await self._run_blocking(find_junk, text)
+        if junk is not None:
+            raise InvalidParams(
+                f"the text is no statement worth keeping ({junk}): write one full sentence",
+                field="text",
+            )
+        if (await self._run_blocking(self._redactor.redact_text, text))[1]:
+            raise InvalidParams("the text holds a secret: leave it out", field="text")
+        async with self._lock(found.principal):
+            latest = await self._get(candidate_id)
+            after = step(latest, "edited", by=caller.principal, now_ms=self._now_ms(), text=text)
+            await self._journal.commit(Change(records=(after,)))
+            return _changed(after)
+
+    async def undo(self, caller: Caller, candidate_id: str) -> CandidateChanged:
+        """Take back an application, so that the memory is as before, or a rejection.
+
+        Raises NotFound, and IllegalState for an item that was changed since.
+        Cancellation: it may have been taken back.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, candidate_id)
+        async with self._lock(found.principal):
+            latest = await self._get(candidate_id)
+            now_ms = self._now_ms()
+            after = step(
+                latest, "undone", by=caller.principal, now_ms=now_ms,
+                memory_id=None, memory_revision=None, superseded_id=None, revision_before=None,
+            )  # fmt: skip
+            if latest.memory_id is None:
+                await self._journal.commit(Change(records=(after,)))
+                return _changed(after)
+            records: list[Record] = [after]
+            for older in await self._of_items(latest.principal, latest.superseded_id):
+                if older.state == "superseded":
+                    item = await self._find_item(older.memory_id)
+                    revision = None if item is None else item.revision + 1
+                    records.append(
+                        step(
+                            older, "restored", by=caller.principal, now_ms=now_ms,
+                            memory_revision=revision,
+                        )
+                    )  # fmt: skip
+            await self._memories.unlearn(
+                latest.principal,
+                latest.memory_id,
+                latest.memory_revision or 0,
+                before=latest.revision_before or 0,
+                by=caller.principal,
+                records=records,
+            )
+        await self._show(latest.principal)
+        return _changed(after)
+
+    # --- applying
+
+    async def _apply(self, candidate: CandidateRecord, *, by: str) -> CandidateRecord:
+        async with self._lock(candidate.principal):
+            latest = await self._get(candidate.candidate_id)
+            if latest.state == "applied":
+                return latest
+            step(latest, "applied", by=by, now_ms=0)  # refuses a state before anything is stored
+            after: list[CandidateRecord] = []
+            others = await self._list_applied(latest.principal)
+
+            def record(done: MemoryAdded, revision: int) -> Sequence[Record]:
+                now_ms = self._now_ms()
+                after.append(
+                    step(
+                        latest, "applied", by=by, now_ms=now_ms, memory_id=done.memory_id,
+                        memory_revision=revision, superseded_id=done.superseded,
+                        revision_before=revision - 1,
+                    )
+                )  # fmt: skip
+                older = [
+                    step(each, "superseded", by=by, now_ms=now_ms)
+                    for each in others
+                    if done.superseded is not None and each.memory_id == done.superseded
+                ]
+                return [*after, *older]
+
+            draft = MemoryDraft(
+                text=latest.text,
+                kind=latest.kind,
+                confidence_bps=latest.score_bps,
+                lineage=tuple(
+                    Lineage(run_id=each.run_id, first_seq=each.seq, last_seq=each.seq)
+                    for each in latest.evidence
+                ),
+                source="learning",
+                trust=latest.trust,
+            )
+            await self._memories.learn(
+                draft,
+                principal=latest.principal,
+                by=by or latest.principal,
+                records=record,
+            )
+        await self._show(latest.principal)
+        return after[0]
+
+    async def _show(self, principal: str) -> None:
+        """Give the managed block `learned` the applied statements, where documents are written."""
+        if not self._documents.writes:
+            return
+        applied = await self._list_applied(principal)
+        entries = {
+            each.memory_id: each.text
+            for each in applied[:MAX_SHOWN]
+            if each.memory_id is not None and each.trust == "trusted_local"
+        }
+        try:
+            await self._documents.apply(
+                LEARNED_DOCUMENT, LEARNED_BLOCK, entries, principal=principal
+            )
+        except PalyraError as error:  # the memory has it; the next application writes the file
+            log.warning("learning.document_not_written", error=error.message)
+
+    async def _list_applied(self, principal: str) -> list[CandidateRecord]:
+        wanted = CandidateFilter(principal=principal, states=("applied",), limit=-1)
+        return await self._journal.read(lambda s: s.list_learned(wanted))
+
+    # --- shared
+
+    async def _of_items(self, principal: str, memory_id: str | None) -> list[CandidateRecord]:
+        if memory_id is None:
+            return []
+        wanted = CandidateFilter(principal=principal, memory_ids=(memory_id,), limit=_WATCHED)
+        return await self._journal.read(lambda s: s.list_learned(wanted))
+
+    async def _find_item(self, memory_id: str | None) -> MemoryRecord | None:
+        if memory_id is None:
+            return None
+        return await self._journal.find(lambda s: s.find_memory(memory_id))
+
+    def _lock(self, principal: str) -> trio.Lock:
+        return self._locks.setdefault(principal, trio.Lock())
+
+    async def _get_seen(self, caller: Caller, candidate_id: str) -> CandidateRecord:
+        found = await self._journal.find(lambda s: s.find_candidate(candidate_id))
+        if found is None or caller.principal_filter not in {None, found.principal}:
+            raise _unknown(candidate_id)
+        return found
+
+    async def _get(self, candidate_id: str) -> CandidateRecord:
+        found = await self._journal.find(lambda s: s.find_candidate(candidate_id))
+        if found is None:
+            raise _unknown(candidate_id)
+        return found
+
+
+Reflect = Callable[[str], Awaitable[Reflected]]
+
+
+def reflection_handler(learning: Learning) -> Reflect:
+    """Return what a durable task of the kind `reflection` does with the id of its run.
+
+    The only place where the queue of tasks meets learning.
+    """
+    return learning.reflect
+
+
+def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:
+    """Read the texts of a run from its tape.  Blocks.  Raises Purged."""
+    events: list[tuple[int, Event]] = []
+    after_seq: int | None = -1
+    while after_seq is not None and len(events) < MAX_ROWS:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        events += [(row.seq, decode_event(row.kind, row.data)) for row in page.rows]
+        after_seq = page.next_after_seq
+    return read_texts(events)
+
+
+def _prompt(texts: RunTexts) -> str:
+    """Return the messages as a JSON list, the newest that fit."""
+    kept: list[str] = []
+    room = MAX_PROMPT_CHARS
+    for _, text in reversed(texts.messages):
+        room -= len(text)
+        if room < 0:
+            break
+        kept.append(text)
+    return msgspec.json.encode({"messages": kept[::-1]}).decode()
+
+
+def _join(
+    answer: str,
+    texts: RunTexts,
+    recalled: Sequence[str],
+    *,
+    rules: LearningRules,
+    reading: Reading,
+) -> Reading:
+    """Return the reading with the suggestions that the tape proves.  Blocks."""
+    try:
+        said = msgspec.json.decode(answer[:MAX_ANSWER_CHARS], type=Suggestions)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _refuse(reading, "model_answer")
+    found = {key_of(each.kind, each.text): each for each in reading.found}
+    quoted = {each.quote for each in reading.found}
+    for suggestion in said.candidates[:_MOST_SUGGESTED]:
+        checked = check_suggestion(suggestion, texts, recalled, rules)
+        if isinstance(checked, str):
+            reading = _refuse(reading, f"model_{checked}")
+            continue
+        key = key_of(checked.kind, checked.text)
+        rival = next((each for each in found.values() if each.quote == checked.quote), None)
+        if rival is not None and rival.score_bps >= checked.score_bps:
+            continue
+        if rival is not None and checked.quote in quoted:
+            del found[key_of(rival.kind, rival.text)]
+        found[key] = checked
+    return msgspec.structs.replace(reading, found=tuple(found.values()))
+
+
+_MOST_SUGGESTED = 40
+
+
+def _refuse(reading: Reading, reason: str) -> Reading:
+    refused = {**reading.refused, reason: reading.refused.get(reason, 0) + 1}
+    return msgspec.structs.replace(reading, refused=refused)
+
+
+def _describe(reflection: ReflectionRecord, *, is_new: bool) -> Reflected:
+    return Reflected(
+        run_id=reflection.run_id,
+        is_new=is_new,
+        is_tainted=reflection.is_tainted,
+        candidate_ids=reflection.candidate_ids,
+        refused=reflection.refused,
+    )
+
+
+def _changed(candidate: CandidateRecord) -> CandidateChanged:
+    """Return the outcome without the text: a receipt outlives a purged candidate."""
+    return CandidateChanged(
+        candidate_id=candidate.candidate_id,
+        state=candidate.state,
+        revision=candidate.revision,
+        memory_id=candidate.memory_id,
+    )
+
+
+def _ignore(_delta: Delta) -> None:
+    """Drop the deltas of an answer: no client watches it."""
+
+
+def _unknown(candidate_id: str) -> NotFound:
+    return NotFound(f"no candidate {candidate_id!r}", field="candidate_id")

@@ -1,0 +1,106 @@
+"""Learning with a real daemon: a run teaches, the next run is shown it, a purge removes it."""
+
+from collections.abc import Generator
+
+import pytest
+
+from palyra.client import Client
+from palyra.core.tape.events import ContextGathered
+from palyra.errors import IllegalState, NotFound
+from tests.cli.command import palyra
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.tapes import read_whole
+from tests.e2e.test_purge import cleaned, leaks, person, talk
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def learner(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
+    """A daemon that learns in mode review."""
+    base = tmp_path_factory.mktemp("learner")
+    with running(base, PALYRA_LEARNING__MODE="review") as process:
+        yield process
+
+
+async def preferences(client: Client, run_id: str) -> list[str]:
+    """The texts of the layer of preferences in the prompts of a run."""
+    events = [event.event for event in await read_whole(client, run_id)]
+    return [
+        source.text
+        for event in events
+        if isinstance(event, ContextGathered) and event.layer == "preferences"
+        for source in event.sources
+    ]
+
+
+async def test_an_accepted_preference_is_in_the_next_prompt(learner: DaemonProcess) -> None:
+    """Before the acceptance and after the undo the same question is answered without it."""
+    async with learner.connect(await person(learner, "ann")) as ann:
+        run_id, _ = await talk(ann, "I always prefer answers in haiku form.")
+        done = await ann.reflect(run_id)
+        (one,) = done.candidate_ids
+        ask = "Which form of answers do I prefer?"
+        assert [] == await preferences(ann, (await talk(ann, ask))[0])
+        await ann.accept_candidate(one)
+        told = await preferences(ann, (await talk(ann, ask))[0])
+        assert ["I always prefer answers in haiku form."] == told
+        await ann.undo_candidate(one)
+        assert [] == await preferences(ann, (await talk(ann, ask))[0])
+        found = await ann.get_candidate(one)
+        assert ["proposed", "applied", "undone"] == [line.action for line in found.changes]
+        assert run_id == found.evidence[0].run_id
+
+
+async def test_a_purged_session_leaves_no_candidate(learner: DaemonProcess) -> None:
+    """Quotes, texts and items that were learned are gone from every file of the home."""
+    canary = "quuxbeta"
+    async with learner.connect(await person(learner, "bea")) as bea:
+        run_id, session_id = await talk(bea, f"Our staging host is called {canary}.")
+        (one,) = (await bea.reflect(run_id)).candidate_ids
+        done = await bea.accept_candidate(one)
+        assert done.memory_id is not None
+        edited, _ = await talk(bea, f"My laptop is called {canary}.", session_key="other")
+        (other,) = (await bea.reflect(edited)).candidate_ids
+        await bea.edit_candidate(other, "My laptop is called Zed.")
+        assert leaks(learner, canary)
+        await bea.purge_session(session_id)
+        with pytest.raises(NotFound):
+            await bea.get_candidate(one)
+        with pytest.raises(NotFound):
+            await bea.get_memory(done.memory_id)
+        assert "My laptop is called Zed." == (await bea.get_candidate(other)).text
+        await bea.purge_memory("bea", sessions=True)
+        assert [] == (await bea.list_candidates(states=())).candidates
+        await cleaned(learner, canary)
+
+
+async def test_the_command_reviews(learner: DaemonProcess) -> None:
+    """`palyra learn` reflects, lists, shows, edits, accepts, undoes and rejects."""
+    async with learner.connect() as operator:
+        run_id, _ = await talk(operator, "Our build server is called Hephaestus.")
+
+    async def command(*args: str) -> str:
+        done = await palyra("learn", *args, home=learner.home)
+        assert 0 == done.code, done.err
+        return done.out
+
+    candidate_id = next(
+        word for word in (await command("reflect", run_id)).split() if word.startswith("can_")
+    )
+    assert "Hephaestus" in await command("list")
+    assert f"{run_id}/" in await command("show", candidate_id)
+    new = "Our build server is called Vulcan."
+    assert "proposed" in await command("edit", candidate_id, "--text", new)
+    assert "applied, mem_" in await command("accept", candidate_id)
+    assert "undone" in await command("undo", candidate_id)
+    shown = await command("show", candidate_id)
+    assert "before: Our build server is called Hephaestus." in shown
+
+
+async def test_learning_that_is_off_says_so(daemon: DaemonProcess) -> None:
+    """The default configuration reads no run."""
+    async with daemon.connect() as operator:
+        run_id, _ = await talk(operator, "I always prefer tea.")
+        with pytest.raises(IllegalState, match="learning is off"):
+            await operator.reflect(run_id)
