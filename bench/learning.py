@@ -1,0 +1,73 @@
+"""Measure what learning finds: precision and recall on a planted log, and the distribution of scores.
+
+    python bench/learning.py
+
+The log is `tests/core/learning/corpus.py`: 40 plants, 30 traps, 50 look-alike controls.  A plant of the
+log counts as found if it is proposed; every other proposal is wrong.  No model is asked.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from palyra.core.learning.candidates import LearningRules
+from palyra.core.learning.extraction import RunTexts, extract
+from tests.core.learning.corpus import CONTROLS, FACTS, PREFERENCES, TRAPS, UNMARKED
+
+RULES = LearningRules(mode="auto")
+STEP_BPS = 500
+
+
+def read(text: str) -> tuple[str, int] | None:
+    """Return kind and score of the best candidate of a message."""
+    texts = RunTexts(principal="a", session_id="s", messages=((0, text),), trust="trusted_local")
+    found = extract(texts, ()).found
+    return (found[0].kind, found[0].score_bps) if found else None
+
+
+def count(texts: Iterable[str]) -> tuple[int, int, Counter[int]]:
+    """Return how many are proposed, how many are sure, and the scores in steps."""
+    proposed = sure = 0
+    scores: Counter[int] = Counter()
+    for text in texts:
+        best = read(text)
+        if best is None:
+            continue
+        limits = RULES.preference if best[0] == "preference" else RULES.fact
+        proposed += best[1] >= limits.review_bps
+        sure += limits.auto_bps is not None and best[1] >= limits.auto_bps
+        scores[best[1] // STEP_BPS * STEP_BPS] += 1
+    return proposed, sure, scores
+
+
+def main() -> None:
+    """Print the figures."""
+    groups = {
+        "facts": FACTS,
+        "preferences": PREFERENCES,
+        "without a sign": UNMARKED,
+        "traps": TRAPS,
+        "controls": CONTROLS,
+    }
+    results = {name: count(texts) for name, texts in groups.items()}
+    print(f"{'group':16} {'messages':>8} {'proposed':>8} {'sure':>5}  scores (bps: messages)")
+    for name, (proposed, sure, scores) in results.items():
+        shown = ", ".join(f"{score}: {number}" for score, number in sorted(scores.items()))
+        print(f"{name:16} {len(groups[name]):8} {proposed:8} {sure:5}  {shown}")
+    right = results["facts"][0] + results["preferences"][0]
+    wrong = results["traps"][0] + results["without a sign"][0]
+    plants = len(FACTS) + len(PREFERENCES)
+    applied = results["facts"][1] + results["preferences"][1]
+    misapplied = results["traps"][1] + results["without a sign"][1]
+    print(f"candidates: precision {right / (right + wrong):.1%}, recall {right / plants:.1%}")
+    print(
+        f"applied by themselves: precision {applied / (applied + misapplied):.1%}, {applied} right"
+    )
+    print(f"wrong applications on {len(CONTROLS)} controls: {results['controls'][1]}")
+
+
+if __name__ == "__main__":
+    main()
