@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 
 from palyra.client.approvals import ApprovalMethods
+from palyra.client.backups import BackupMethods
 from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
 from palyra.client.documents import DocumentMethods
@@ -40,6 +41,7 @@ class Client(
     UsageMethods,
     IncidentMethods,
     MemoryMethods,
+    BackupMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

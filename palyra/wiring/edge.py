@@ -5,6 +5,7 @@ from functools import partial
 
 from palyra import __version__
 from palyra.actors.approvals import Approvals
+from palyra.actors.backup import Backups
 from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
@@ -63,6 +64,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
+    backups: Backups,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
@@ -85,6 +87,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         sessions=sessions,
         checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints),
         data_rights=DataRights(services, sessions, gateway, memories, toolset.checkpoints),
+        backups=backups,
         approvals=Approvals(services.journal, services.approvals),
         grants=services.grants,
         budgets=usage,

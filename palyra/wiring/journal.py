@@ -2,12 +2,16 @@
 
 from functools import partial
 
+from palyra import __version__
+from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
-from palyra.core.ports import Artifacts, CheckpointStore
+from palyra.core.ports import Artifacts, CheckpointStore, JournalStore
 from palyra.services.incidents import Incidents, report_opened, report_writing
+from palyra.store.backup.create import Home
+from palyra.store.backup.home import HomeBackups
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.journal.keys import KeyRing
@@ -23,6 +27,22 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
         now_ms=now_ms,
         synchronous=config.journal.synchronous,
     )
+
+
+def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host) -> Backups:
+    """Build the backups of a data directory; of another store none can be made."""
+    backups = None
+    if isinstance(store, SqliteJournal):
+        home = Home(
+            data_dir=config.paths.data_dir,
+            config_file=config.paths.config_file,
+            policy_dir=config.policy_dir,
+            keys=keys,
+            open_snapshot=store.open_snapshot,
+            version=__version__,
+        )
+        backups = HomeBackups(home)
+    return Backups(backups, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id)
 
 
 def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:

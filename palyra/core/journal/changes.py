@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.records import (
     IncidentDomain,
     IncidentRecord,
@@ -255,3 +256,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     verification: VerifyReport
     notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
     incidents: tuple[IncidentRecord, ...] = ()  # unresolved, oldest first
+    restored: Restoration | None = None  # since a backup was restored, this is the first opening

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 
 from palyra.actors.approvals import Approvals
+from palyra.actors.backup import Backups
 from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
@@ -84,6 +85,7 @@ class Backend:
     sessions: Sessions
     checkpoints: Checkpointer
     data_rights: DataRights
+    backups: Backups
     approvals: Approvals
     grants: Grants
     budgets: UsageService

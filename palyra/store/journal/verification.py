@@ -16,7 +16,7 @@ that should follow the missing one is read, or when a run's record counts more e
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -27,7 +27,7 @@ from palyra.core.journal.tape_row import GENESIS, link, merkle_root
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import find_fault
 from palyra.store.journal.admission import ChainLink
-from palyra.store.journal.keys import is_signed
+from palyra.store.journal.keys import is_signed_by
 from palyra.store.journal.signed_roots import SignedRoot
 
 Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
@@ -127,9 +127,9 @@ _KNOWN_RUNS = 4_096  # runs whose last hash is cached; others are looked up
 class PurgeProofs:
     """The purges of runs, each checked once."""
 
-    def __init__(self, evidence: ChainReader, public_key: bytes) -> None:
+    def __init__(self, evidence: ChainReader, public_keys: Sequence[bytes]) -> None:
         self._evidence = evidence
-        self._key = public_key
+        self._keys = public_keys
         self._faults: dict[str, str | None] = {}
 
     def find_fault(self, run_id: str) -> str | None:
@@ -138,7 +138,9 @@ class PurgeProofs:
             if len(self._faults) >= _KNOWN_RUNS:
                 self._faults.clear()
             self._faults[run_id] = find_fault(
-                run_id, self._rows(run_id), lambda text, proof: is_signed(self._key, text, proof)
+                run_id,
+                self._rows(run_id),
+                lambda text, proof: is_signed_by(self._keys, text, proof),
             )
         return self._faults[run_id]
 
@@ -152,10 +154,10 @@ class PurgeProofs:
 class ChainVerifier:
     """One pass over the rows, by position."""
 
-    def __init__(self, evidence: ChainReader, *, after: int, public_key: bytes) -> None:
+    def __init__(self, evidence: ChainReader, *, after: int, public_keys: Sequence[bytes]) -> None:
         """Verify from `after` + 1; 0 verifies the whole journal."""
         self.findings = ChainFindings()
-        self._purges = PurgeProofs(evidence, public_key)
+        self._purges = PurgeProofs(evidence, public_keys)
         self._evidence = evidence
         self._extent = evidence.read_extent()
         self._after = after or BEFORE_ALL  # of the last row read
@@ -320,15 +322,15 @@ class ChainVerifier:
 def verify_journal(
     evidence: ChainReader,
     roots: Iterable[SignedRoot | ChainViolation],
-    public_key: bytes,
+    public_keys: Sequence[bytes],
     *,
     after: int = 0,
 ) -> VerifyReport:
     """Check all rows after position `after` against their chain hashes and these roots.
 
-    Records of purges must be signed with the public key.
+    Records of purges must be signed with one of the keys.
     """
-    walk = ChainVerifier(evidence, after=after, public_key=public_key)
+    walk = ChainVerifier(evidence, after=after, public_keys=public_keys)
     for root in roots:
         walk.cover(root)
     return walk.finish()
@@ -337,7 +339,7 @@ def verify_journal(
 def verify_run(
     evidence: ChainReader,
     roots: Iterable[SignedRoot | ChainViolation],
-    public_key: bytes,
+    public_keys: Sequence[bytes],
     run_id: str,
     claimed_seq: int | None,
 ) -> VerifyReport:
@@ -346,7 +348,7 @@ def verify_run(
     `claimed_seq` is the last seq according to the run's record.
     """
     findings = ChainFindings()
-    positions = _check_run(evidence, findings, PurgeProofs(evidence, public_key), run_id)
+    positions = _check_run(evidence, findings, PurgeProofs(evidence, public_keys), run_id)
     seq = len(positions) - 1
     if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
         detail = f"events {seq + 1} to {claimed_seq} are missing"

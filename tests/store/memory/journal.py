@@ -223,10 +223,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries, self._roots.keys.public_key)
+            return verify_journal(self._tapes, entries, self._roots.keys.trusted)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return verify_run(self._tapes, entries, self._roots.keys.public_key, run_id, claimed_seq)
+        return verify_run(self._tapes, entries, self._roots.keys.trusted, run_id, claimed_seq)
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`: there is no file."""

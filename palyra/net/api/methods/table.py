@@ -5,6 +5,7 @@ from palyra.net.api.methods import (
     agent,
     approval,
     artifact,
+    backup,
     channel,
     checkpoint,
     connect,
@@ -43,6 +44,7 @@ _GROUPS = (
     usage,
     incident,
     memory,
+    backup,
 )
 
 METHODS: dict[str, AnyMethod] = {
