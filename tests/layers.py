@@ -28,7 +28,9 @@ MAY_IMPORT = {
     "net": frozenset({"core", "services", "actors", "config"}),
     "client": frozenset({"core", "net"}),
     "harness": frozenset({"core", "client", "net"}),
-    "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "store", "tools", "models"}),
+    "cli": frozenset(
+        {"core", "client", "harness", "net", "config", "secrets", "store", "tools", "models"}
+    ),
     "wiring": frozenset(
         {"core", "config", "store", "tools", "models", "secrets", "services", "actors", "net"}
     ),

@@ -36,8 +36,8 @@ class Draft:
     def new_file(self, name: str) -> Generator[int]:
         """Create a private file below the draft, folders included.  Raises OSError."""
         path = self.path / name
-        if path.parent != self.path:
-            path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for folder in reversed(path.relative_to(self.path).parents[:-1]):
+            (self.path / folder).mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         descriptor = os.open(path, _NEW, FILE_MODE)
         self._files += 1
         try:

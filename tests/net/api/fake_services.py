@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 import trio
 
+from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
@@ -456,6 +457,12 @@ class Daemon:
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
+            backups=Backups(
+                None,
+                run_blocking=self.run_blocking,
+                now_ms=lambda: self.now_ms,
+                new_id=new_id,
+            ),
             data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
