@@ -125,6 +125,7 @@ ROOMS = {
         "checkpoints",
         "purge",
         "backup",
+        "retention",
     ),
     "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (

@@ -18,6 +18,7 @@ from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.client.registry import RegistryMethods
+from palyra.client.retention import RetentionMethods
 from palyra.client.runs import RunMethods
 from palyra.client.sessions import SessionMethods
 from palyra.client.skills import SkillMethods
@@ -42,6 +43,7 @@ class Client(
     IncidentMethods,
     MemoryMethods,
     BackupMethods,
+    RetentionMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

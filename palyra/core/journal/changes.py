@@ -240,6 +240,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     through_position: int
     signed_through_position: int
     purged_events: int = 0  # of the checked ones: without their payload, by a recorded purge
+    pruned_events: int = 0  # of the purged ones: by retention
     first_break: ChainViolation | None = None
     breaks: int = 0
     found: tuple[ChainViolation, ...] = ()

@@ -17,6 +17,7 @@ from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.purge import DataRights
+from palyra.actors.retention import Retention
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
@@ -86,6 +87,7 @@ class Backend:
     checkpoints: Checkpointer
     data_rights: DataRights
     backups: Backups
+    retention: Retention
     approvals: Approvals
     grants: Grants
     budgets: UsageService

@@ -45,6 +45,7 @@ from palyra.store.sqlite.connection import (
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
+from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.turns import TurnQueries
@@ -178,6 +179,10 @@ class SqliteJournal(MemorySearchQueries):
     def turns(self) -> TurnQueries:
         """Return the queries of the index of conversations."""
         return TurnQueries(self._read)
+
+    def retention(self) -> RetentionQueries:
+        """Return the queries of retention."""
+        return RetentionQueries(self._read)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""

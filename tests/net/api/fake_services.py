@@ -463,6 +463,7 @@ class Daemon:
                 now_ms=lambda: self.now_ms,
                 new_id=new_id,
             ),
+            retention=cast("Any", None),
             data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),

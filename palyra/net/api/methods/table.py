@@ -14,6 +14,7 @@ from palyra.net.api.methods import (
     incident,
     memory,
     model,
+    retention,
     run,
     session,
     skill,
@@ -45,6 +46,7 @@ _GROUPS = (
     incident,
     memory,
     backup,
+    retention,
 )
 
 METHODS: dict[str, AnyMethod] = {
