@@ -123,6 +123,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         instance_id=services.instance_id,
         version=__version__,
         public_key=keys.public_key,
+        former_keys=keys.former,
         sign=keys.sign,
         redact=services.redactor.redact_bytes,
         run_blocking=host.run_blocking,

@@ -8,8 +8,11 @@ import pytest
 import trio
 
 from palyra.client import Client
+from palyra.client.tapes import export_run
+from palyra.core.tape.export import verify_export
 from palyra.errors import Forbidden, IllegalState, NotFound
 from palyra.net.protocol.discovery import Discovery
+from palyra.store.journal.keys import is_signed
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import make_token
@@ -35,6 +38,16 @@ def restored(tmp_path: Path) -> Generator[Restored]:
         daemon.end()
 
 
+def is_forged(content: bytes, old: bytes, new: bytes) -> bool:
+    """True if the export does not verify once this is replaced, which is in it."""
+    assert old in content
+    return verify_export(content.replace(old, new), is_signed, None).problem is not None
+
+
+def daemon_key(daemon: DaemonProcess) -> bytes:
+    return (daemon.home / "keys" / "signing.pub").read_bytes().strip()
+
+
 async def finish_run(client: Client, text: str) -> str:
     started = await client.start_run(text)
     await client.wait_run(started.run_id)
@@ -46,7 +59,7 @@ async def test_a_backup_of_a_busy_daemon_is_a_home(
 ) -> None:
     """Runs of before are in it and verify; the restore is an incident; it takes new runs."""
     async with daemon.connect() as client:
-        before = await finish_run(client, "remember me")
+        before = await finish_run(client, '/call list_dir {"path": "."}')
         await client.add_memory("tea is better than coffee")
         async with trio.open_nursery() as nursery:
             for number in range(RUNS):
@@ -63,6 +76,11 @@ async def test_a_backup_of_a_busy_daemon_is_a_home(
     async with restored.connect() as client:
         assert 0 == (await client.verify_tape()).breaks
         assert "done" == (await client.get_run(before)).state
+        content = (await export_run(client, before)).encode()
+        exported = verify_export(content, is_signed, None)
+        assert (None, 1) == (exported.problem, exported.checked_attestations)
+        assert is_forged(content, b'"former_keys"', b'"formed_keys"')
+        assert is_forged(content, daemon_key(daemon), b"0" * 64)
         assert 1 == len((await client.search_memories("coffee")).hits)
         (incident,) = (await client.list_incidents()).incidents
         assert ("warning", "a test") == (incident.severity, incident.evidence["reason"])

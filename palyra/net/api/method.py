@@ -108,6 +108,7 @@ class Backend:
     instance_id: str
     version: str
     public_key: bytes  # Ed25519, 32 bytes
+    former_keys: tuple[bytes, ...]  # that signed before a restore without them
     sign: Sign
     redact: Redact
     run_blocking: RunBlocking

@@ -486,6 +486,7 @@ class Daemon:
             instance_id="i-1",
             version="1.2.3",
             public_key=b"\x01\x02",
+            former_keys=(),
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
             run_blocking=self.run_blocking,
