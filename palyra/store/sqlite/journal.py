@@ -91,7 +91,9 @@ class SqliteJournal(MemorySearchQueries):
                 is_blank=found.head_position == found.roots == 0,
             )
             verification = _verify_end(connection, roots, found, mismatch)
-            writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
+            writer = Writer(
+                connection, roots, found.epoch, now_ms=self._now_ms, is_new=found.is_new
+            )
             _resume(writer, roots, verification, found)
             self._keys.bind(found.journal_id)  # not before a mismatch is on record
             incidents = tuple(list_unresolved(connection))
