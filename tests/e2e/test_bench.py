@@ -26,8 +26,8 @@ pytestmark = pytest.mark.real
 
 LOOK_EVERY_S = 0.01
 WITHIN_S = 90.0
-CASES = 60
-KILLS = 6
+CASES = 32
+KILLS = 4
 MOST_RUNS = 500
 
 

@@ -364,7 +364,7 @@ async def test_removed_content_is_overwritten_within_seconds(
     async with running(store) as kit:
         start_s = trio.current_time()
         await kit.handle.commit(rows("run_a", 0, 1))
-        await trio.sleep(3)
+        await trio.sleep_until(start_s + 3)
         store.leftovers = 2
         await kit.handle.commit(rows("run_a", 1, 1))
         await trio.sleep_until(start_s + 100)
