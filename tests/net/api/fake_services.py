@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 import trio
 
-from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
@@ -73,6 +72,7 @@ from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
+from tests.net.api.fake_keeping import FakeKeeping
 from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
@@ -438,6 +438,7 @@ class Daemon:
         self.budgets = FakeBudgets(self.store)
         self.incidents = FakeIncidents(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
+        self.keeping = FakeKeeping()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -457,13 +458,8 @@ class Daemon:
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
-            backups=Backups(
-                None,
-                run_blocking=self.run_blocking,
-                now_ms=lambda: self.now_ms,
-                new_id=new_id,
-            ),
-            retention=cast("Any", None),
+            backups=cast("Any", self.keeping),
+            retention=cast("Any", self.keeping),
             data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
