@@ -1,6 +1,6 @@
 """Rewriting the database of a stopped daemon without free pages.
 
-A file of an older version cannot be shortened step by step.  After this it can.
+A file that was never rewritten cannot be shortened step by step.  After this it can.
 Source: https://www.sqlite.org/lang_vacuum.html
 """
 
@@ -33,7 +33,8 @@ def rewrite_database(data_dir: Path) -> CompactionReport:
         closing(open_writer(path, REAL_DISK, "full")) as connection,
     ):
         before = measure(connection)
-        connection.execute("VACUUM")  # `open_writer` has asked for incremental steps
+        connection.pragma("auto_vacuum", "incremental")  # takes effect with the next statement
+        connection.execute("VACUUM")
         connection.wal_checkpoint(None, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         after = measure(connection)
     return CompactionReport(

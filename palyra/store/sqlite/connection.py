@@ -82,8 +82,6 @@ def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connec
     """Open the writing connection, with every setting read back.  Raises Unavailable."""
     disk.touch_file(path)  # SQLite gives the write-ahead log the mode of the database
     connection = _connect(path, disk, apsw.SQLITE_OPEN_READWRITE)
-    # Only a file without any page takes it; `palyra retention compact` changes older files.
-    connection.pragma("auto_vacuum", "incremental")
     wanted: list[tuple[str, str | int, str | int]] = [
         ("locking_mode", "normal", "normal"),
         ("journal_mode", "wal", "wal"),

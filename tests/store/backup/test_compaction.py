@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import apsw
 import pytest
 
 from palyra.core.journal.changes import Change, IncidentFilter
@@ -97,6 +96,9 @@ def filled(store: SqliteJournal) -> None:
 
 def test_free_pages_are_returned_in_steps(store: SqliteJournal) -> None:
     """Each step is at most so many pages; the rest of the file is untouched."""
+    store.close()
+    rewrite_database(store.path.parent)
+    store.open()
     filled(store)
     before = store.retention().measure()
     assert (True, True) == (before.is_incremental, before.free_bytes > 2_000_000)
@@ -109,15 +111,9 @@ def test_free_pages_are_returned_in_steps(store: SqliteJournal) -> None:
     assert store.path.stat().st_size < before.size_bytes - 2_000_000
 
 
-def test_an_old_file_is_rewritten_while_it_is_stopped(tmp_path: Path) -> None:
-    """A journal of an older version is compact afterwards, and can then be shortened in steps."""
-    path = tmp_path / "journal.sqlite3"
-    connection = apsw.Connection(str(path))
-    connection.execute("CREATE TABLE t (x); DROP TABLE t")
-    connection.close()
-    path.chmod(0o600)
-    store = journal(tmp_path)
-    store.open()
+def test_a_file_is_rewritten_while_it_is_stopped(store: SqliteJournal, tmp_path: Path) -> None:
+    """It is compact afterwards, and can then be shortened in steps."""
+    path = store.path
     filled(store)
     assert not store.retention().measure().is_incremental
     before = store.verify()

@@ -40,10 +40,10 @@ def spoil(path: Path) -> None:
     """Wipe the heads of some pages of a run that ended long ago, behind those of the schema."""
     uri = f"file:{path}?immutable=1"
     reader = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    last: int = reader.execute("SELECT max(pageno) FROM dbstat WHERE name = 'sqlite_schema'").get
+    last_root: int = reader.execute("SELECT max(rootpage) FROM sqlite_schema").get
     reader.close()
     content = bytearray(path.read_bytes())
-    for page in range(last + 4, last + 54, 7):
+    for page in range(last_root + 4, last_root + 54, 7):
         content[page * PAGE : page * PAGE + 8] = bytes(8)
     path.write_bytes(content)
 
