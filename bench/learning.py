@@ -2,8 +2,9 @@
 
     python bench/learning.py
 
-The log is `tests/core/learning/corpus.py`: 40 plants, 30 traps, 50 look-alike controls.  A plant of the
-log counts as found if it is proposed; every other proposal is wrong.  No model is asked.
+The log is `tests/core/learning/corpus.py`.  A plant counts as found if it is proposed; every other proposal
+is wrong.  No model is asked.  The rules were written with this log at hand, so the figures are an
+upper bound: of 20 plants and 20 other sentences that were new to them, they proposed 16 and 1.
 """
 
 import sys
@@ -15,7 +16,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from palyra.core.learning.candidates import LearningRules
 from palyra.core.learning.extraction import RunTexts, extract
-from tests.core.learning.corpus import CONTROLS, FACTS, PREFERENCES, TRAPS, UNMARKED
+from tests.core.learning.corpus import (
+    CONTROLS,
+    EVERYDAY,
+    FACTS,
+    PASSING,
+    PREFERENCES,
+    TRAPS,
+    UNMARKED,
+)
 
 RULES = LearningRules(mode="auto")
 STEP_BPS = 500
@@ -49,7 +58,9 @@ def main() -> None:
         "facts": FACTS,
         "preferences": PREFERENCES,
         "without a sign": UNMARKED,
+        "everyday": EVERYDAY,
         "traps": TRAPS,
+        "passing": PASSING,
         "controls": CONTROLS,
     }
     results = {name: count(texts) for name, texts in groups.items()}
@@ -57,11 +68,13 @@ def main() -> None:
     for name, (proposed, sure, scores) in results.items():
         shown = ", ".join(f"{score}: {number}" for score, number in sorted(scores.items()))
         print(f"{name:16} {len(groups[name]):8} {proposed:8} {sure:5}  {shown}")
-    right = results["facts"][0] + results["preferences"][0]
-    wrong = results["traps"][0] + results["without a sign"][0]
-    plants = len(FACTS) + len(PREFERENCES)
-    applied = results["facts"][1] + results["preferences"][1]
-    misapplied = results["traps"][1] + results["without a sign"][1]
+    right, applied = (
+        sum(results[name][at] for name in ("facts", "preferences", "everyday")) for at in (0, 1)
+    )
+    wrong, misapplied = (
+        sum(results[name][at] for name in ("traps", "passing", "without a sign")) for at in (0, 1)
+    )
+    plants = len(FACTS) + len(PREFERENCES) + len(EVERYDAY)
     print(f"candidates: precision {right / (right + wrong):.1%}, recall {right / plants:.1%}")
     print(
         f"applied by themselves: precision {applied / (applied + misapplied):.1%}, {applied} right"

@@ -10,6 +10,8 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     own          it is about the user, the user's team or the user's things
     value        it names something concrete: a number, a path, a name
     unsure       a guess
+    trouble      a problem report: it describes a state that is to end
+    task         part of the present task: what is wanted, tried or pointed at now
     once         a wish for one occasion, or a state of today
     reported     the words or habits of another
     supposed     a supposition, an example, a condition
@@ -57,7 +59,8 @@ SIGNS_BPS = {
     "reported": -4_000,
     "supposed": -4_000,
     "past": -2_000,
-    "task": -3_000,
+    "task": -4_000,
+    "trouble": -4_000,
 }
 
 _LEAD = re.compile(
@@ -67,6 +70,12 @@ _LEAD = re.compile(
     r"(?: (?:for (?:later|next time|the future)|this|bitte))?(?:,? (?:that|dass))?[:,]?\s+"
     r"|(?:for (?:future reference|the future|the record|next time)|from now on|going forward|"
     r"in (?:the )?future|ab (?:jetzt|sofort)|in zukunft|künftig|für die zukunft)[:,]?\s+))?",
+    re.IGNORECASE,
+)
+_TAIL = re.compile(
+    r"[,;:]?\s+(?:and |so )?(?:please |bitte )?(?:(?:remember|note|memori[sz]e) (?:that|this|it)|keep (?:that|this|it) in mind|"
+    r"don[’']?t forget(?: (?:that|this|it))?|merke? dir das|from now on|going forward|in (?:the )?future|ab jetzt|in zukunft|künftig)"
+    r"(?:,? (?:please|bitte))?(?P<end>[.!]*)$",
     re.IGNORECASE,
 )
 _ASKED = whole_words(
@@ -87,14 +96,15 @@ _LASTING = whole_words(
 )  # fmt: skip
 _OWN = whole_words(
     r"my", r"our", r"i (?:prefer|like|love|hate|dislike|want|use|work|live|am|have|need|always|never|"
-    r"usually|really|speak|write|run)", r"i[’']?m", r"we (?:use|deploy|run|have|always|never|keep|write|"
+    r"usually|really|speak|write|run|don[’']?t|do not|can[’']?t|cannot|store)", r"i[’']?m", r"we[’']?re", r"i[’']?d rather", r"we (?:use|deploy|run|have|always|never|keep|write|"
     r"host|store|follow|name|target|support|ship|work|build|prefer|decided|chose|agreed|want)", r"call me",
     r"mein\w*", r"unser\w*", r"ich (?:mag|bevorzuge|möchte|bin|habe|arbeite|wohne|heiße|nutze|hasse|"
     r"liebe|will|verwende|spreche)", r"wir (?:nutzen|verwenden|haben|schreiben|benutzen|deployen|testen|"
     r"betreiben|arbeiten|bevorzugen)", r"nenn(?:e)? mich",
 )  # fmt: skip
 _PREFERS = whole_words(
-    r"(?:i|we) (?:\w+ )?(?:prefer|like|love|hate|dislike|want|enjoy|favou?r)", r"can[’']?t stand",
+    r"(?:i|we) (?:\w+ )?(?:prefer|like|love|hate|dislike|want|enjoy|favou?r)",
+    r"(?:i|we)(?: do not| don[’']?t) (?:like|want|use|need)", r"i[’']d rather", r"can[’']?t stand",
     r"my (?:preference|favou?rite|preferred)", r"prefer(?:s|red)?", r"call me", r"nenn(?:e)? mich",
     r"(?:ich|wir) (?:\w+ )?(?:mag|mögen|bevorzuge\w*|möchte\w*|hasse\w*|liebe\w*|will|wollen)", r"lieblings\w*", r"lieber",
 )  # fmt: skip
@@ -113,8 +123,8 @@ _ONCE = whole_words(
     r"dieses mal", r"einmal", r"bis \w+", r"vorübergehend", r"in dieser datei", r"hier", r"jetzt gerade",
 )  # fmt: skip
 _REPORTED = re.compile(
-    r"\b(?:says?|said|told|tells|claims?|claimed|asks?|asked|writes?|wrote|thinks|suggests?|suggested|"
-    r"according to|mentioned|recommends?|recommended|quote|reads?|sagt|sagte|meint|meinte|schreibt|"
+    r"\b(?:says|said|(?:they|people|docs|you) say|told|tells|claims|claimed|asks|asked|writes|wrote|thinks|suggests|suggested|"
+    r"according to|mentioned|recommends|recommended|quote|reads|sagt|sagte|meint|meinte|schreibt|"
     r"schrieb|behauptet|laut|zufolge|empfiehlt)\b"
     r"|\b(?:he|she|they|his|her|their|er|sie) (?:\w+ )?(?:prefers?|likes?|loves?|hates?|wants?|uses?|mag|bevorzugt)\b"
     r"|^(?!(?:I|We|Our|My|The user|Ich|Wir)\b)(?:[A-ZÄÖÜ][a-zäöü]+|(?:the|a|some|most|many|other) \w+(?: \w+)?) "
@@ -133,9 +143,28 @@ _PAST = whole_words(
     r"used to", r"was", r"were", r"had", r"did", r"no longer", r"formerly", r"previously", r"back then",
     r"in the past", r"war", r"waren", r"hatte\w*", r"früher", r"damals", r"ehemals",
 )  # fmt: skip
+_TROUBLE = whole_words(
+    r"fail(?:s|ed|ing|ure)?", r"errors?", r"crash(?:es|ed|ing)?", r"broken?", r"breaks?", r"problems?", r"issues?",
+    r"bugs?", r"stuck", r"wrong", r"hangs?", r"(?:does|do|did|is|are|can)(?:n[’']?t| not) (?:work|start|compile|find|understand)\w*",
+    r"missing", r"exceptions?", r"warnings?", r"timeouts?", r"times? out", r"has been", r"have been", r"in line \d+",
+    r"confus\w+", r"lost", r"down", r"slow", r"not sure", r"black", r"empty", r"blank", r"frozen", r"fehler\w*", r"kaputt",
+    r"problem\w*", r"hängt", r"abgestürzt", r"funktioniert nicht", r"geht nicht",
+)  # fmt: skip
+_TASK = whole_words(
+    r"(?:i|we)(?: really| just| now| also)? (?:want|need|would like|would love)(?: to| you| the| this| that| it| a| an| some|"
+    r" help)", r"(?:i[’']?d|we[’']?d) like", r"(?:i|we)(?: am|[’']m| are|[’']re) (?:\w+ )?\w+ing",
+    r"(?:i|we) (?:am|[’']m|are|[’']re)? ?(?:almost|already|nearly|done|ready|back|finished|sure|afraid|sorry)",
+    r"(?:i|we) have (?:an?|two|three|\d+|no|some|to) \w+", r"(?:use|like|love|want|need|prefer|hate|liked) (?:it|that|this|these|those|"
+    r"what|how|(?:the|your) (?:first|second|third|last|other|former|latter|new|old|example|idea|answer|option|result)\w*)",
+    r"options?", r"left", r"by (?:noon|tonight|\d+)", r"at \d+(?::\d\d)?(?: ?[ap]m)?", r"since (?!\d{4})\w+", r"this", r"these",
+    r"ich (?:brauche|muss|versuche)", r"ich (?:möchte|will|hätte) (?:gern |gerne )?(?:dass|den|die|das|ein\w*|hier)", r"wir haben (?:ein\w*|noch)",
+)  # fmt: skip
+_LASTS_ANYWAY = whole_words(  # a want that says that it holds in general
+    r"always", r"never", r"by default", r"from now on", r"in future", r"immer", r"nie", r"grundsätzlich",
+)  # fmt: skip
 _ASKS = dict(CUES)["ask"]
 _STATES = re.compile(
-    r"\b(?:is|are|am|uses?|runs?|listens?|lives?|works?|has|have|needs?|requires?|stores?|hosts?|"
+    r"\b[\w]+[’'](?:m|re)\b|\b(?:is|are|am|uses?|runs?|listens?|lives?|works?|has|have|needs?|requires?|stores?|hosts?|"
     r"deploys?|targets?|supports?|expires?|starts?|ends?|named|located|owned|maintained|belongs?|"
     r"means?|stands for|costs?|takes?|speaks?|decided|chose|agreed|ist|sind|"
     r"bin|heißt|heiße|läuft|laufen|nutzt|nutzen|verwendet|verwenden|liegt|wohnt|wohne|arbeitet|"
@@ -260,7 +289,7 @@ def _parts(text: str) -> list[str]:
 def _read(seq: int, quote: str, recalled: Sequence[str]) -> Found | str:
     """Return the statement, or the reason of its refusal."""
     text = _plain(quote)
-    refused = find_junk(quote) or _refuse(text, recalled)
+    refused = find_junk(_TAIL.sub("", quote)) or _refuse(text, recalled)
     if refused:
         return refused
     kind = _kind_of(quote, text)
@@ -285,6 +314,7 @@ def _refuse(text: str, recalled: Sequence[str]) -> str:
 def _plain(quote: str) -> str:
     """Return the statement without the request to remember it."""
     rest = quote[_LEAD.match(quote).end() :].strip()  # type: ignore[union-attr]  # every part is optional
+    rest = _TAIL.sub(r"\g<end>", rest)
     return rest[:1].upper() + rest[1:] if rest[:1].islower() and rest.split()[0].isalpha() else rest
 
 
@@ -323,7 +353,9 @@ def weigh(kind: CandidateKind, quote: str) -> dict[str, int]:
         "reported": _REPORTED.search(text) is not None,
         "supposed": _SUPPOSED.search(text),
         "past": _PAST.search(text),
-        "task": kind == "fact" and _ASKS.search(text),
+        "trouble": _TROUBLE.search(text),
+        "task": (_TASK.search(text) and not _LASTS_ANYWAY.search(text))
+        or (kind == "fact" and _ASKS.search(text)),
     }
     signs = {name: SIGNS_BPS[name] for name, is_there in present.items() if is_there}
     return {"base": BASE_BPS[kind], **signs}
