@@ -105,3 +105,13 @@ def test_a_candidate_goes_with_what_it_was_taken_from(store: JournalStore, remov
     put(store, removal)
     assert [] == ids(store)
     assert ["2"] == ids(store, principal="bob")
+
+
+def test_a_purged_memory_takes_every_candidate(store: JournalStore) -> None:
+    """Candidates without an item, and the marks of readings, go with a principal's memory."""
+    mark = ReflectionRecord(run_id="run_a", session_id="ses_a", principal="alice", at_ms=1)
+    theirs = msgspec.structs.replace(mark, run_id="run_b", principal="bob")
+    put(store, candidate("1"), candidate("2", principal="bob"), mark, theirs)
+    put(store, MemoryRemoval(principal="alice", memory_ids=None, at_ms=2, by="alice"))
+    assert ([], ["2"]) == (ids(store), ids(store, principal="bob"))
+    assert (None, theirs) == (store.find_reflection("run_a"), store.find_reflection("run_b"))

@@ -20,10 +20,12 @@ from palyra.core.context.views import (
     preview_references,
 )
 from palyra.core.ids import Prefix
-from palyra.core.journal.changes import Change, RunFilter
+from palyra.core.journal.changes import CandidateFilter, Change, RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import (
     ApprovalRecord,
+    CandidateRecord,
+    Evidence,
     GrantRecord,
     IdempotencyRecord,
     Pin,
@@ -33,6 +35,7 @@ from palyra.core.journal.records import (
     TokenRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.core.memory.items import MemoryPurged
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
@@ -280,6 +283,53 @@ class FakeApprovals:
         return []
 
 
+class FakeLearning:
+    """One candidate, which every change leaves as it is."""
+
+    async def list_candidates(self, caller: Caller, wanted: CandidateFilter) -> Any:
+        caller.require("memory:read")
+        assert wanted.limit
+        return [a_candidate()]
+
+    async def get(self, caller: Caller, candidate_id: str) -> Any:
+        caller.require("memory:read")
+        return a_candidate(candidate_id)
+
+    async def accept(self, caller: Caller, candidate_id: str) -> CandidateChanged:
+        caller.require("memory:write")
+        return CandidateChanged(
+            candidate_id=candidate_id, state="applied", revision=2, memory_id="mem_1"
+        )
+
+    reject = undo = accept
+
+    async def edit(self, caller: Caller, candidate_id: str, text: str) -> CandidateChanged:
+        assert text
+        return await self.accept(caller, candidate_id)
+
+    async def reflect_for(self, caller: Caller, run_id: str) -> Reflected:
+        caller.require("memory:write")
+        return Reflected(run_id=run_id, is_new=True)
+
+
+def a_candidate(candidate_id: str = "can_1") -> CandidateRecord:
+    return CandidateRecord(
+        candidate_id=candidate_id,
+        principal="ann",
+        session_id="ses_1",
+        kind="fact",
+        text="our port is 1",
+        score_bps=8_000,
+        signals={"base": 8_000},
+        evidence=(Evidence(run_id="run_1", seq=1, quote="our port is 1"),),
+        trust="trusted_local",
+        key="fact:1",
+        state="applied",
+        created_ms=1,
+        changed_ms=1,
+    )
+
+
 class FakeDataRights:
     """`DataRights` that removes the memory only."""
 
@@ -471,7 +521,7 @@ class Daemon:
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
-            learning=cast("Any", None),  # its methods have tests of their own
+            learning=cast("Any", FakeLearning()),
             skills=self.skills,
             hub=self.hub,
             journal=cast("Any", self.journal),
