@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import CandidateKind, CandidateState
 from palyra.core.learning.views import CandidateChanged, Reflected
-from palyra.net.protocol.results import Candidate, CandidatePage
+from palyra.net.protocol.results import CandidatePage, LearningCandidate
 
 
 class LearningMethods(RequestMethods):
@@ -27,8 +27,8 @@ class LearningMethods(RequestMethods):
         }  # fmt: skip
         return await self._ask("learning.list", params, CandidatePage)
 
-    async def get_candidate(self, candidate_id: str) -> Candidate:
-        return await self._ask("learning.get", {"candidate_id": candidate_id}, Candidate)
+    async def get_candidate(self, candidate_id: str) -> LearningCandidate:
+        return await self._ask("learning.get", {"candidate_id": candidate_id}, LearningCandidate)
 
     async def accept_candidate(self, candidate_id: str) -> CandidateChanged:
         """Make a candidate an item of memory."""

@@ -429,7 +429,7 @@ class IncidentPage(Result, frozen=True, kw_only=True):
 # --- learning
 
 
-class Candidate(Result, frozen=True, kw_only=True):
+class LearningCandidate(Result, frozen=True, kw_only=True):
     """Something that a run may teach, with its evidence and its history."""
 
     candidate_id: str
@@ -453,7 +453,7 @@ class Candidate(Result, frozen=True, kw_only=True):
 class CandidatePage(Result, frozen=True, kw_only=True):
     """A page of candidates, newest first."""
 
-    candidates: list[Candidate]
+    candidates: list[LearningCandidate]
     next_cursor: str | None = None
 
 

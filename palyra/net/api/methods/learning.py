@@ -13,7 +13,7 @@ from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.api.methods.memory import Principal
 from palyra.net.protocol.params import Params
-from palyra.net.protocol.results import Candidate, CandidatePage
+from palyra.net.protocol.results import CandidatePage, LearningCandidate
 
 Cursor = Annotated[str, cursor_of("can")]
 States = Annotated[tuple[CandidateState, ...], msgspec.Meta(max_length=6)]
@@ -71,15 +71,15 @@ async def list_(call: MethodCall, params: LearningList) -> CandidatePage:
     )
 
 
-async def get(call: MethodCall, params: LearningGet) -> Candidate:
+async def get(call: MethodCall, params: LearningGet) -> LearningCandidate:
     return _show(await call.backend.learning.get(call.caller, params.candidate_id))
 
 
-def _show(candidate: CandidateRecord) -> Candidate:
+def _show(candidate: CandidateRecord) -> LearningCandidate:
     fields = msgspec.structs.asdict(candidate)
     for name in ("key", "memory_revision", "revision_before", "superseded_id"):
         del fields[name]
-    return Candidate(**fields)
+    return LearningCandidate(**fields)
 
 
 async def accept(call: MethodCall, params: LearningChange) -> CandidateChanged:
@@ -116,7 +116,7 @@ async def reflect(call: MethodCall, params: LearningReflect) -> Reflected:
 
 METHODS = (
     Method("learning.list", LearningList, CandidatePage, "memory:read", list_, is_bulk=True),
-    Method("learning.get", LearningGet, Candidate, "memory:read", get, is_bulk=True),
+    Method("learning.get", LearningGet, LearningCandidate, "memory:read", get, is_bulk=True),
     Method("learning.accept", LearningChange, CandidateChanged, "memory:write", accept),
     Method("learning.reject", LearningChange, CandidateChanged, "memory:write", reject),
     Method("learning.edit", LearningEdit, CandidateChanged, "memory:write", edit),
