@@ -286,6 +286,7 @@ def policy_request(checked: CheckedCall, context: GateContext) -> PolicyRequest:
         facets=checked.facets,
         known_paths=checked.paths,
         size_bytes=checked.size_bytes,
+        digest=checked.digest,
         in_scope=context.hands_down(spec.name),
         approval="none" if context.grant is None or context.grant.decision == "deny" else "granted",
         now_ms=context.now_ms,

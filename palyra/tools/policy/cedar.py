@@ -26,7 +26,7 @@ import cedarpy
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.paths import PathFacts
-from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
+from palyra.tools.policy.mentions import Mentions, mentions_paths, mentions_words, values_of
 from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
 from palyra.tools.policy.rules import (
     Fingerprint,
@@ -114,7 +114,12 @@ class CedarPolicy:
         if shows_paths and (excess := _excess(request.paths)):
             return _decision("deny", "too_many_paths", excess, (), force.version)
         try:
-            asked, context = question(request, self._state, shows_paths=shows_paths)
+            asked, context = question(
+                request,
+                self._state,
+                shows_paths=shows_paths,
+                shows_words=mentions_words(force.rules.mentions),
+            )
         except ValueError as error:  # a fact outside the schema
             return _error(str(error), force.version)
         key = _key(request, about, context, force.rules.mentions)
