@@ -143,6 +143,7 @@ class Daemon:
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
+            policy=self.policy,
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,

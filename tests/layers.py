@@ -93,6 +93,7 @@ ROOMS = {
         "budgets",
         "channels",
         "pins",
+        "suggestions",
         "compaction",
         "history",
         "session_checkpoints",

@@ -44,9 +44,12 @@ from palyra.services.artifacts import ArtifactService
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.memory import Memories
+from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
+from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from palyra.wiring.host import Host
 from palyra.wiring.models import EMBEDDED, Modelset
 from palyra.wiring.tools import Toolset
@@ -63,6 +66,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
+    policy: CedarPolicy,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
@@ -101,6 +105,14 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         ),
         documents=documents,
         skills=toolset.skills,
+        suggestions=Suggestions(
+            services.journal,
+            services.gate,
+            policy,
+            SuggestedPolicyFiles(config.policy_dir),
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+        ),
         models=services.router,
         hub=hub,
         journal=services.journal,

@@ -37,10 +37,7 @@ def read_words(argv: Sequence[str]) -> WordFacts:
     if not argv or len(argv) > MAX_WORDS or sum(map(len, argv)) > MAX_CHARS:
         return NO_WORDS
     under = {
-        f"{at}:{folder}"
-        for at, word in enumerate(argv)
-        if at
-        for folder in folders_above(word)
+        f"{at}:{folder}" for at, word in enumerate(argv) if at for folder in folders_above(word)
     }
     flags = {word.partition("=")[0] for word in argv[1:] if word.startswith("-")}
     return WordFacts(

@@ -192,12 +192,12 @@ def _command(argv: tuple[str, ...]) -> str:
     plain, first, second = _plain_name(name), *(*argv[1:3], "", "")[:2]
     if plain == "python" and first == "-m" and _MODULE.fullmatch(second):
         return f"{name} -m {second}"
-    if _is_runner(name):
+    has_task = plain in _WITH_SUBCOMMAND | _WITH_TASKS
+    # An option in the place of a task may change what runs.
+    if _is_runner(name) or (has_task and not _NAME.fullmatch(first)):
         return ""
-    if plain not in _WITH_SUBCOMMAND | _WITH_TASKS:
+    if not has_task:
         return name
-    if not _NAME.fullmatch(first):  # an option in this place may change what runs
-        return ""
     if plain in _WITH_TASKS and first == "run":
         return f"{name} run {second}" if _NAME.fullmatch(second) else ""
     return f"{name} {first}"

@@ -1,0 +1,495 @@
+"""Suggested rules: the narrowest permits that would have given a person's answers.
+
+Pure: evidence to candidates, candidates to Cedar text, and the choice among those that the engine
+has tried on every recorded decision.
+
+**Lattice.**  Each answered call has one exact shape, and a chain of wider ones:
+
+| facts of the call | exact shape | wider shapes |
+| --- | --- | --- |
+| a command | folder, number of words, every word at its position | one word below a folder |
+| one path that is written | the path | each folder above it, not the workspace |
+| several paths | none | each folder above all of them |
+| a host | host and port | none |
+| anything else | digest of the arguments | none |
+
+Principal, agent, tool, class and capabilities are always exact.  A daemon has one workspace, so a rule
+holds for one.  No shape matches a part of a word.
+
+**Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
+once, support has to come from two runs, a folder needs different words from two runs, and calls of
+delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, a way out
+to the network other than reading, a path outside or protected, code in its arguments, a program of
+`NEVER`, critical risk, or a character outside of printable ASCII.
+
+**Choice.**  Shapes are tried from the narrowest to the widest; a shape is chosen if enough answers that no
+narrower rule gives remain for it (greedy set cover, Chvatal 1979).
+"""
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
+
+import msgspec
+
+from palyra.core.policy.recorded import Evidence
+from palyra.core.policy.request import PolicyRequest
+from palyra.core.text.visible import visible
+from palyra.core.tool.spec import MEMORY_WRITE, SHARED_HOST
+from palyra.core.tool.words import MAX_CHARS, MAX_WORDS, folders_above, folders_of
+
+MIN_ANSWERS = 3  # that a rule has to save, by default
+MIN_RUNS = 2
+MAX_CANDIDATES = 1_000
+MAX_SUGGESTIONS = 20
+SHOWN_CALLS = 50  # past calls listed for one suggestion
+
+# Programs that remove, send, install, or change what is outside the workspace.  A person answers for
+# each; a rule that an operator writes can allow them.
+NEVER = frozenset({
+    "rm", "rmdir", "shred", "truncate", "dd", "mkfs", "mount", "umount", "chmod", "chown", "kill", "pkill",
+    "killall", "curl", "wget", "scp", "sftp", "rsync", "ftp", "nc", "ncat", "telnet", "socat", "docker",
+    "podman", "kubectl", "helm", "terraform", "ansible", "ansible-playbook", "aws", "gcloud", "az", "gh",
+    "glab", "heroku", "fly", "vercel", "systemctl", "service", "crontab", "at", "apt", "apt-get", "dnf",
+    "yum", "apk", "brew", "snap", "pip", "gem", "gpg", "openssl", "ssh-keygen", "ssh-add", "passwd",
+    "useradd", "mysql", "psql", "redis-cli", "mail", "sendmail",
+})  # fmt: skip
+# Of these programs only the listed commands are offered.
+ONLY = {
+    "git": frozenset({"add", "blame", "commit", "diff", "grep", "log", "ls-files", "rev-parse", "show", "status"}),
+    "npm": frozenset({"test", "run"}),
+    "yarn": frozenset({"test", "run", "lint", "build"}),
+    "pnpm": frozenset({"test", "run", "lint", "build"}),
+    "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "fmt", "test"}),
+    "go": frozenset({"build", "fmt", "test", "vet"}),
+}  # fmt: skip
+_NEVER_TASKS = re.compile(
+    r"(?:^|[^a-z])(?:deploy|publish|release|upload|push|install|uninstall|clean|login)"
+)
+_CAPABILITIES = frozenset({"fs.read", "fs.write", "process", "network", "memory.read"})
+_VERSION = re.compile(r"[0-9.]+$")
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of calls that one permit can describe."""
+
+    principal: str
+    agent: str
+    action: str
+    tool: str
+    tool_class: str
+    capabilities: tuple[str, ...]
+    argv: tuple[str | None, ...] = ()  # None: the word below `folder`
+    cwd: str = ""
+    path: str | None = None
+    folder: str | None = None  # of the word that is None, else of all paths
+    host: str = ""
+    digest: str = ""
+
+    @property
+    def width(self) -> int:
+        """0 for an exact shape; smaller is narrower."""
+        return 0 if self.folder is None else 1_000 - self.folder.count("/")
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A shape with its rule, and the answers that it would have given."""
+
+    shape: Shape
+    suggestion_id: str
+    title: str
+    cedar: str
+    calls: tuple[Evidence, ...]  # with equal calls of a run once
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+
+def is_offered(call: Evidence) -> bool:
+    """True if an answer about this call may become a rule."""
+    request, facets = call.request, call.request.facets
+    paths = request.paths
+    is_ordinary = (
+        call.decided == "allowed"
+        and call.is_whole
+        and not request.is_tainted
+        and request.origin == "interactive"
+        and request.depth == 0
+        and request.risk != "critical"
+        and not facets.secrets
+        and not paths.marks
+    )
+    return is_ordinary and _has_offered_kind(request) and _is_printable(request)
+
+
+def _has_offered_kind(request: PolicyRequest) -> bool:
+    capabilities = frozenset(request.capabilities)
+    if not capabilities <= _CAPABILITIES or capabilities & {SHARED_HOST, MEMORY_WRITE}:
+        return False
+    if "network" in capabilities and request.tool_class != "idempotent_network":
+        return False
+    return "process" not in capabilities or _is_offered_command(request.facets.command)
+
+
+def _is_offered_command(command: str) -> bool:
+    """True for a command that a rule may be suggested for; "" is none."""
+    program, _, task = command.partition(" ")
+    name = _VERSION.sub("", program)
+    if not name or name in NEVER or _NEVER_TASKS.search(task):
+        return False
+    if name in {"python", "pypy"}:
+        return task.removeprefix("-m ").partition(".")[0] not in {
+            "pip",
+            "ensurepip",
+            "code",
+            "pdb",
+            "timeit",
+            "http",
+            "runpy",
+        }
+    return name not in ONLY or task.partition(" ")[0] in ONLY[name]
+
+
+def _is_printable(request: PolicyRequest) -> bool:
+    """True if each text that a rule would hold is printable ASCII, shown as it is."""
+    facets = request.facets
+    texts = (
+        request.principal, request.agent, request.tool, *request.capabilities,
+        *facets.argv, facets.cwd, *facets.paths, facets.host, facets.grant_key,
+    )  # fmt: skip
+    return all(
+        text.isascii() and (not text or text.isprintable()) and visible(text) == text
+        for text in texts
+    )
+
+
+def shapes_of(request: PolicyRequest) -> list[Shape]:
+    """Return the shapes of a call, the narrowest first."""
+    facets, paths = request.facets, request.paths
+    base = Shape(
+        principal=request.principal,
+        agent=request.agent,
+        action=request.action,
+        tool=request.tool,
+        tool_class=request.tool_class,
+        capabilities=tuple(sorted(request.capabilities)),
+    )
+    change = msgspec.structs.replace
+    if "process" in request.capabilities:
+        argv = facets.argv
+        if not 0 < len(argv) <= MAX_WORDS or sum(map(len, argv)) > MAX_CHARS:
+            return []
+        exact = change(base, argv=argv, cwd=facets.cwd)
+        first = 1 + facets.command.count(" ")  # the words that name what runs are never widened
+        wider = [
+            change(exact, argv=(*argv[:at], None, *argv[at + 1 :]), folder=folder)
+            for at, word in enumerate(argv)
+            if at >= first
+            for folder in folders_above(word)
+        ]
+        return [exact, *sorted(wider, key=lambda shape: shape.width)]
+    if "fs.write" in request.capabilities:
+        exact_path = [] if not paths.single else [change(base, path=paths.single)]
+        return [*exact_path, *(change(base, folder=folder) for folder in folders_of(paths.inside))]
+    if facets.host:
+        return [change(base, host=facets.grant_key)] if facets.grant_key else []
+    return [change(base, digest=request.digest)] if request.digest else []
+
+
+# --- candidates ----------------------------------------------------------------------------------
+
+
+def find_candidates(evidence: Sequence[Evidence], *, min_answers: int) -> list[Candidate]:
+    """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`."""
+    found: dict[Shape, list[Evidence]] = defaultdict(list)
+    known: set[tuple[str, str, str]] = set()
+    denied = [call.request for call in evidence if call.decided == "denied"]
+    for call in evidence:
+        same = (call.run_id, call.request.tool, call.request.digest)
+        if not is_offered(call) or same in known:
+            continue
+        known.add(same)
+        for shape in shapes_of(call.request):
+            found[shape].append(call)
+    kept = [
+        (shape, calls)
+        for shape, calls in found.items()
+        if is_supported(shape, calls, min_answers) and not _is_narrower(shape, denied)
+    ]
+    kept.sort(key=lambda pair: (pair[0].width, -len(pair[1]), title_of(pair[0])))
+    return list(starmap(_candidate, kept[:MAX_CANDIDATES]))
+
+
+def is_supported(shape: Shape, calls: Sequence[Evidence], min_answers: int) -> bool:
+    """True if the answers are enough, come from two runs, and show that a folder is meant.
+
+    A folder needs different words that different runs brought: otherwise one run could bring all.
+    """
+    if len(calls) < min_answers or len({call.run_id for call in calls}) < MIN_RUNS:
+        return False
+    if shape.folder is None:
+        return True
+    brought: dict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        brought[call.run_id].add(_word(shape, call.request))
+    return (
+        len(set().union(*brought.values())) > 1
+        and len({frozenset(x) for x in brought.values()}) > 1
+    )
+
+
+def _word(shape: Shape, request: PolicyRequest) -> str:
+    if shape.argv:
+        return request.facets.argv[shape.argv.index(None)]
+    return "\0".join(request.paths.inside)
+
+
+def _is_narrower(shape: Shape, denied: Iterable[PolicyRequest]) -> bool:
+    """True if the commands of the shape add words to a command that a person denied."""
+    words = {word for word in shape.argv if word is not None}
+    return bool(shape.argv) and any(
+        request.facets.argv
+        and request.facets.argv[0] == shape.argv[0]
+        and words.issuperset(request.facets.argv)
+        for request in denied
+    )
+
+
+def _candidate(shape: Shape, calls: Sequence[Evidence]) -> Candidate:
+    body = _conditions(shape)
+    name = f"sug_{hashlib.sha256(f'{_scope(shape)}{body}'.encode()).hexdigest()[:16]}"
+    return Candidate(
+        shape=shape,
+        suggestion_id=name,
+        title=title_of(shape),
+        cedar=render_rule(shape, name),
+        calls=tuple(calls),
+    )
+
+
+def choose(
+    candidates: Sequence[Candidate], is_safe: Callable[[str], bool], *, min_answers: int
+) -> list[Candidate]:
+    """Return the rules to suggest, by the number of answers that they save.
+
+    `is_safe` says of a suggestion id if the rule passed the proof.
+    """
+    given: set[tuple[str, str]] = set()
+    chosen: list[Candidate] = []
+    for candidate in candidates:
+        left = [call for call in candidate.calls if (call.run_id, call.call_id) not in given]
+        if not is_supported(candidate.shape, left, min_answers) or not is_safe(
+            candidate.suggestion_id
+        ):
+            continue
+        given.update((call.run_id, call.call_id) for call in candidate.calls)
+        chosen.append(candidate)
+    chosen.sort(key=lambda each: (-len(each.calls), each.title))
+    return chosen[:MAX_SUGGESTIONS]
+
+
+# --- Cedar ---------------------------------------------------------------------------------------
+
+
+def quote(text: str) -> str:
+    """Return a text as a Cedar string literal.
+
+    Every character but printable ASCII, and each that has a meaning in a literal, is written by its
+    number (Cedar grammar, STR).
+    """
+    return '"' + "".join(_quoted(char) for char in text) + '"'
+
+
+def _quoted(char: str) -> str:
+    plain = char.isascii() and char.isprintable() and char not in '"\\*'
+    return char if plain else f"\\u{{{ord(char):x}}}"
+
+
+def _entity(kind: str, name: str) -> str:
+    return f"{kind}::{quote(name)}"
+
+
+def _set(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(quote, texts))}]"
+
+
+def render_rule(shape: Shape, name: str) -> str:
+    """Return the permit; `name` becomes its id."""
+    return f"@id({quote(name)})\n{_scope(shape)}\nwhen {{\n  {_conditions(shape)}\n}};\n"
+
+
+def _scope(shape: Shape) -> str:
+    return (
+        f"permit (\n  principal == {_entity('Principal', shape.principal)},\n"
+        f"  action == {_entity('Action', shape.action)},\n"
+        f"  resource == {_entity('Tool', shape.tool)}\n)"
+    )
+
+
+def _conditions(shape: Shape) -> str:
+    parts = [
+        f"resource.class == {quote(shape.tool_class)}",
+        f"resource.capabilities == {_set(shape.capabilities)}"
+        if shape.capabilities
+        else "resource.capabilities.isEmpty()",
+        f"context.agent == {_entity('Agent', shape.agent)}",
+        'context.run.origin == "interactive"',
+        "context.run.depth == 0",
+        "!context.run.taint",
+        "context.path_marks.isEmpty()",
+        "context.secrets.isEmpty()",
+    ]
+    if shape.argv:
+        words = [f"{at}:{word}" for at, word in enumerate(shape.argv) if word is not None]
+        parts += [
+            f"context.cwd == {quote(shape.cwd)}",
+            f"context.argc == {len(shape.argv)}",
+            f"context.argv.containsAll({_set(words)})",
+        ]
+        if shape.folder is not None:
+            below = f"{shape.argv.index(None)}:{shape.folder}"
+            parts.append(f"context.argv_under.contains({quote(below)})")
+    elif shape.path is not None:
+        parts += ["context has path", f"context.path == {quote(shape.path)}"]
+    elif shape.folder is not None:
+        parts.append(f"context.folders.contains({quote(shape.folder)})")
+    elif shape.host:
+        parts.append(f"context.grant_key == {quote(shape.host)}")
+    else:
+        parts.append(f"context.arguments == {quote(shape.digest)}")
+    return " &&\n  ".join(parts)
+
+
+def title_of(shape: Shape) -> str:
+    """Return the shape in words, on one line and safe to show."""
+    if shape.argv:
+        words = " ".join(
+            f"{shape.folder}/…" if word is None else json.dumps(word) if " " in word else word
+            for word in shape.argv
+        )
+        place = f" in {shape.cwd}" if shape.cwd else ""
+        return visible(f"{shape.tool}: {words}{place}")
+    if shape.path is not None:
+        return visible(f"{shape.tool}: {shape.path}")
+    if shape.folder is not None:
+        return visible(f"{shape.tool}: files below {shape.folder}/")
+    return visible(f"{shape.tool}: {shape.host or 'exactly these arguments'}")
+
+
+# --- proof ---------------------------------------------------------------------------------------
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """Recorded decisions that every suggested rule was evaluated on, by what became of the call."""
+
+    decisions: int = 0
+    allowed: int = 0
+    covered: int = 0
+    denied: int = 0
+    unanswered: int = 0
+    never_asked: int = 0
+    tainted: int = 0  # of all these
+    unreadable: int = 0  # whose tool is gone or changed: no rule for such a tool is suggested
+    purged_runs: int = 0  # their decisions are not recorded any more
+    refused: int = 0  # candidates that would have allowed one of the wrong calls
+
+
+class PastCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded call that a suggested rule would have allowed."""
+
+    run_id: str
+    call_id: str
+    summary: str
+    at_ms: int
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule to choose, with the calls that it would have allowed."""
+
+    suggestion_id: str
+    title: str
+    principal: str
+    agent: str
+    tool: str
+    answers: int  # that it would have given: equal calls of a run count once
+    runs: int
+    cedar: str
+    calls: tuple[PastCall, ...]  # at most `SHOWN_CALLS`, in order
+
+
+class AppliedSuggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A suggested rule in a file of its own among the user policies."""
+
+    suggestion_id: str
+    file: str
+    cedar: str
+    applied_ms: int
+    is_edited: bool = False  # the file is not as it was written
+
+
+class SuggestionList(msgspec.Struct, frozen=True, kw_only=True):
+    """Suggested rules, the largest first, with the proof that holds for each."""
+
+    suggestions: tuple[Suggestion, ...]
+    proof: Proof
+    applied: tuple[AppliedSuggestion, ...] = ()
+
+
+def as_suggestion(candidate: Candidate) -> Suggestion:
+    """Return the candidate as it is shown."""
+    calls = candidate.calls
+    return Suggestion(
+        suggestion_id=candidate.suggestion_id,
+        title=candidate.title,
+        principal=candidate.shape.principal,
+        agent=candidate.shape.agent,
+        tool=candidate.shape.tool,
+        answers=len(calls),
+        runs=len({call.run_id for call in calls}),
+        cedar=candidate.cedar,
+        calls=tuple(
+            PastCall(
+                run_id=call.run_id, call_id=call.call_id, summary=call.summary, at_ms=call.at_ms
+            )
+            for call in calls[:SHOWN_CALLS]
+        ),
+    )
+
+
+def as_proof(evidence: Iterable[Evidence], **more: int) -> Proof:
+    """Return the numbers of decisions."""
+    counts: dict[str, int] = defaultdict(int)
+    for call in evidence:
+        counts["decisions"] += 1
+        counts[call.decided] += 1
+        counts["tainted"] += call.request.is_tainted
+    return msgspec.convert({**counts, **more}, Proof)
+
+
+def trials(
+    evidence: Iterable[Evidence], pairs: Iterable[tuple[str, str]]
+) -> Mapping[PolicyRequest, bool]:
+    """Return the requests to evaluate each candidate on, with True for those that none may allow.
+
+    A denied or tainted call is evaluated as a call of every principal and agent of `pairs`, in an
+    untainted interactive run: a rule with one more condition must not allow it either.
+    """
+    pairs = list(pairs)
+    found: dict[PolicyRequest, bool] = {}
+    for call in evidence:
+        request = msgspec.structs.replace(
+            call.request, session_id="", run_id="", now_ms=0, agent_labels=(), approval="none"
+        )
+        is_wrong = call.decided not in {"allowed", "covered"}
+        found[request] = found.get(request, False) or is_wrong
+        if call.decided == "denied" or request.is_tainted:
+            for principal, agent in pairs:
+                bare = msgspec.structs.replace(
+                    request, principal=principal, owner=principal, agent=agent, origin="interactive",
+                    is_tainted=False, depth=0, in_scope=True,
+                )  # fmt: skip
+                found[bare] = True
+    return found
