@@ -117,14 +117,21 @@ def test(options: Options, file: Path, folder: Path | None) -> None:
     show_default=True,
     help="Answers that a rule has to save.",
 )
+@click.option(
+    "--folders",
+    is_flag=True,
+    help="Suggest rules for folders; they allow paths that no person has seen.",
+)
 @shared_options
-def suggest(options: Options, number: int | None, answers: int) -> None:
+def suggest(options: Options, number: int | None, answers: int, *, folders: bool) -> None:
     """Suggest rules that would have given the answers that people gave.
 
     Each rule was compared with every recorded decision: it would have allowed nothing that was
     denied, left unanswered, or never asked.  Nothing changes without --apply.
     """
-    found = talk(options, lambda client: client.suggest_policies(min_answers=answers))
+    found = talk(
+        options, lambda client: client.suggest_policies(min_answers=answers, folders=folders)
+    )
     if number is None:
         if options.as_json:
             print_json(found)
@@ -140,7 +147,9 @@ def suggest(options: Options, number: int | None, answers: int) -> None:
     chosen = found.suggestions[number - 1]
     applied = talk(
         options,
-        lambda client: client.apply_suggestion(chosen.suggestion_id, min_answers=answers),
+        lambda client: client.apply_suggestion(
+            chosen.suggestion_id, min_answers=answers, folders=folders
+        ),
     )
     if options.as_json:
         print_json(applied)

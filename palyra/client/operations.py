@@ -30,15 +30,23 @@ class OperationMethods(RequestMethods):
         params = {"tool": tool, "arguments": arguments, "agent": agent, "session_id": session_id}
         return await self._ask("policy.explain", params, Explanation)
 
-    async def suggest_policies(self, *, min_answers: int | None = None) -> SuggestionList:
+    async def suggest_policies(
+        self, *, min_answers: int | None = None, folders: bool = False
+    ) -> SuggestionList:
         """List the rules that recorded answers speak for, with the proof.  Operators only."""
-        return await self._ask("policy.suggest", {"min_answers": min_answers}, SuggestionList)
+        return await self._ask(
+            "policy.suggest", {"min_answers": min_answers, "folders": folders}, SuggestionList
+        )
 
     async def apply_suggestion(
-        self, suggestion_id: str, *, min_answers: int | None = None
+        self, suggestion_id: str, *, min_answers: int | None = None, folders: bool = False
     ) -> AppliedSuggestion:
         """Put a suggested rule among the user policies, in a file of its own."""
-        params = {"suggestion_id": suggestion_id, "min_answers": min_answers}
+        params = {
+            "suggestion_id": suggestion_id,
+            "min_answers": min_answers,
+            "folders": folders,
+        }
         return await self._mutate("policy.apply_suggestion", params, AppliedSuggestion)
 
     async def undo_suggestion(self, suggestion_id: str | None = None) -> AppliedSuggestion:

@@ -78,7 +78,9 @@ class Suggestions:
         self._now_ms = now_ms
         self._is_busy = False
 
-    async def suggest(self, caller: Caller, min_answers: int = MIN_ANSWERS) -> SuggestionList:
+    async def suggest(
+        self, caller: Caller, min_answers: int = MIN_ANSWERS, *, with_folders: bool = False
+    ) -> SuggestionList:
         """Return the rules that the recorded answers speak for, with the proof.
 
         Raises Overloaded while another request reads the tapes, IllegalState while the user policies
@@ -86,7 +88,7 @@ class Suggestions:
         """
         caller.require("policies:read")
         with self._alone():
-            found, proof = await self._find(min_answers)
+            found, proof = await self._find(min_answers, with_folders=with_folders)
         return SuggestionList(
             suggestions=tuple(map(as_suggestion, found)),
             proof=proof,
@@ -94,7 +96,12 @@ class Suggestions:
         )
 
     async def apply(
-        self, caller: Caller, suggestion_id: str, min_answers: int = MIN_ANSWERS
+        self,
+        caller: Caller,
+        suggestion_id: str,
+        min_answers: int = MIN_ANSWERS,
+        *,
+        with_folders: bool = False,
     ) -> AppliedSuggestion:
         """Write a suggested rule to a file of its own, after a new proof; it is in force within seconds.
 
@@ -103,7 +110,7 @@ class Suggestions:
         """
         caller.require("policies:write")
         with self._alone():
-            found, proof = await self._find(min_answers)
+            found, proof = await self._find(min_answers, with_folders=with_folders)
             candidate = next((each for each in found if each.suggestion_id == suggestion_id), None)
             if candidate is None:
                 raise NotFound(
@@ -144,11 +151,15 @@ class Suggestions:
         finally:
             self._is_busy = False
 
-    async def _find(self, min_answers: int) -> tuple[list[Candidate], Proof]:
+    async def _find(self, min_answers: int, *, with_folders: bool) -> tuple[list[Candidate], Proof]:
         if self._policy.problems:
             raise IllegalState(f"the user policies are broken: {self._policy.problems[0]}")
         history = await self._read()
-        return await self._run_blocking(partial(decide_suggestions, self._policy, history, min_answers))
+        return await self._run_blocking(
+            partial(
+                decide_suggestions, self._policy, history, min_answers, with_folders=with_folders
+            )
+        )
 
     async def _read(self) -> History:
         history = History([], set())
@@ -186,17 +197,19 @@ class Suggestions:
 
 
 def decide_suggestions(
-    policy: PolicyTrial, history: History, min_answers: int
+    policy: PolicyTrial, history: History, min_answers: int, *, with_folders: bool = False
 ) -> tuple[list[Candidate], Proof]:
     """Return the rules to suggest and the proof.  Blocks."""
     candidates = [
         each
-        for each in find_candidates(history.evidence, min_answers=min_answers)
+        for each in find_candidates(
+            history.evidence, min_answers=min_answers, with_folders=with_folders
+        )
         if each.shape.tool not in history.lost
     ]
     current = policy.with_rules("")  # of its own: the gate's is used by one thread
     candidates = [each for each in candidates if _asks_now(current, each)]
-    wrong = _find_wrong(policy, history.evidence, candidates)
+    wrong = find_wrong(policy, history.evidence, candidates)
     chosen = choose(candidates, lambda name: name not in wrong, min_answers=min_answers)
     trial = policy.with_rules("\n".join(each.cedar for each in chosen))
     chosen = [each for each in chosen if _is_allowed(trial, each)]
@@ -219,7 +232,7 @@ def _is_allowed(policy: PolicyTrial, candidate: Candidate) -> bool:
     return all(policy.decide(call.request).answer == "allow" for call in candidate.calls)
 
 
-def _find_wrong(
+def find_wrong(
     policy: PolicyTrial, evidence: Sequence[Evidence], candidates: Sequence[Candidate]
 ) -> set[str]:
     """Return the ids of the candidates that would allow a call that no person allowed.

@@ -5,19 +5,24 @@ has tried on every recorded decision.
 
 **Lattice.**  Each answered call has one exact shape, and a chain of wider ones:
 
-| facts of the call | exact shape | wider shapes |
-| --- | --- | --- |
-| a command | folder, number of words, every word at its position | one word below a folder |
-| one path that is written | the path | each folder above it, not the workspace |
-| several paths | none | each folder above all of them |
-| a host | host and port | none |
-| anything else | digest of the arguments | none |
+| facts of the call | exact shape | choice | folder |
+| --- | --- | --- | --- |
+| a command | start, number of words, every word at its position | one word is a path of a list | one word below a folder |
+| one path that is written | the path | a path of a list | each folder above it, not the workspace |
+| several paths | none | none | each folder above all of them |
+| a host | host and port | none | none |
+| anything else | digest of the arguments | none | none |
+
+The list of a choice has only paths that a person allowed in this place and that no other recorded call
+speaks against, so exact shapes and choices allow no path that a person has not seen.  A folder does: folders
+take the place of choices on request only.
 
 Principal, agent, tool, class and capabilities are always exact.  A daemon has one workspace, so a rule
 holds for one.  No shape matches a part of a word.
 
 **Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
-once, support has to come from two runs, a folder needs different words from two runs, and calls of
+once, support has to come from two runs, a choice and a folder need as many runs as answers and no run may
+bring more than half of the words, and calls of
 delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, a way out
 to the network other than reading, a path outside or protected, code in its arguments, a program of
 `NEVER`, critical risk, or a character outside of printable ASCII.
@@ -29,7 +34,7 @@ narrower rule gives remain for it (greedy set cover, Chvatal 1979).
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 
@@ -45,6 +50,7 @@ MIN_ANSWERS = 3  # that a rule has to save, by default
 MIN_RUNS = 2
 MAX_CANDIDATES = 1_000
 MAX_SUGGESTIONS = 20
+MAX_CHOICE = 100  # words of one choice; the most frequent are kept
 SHOWN_CALLS = 50  # past calls listed for one suggestion
 
 # Programs that remove, send, install, or change what is outside the workspace.  A person answers for
@@ -86,13 +92,17 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""
     path: str | None = None
     folder: str | None = None  # of the word that is None, else of all paths
+    is_choice: bool = False
+    choice: tuple[str, ...] = ()  # what the word that is None may be, else the path; sorted
     host: str = ""
     digest: str = ""
 
     @property
     def width(self) -> int:
         """0 for an exact shape; smaller is narrower."""
-        return 0 if self.folder is None else 1_000 - self.folder.count("/")
+        if self.folder is None:
+            return int(self.is_choice)
+        return 1_000 - self.folder.count("/")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,15 +194,17 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
             return []
         exact = change(base, argv=argv, cwd=facets.cwd)
         first = 1 + facets.command.count(" ")  # the words that name what runs are never widened
-        wider = [
-            change(exact, argv=(*argv[:at], None, *argv[at + 1 :]), folder=folder)
+        widened = [
+            (change(exact, argv=(*argv[:at], None, *argv[at + 1 :])), folders_above(word))
             for at, word in enumerate(argv)
             if at >= first
-            for folder in folders_above(word)
         ]
+        wider = [change(shape, is_choice=True) for shape, folders in widened if folders]
+        wider += [change(shape, folder=each) for shape, folders in widened for each in folders]
         return [exact, *sorted(wider, key=lambda shape: shape.width)]
     if "fs.write" in request.capabilities:
-        exact_path = [] if not paths.single else [change(base, path=paths.single)]
+        one = paths.single
+        exact_path = [change(base, path=one), change(base, is_choice=True)] if one else []
         return [*exact_path, *(change(base, folder=folder) for folder in folders_of(paths.inside))]
     if facets.host:
         return [change(base, host=facets.grant_key)] if facets.grant_key else []
@@ -202,49 +214,91 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
 # --- candidates ----------------------------------------------------------------------------------
 
 
-def find_candidates(evidence: Sequence[Evidence], *, min_answers: int) -> list[Candidate]:
-    """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`."""
+def find_candidates(
+    evidence: Sequence[Evidence], *, min_answers: int, with_folders: bool = False
+) -> list[Candidate]:
+    """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`.
+
+    Beyond exact shapes these are choices, or folders instead of them.
+    """
     found: dict[Shape, list[Evidence]] = defaultdict(list)
     known: set[tuple[str, str, str]] = set()
-    denied = [call.request for call in evidence if call.decided == "denied"]
     for call in evidence:
         same = (call.run_id, call.request.tool, call.request.digest)
         if not is_offered(call) or same in known:
             continue
         known.add(same)
         for shape in shapes_of(call.request):
-            found[shape].append(call)
+            if not shape.width or with_folders != shape.is_choice:
+                found[shape].append(call)
+    spoiled = _spoiled(evidence)
+    denied = [call.request for call in evidence if call.decided == "denied"]
     kept = [
         (shape, calls)
-        for shape, calls in found.items()
+        for shape, calls in (_with_choice(*pair, spoiled) for pair in found.items())
         if is_supported(shape, calls, min_answers) and not _is_narrower(shape, denied)
     ]
     kept.sort(key=lambda pair: (pair[0].width, -len(pair[1]), title_of(pair[0])))
     return list(starmap(_candidate, kept[:MAX_CANDIDATES]))
 
 
-def is_supported(shape: Shape, calls: Sequence[Evidence], min_answers: int) -> bool:
-    """True if the answers are enough, come from two runs, and show that a folder is meant.
+def _spoiled(evidence: Iterable[Evidence]) -> set[tuple[Shape, str]]:
+    """Return the words that no choice may have, each with its shape of any principal and agent."""
+    return {
+        (_of_anyone(shape), _word(shape, call.request))
+        for call in evidence
+        if call.decided not in {"allowed", "covered"} or call.request.is_tainted
+        for shape in shapes_of(call.request)
+        if shape.is_choice
+    }
 
-    A folder needs different words that different runs brought: otherwise one run could bring all.
+
+def _of_anyone(shape: Shape) -> Shape:
+    return msgspec.structs.replace(
+        shape, principal="", agent="", action="", tool_class="", capabilities=()
+    )
+
+
+def _with_choice(
+    shape: Shape, calls: list[Evidence], spoiled: set[tuple[Shape, str]]
+) -> tuple[Shape, list[Evidence]]:
+    """Return a choice with its list, and the calls that it has; any other shape as it is."""
+    if not shape.is_choice:
+        return shape, calls
+    anyone = _of_anyone(shape)
+    counts = Counter(_word(shape, call.request) for call in calls)
+    words = [word for word, _ in counts.most_common() if (anyone, word) not in spoiled]
+    choice = tuple(sorted(words[:MAX_CHOICE]))
+    inside = [call for call in calls if _word(shape, call.request) in choice]
+    return msgspec.structs.replace(shape, choice=choice), inside
+
+
+def is_supported(shape: Shape, calls: Sequence[Evidence], min_answers: int) -> bool:
+    """True if the answers are enough, come from two runs, and show that more than one word is meant.
+
+    A choice and a folder need that many runs, and no run that brought more than half of their words:
+    otherwise one run could bring all.
     """
-    if len(calls) < min_answers or len({call.run_id for call in calls}) < MIN_RUNS:
+    runs = {call.run_id for call in calls}
+    if len(calls) < min_answers or len(runs) < MIN_RUNS:
         return False
-    if shape.folder is None:
+    if not shape.width:
         return True
-    brought: dict[str, set[str]] = defaultdict(set)
+    brought: dict[str, set[str]] = {run: set() for run in runs}
     for call in calls:
         brought[call.run_id].add(_word(shape, call.request))
+    every = set().union(*brought.values())
     return (
-        len(set().union(*brought.values())) > 1
-        and len({frozenset(x) for x in brought.values()}) > 1
+        len(runs) >= min_answers
+        and len(every) > 1
+        and max(map(len, brought.values())) * 2 <= len(every)
     )
 
 
 def _word(shape: Shape, request: PolicyRequest) -> str:
     if shape.argv:
         return request.facets.argv[shape.argv.index(None)]
-    return "\0".join(request.paths.inside)
+    return request.paths.single or "\0".join(request.paths.inside)
 
 
 def _is_narrower(shape: Shape, denied: Iterable[PolicyRequest]) -> bool:
@@ -349,11 +403,18 @@ def _conditions(shape: Shape) -> str:
             f"context.argc == {len(shape.argv)}",
             f"context.argv.containsAll({_set(words)})",
         ]
+        if shape.is_choice:
+            at = shape.argv.index(None)
+            parts.append(
+                f"context.argv.containsAny({_set(f'{at}:{word}' for word in shape.choice)})"
+            )
         if shape.folder is not None:
             below = f"{shape.argv.index(None)}:{shape.folder}"
             parts.append(f"context.argv_under.contains({quote(below)})")
     elif shape.path is not None:
         parts += ["context has path", f"context.path == {quote(shape.path)}"]
+    elif shape.is_choice:
+        parts += ["context has path", f"{_set(shape.choice)}.contains(context.path)"]
     elif shape.folder is not None:
         parts.append(f"context.folders.contains({quote(shape.folder)})")
     elif shape.host:
@@ -365,18 +426,23 @@ def _conditions(shape: Shape) -> str:
 
 def title_of(shape: Shape) -> str:
     """Return the shape in words, on one line and safe to show."""
+    several = f"one of {len(shape.choice)} paths"
+    below = several if shape.is_choice else f"{shape.folder}/…"
     if shape.argv:
-        words = " ".join(
-            f"{shape.folder}/…" if word is None else json.dumps(word) if " " in word else word
-            for word in shape.argv
-        )
+        words = (below if word is None else _shown(word) for word in shape.argv)
         place = f" in {shape.cwd}" if shape.cwd else ""
-        return visible(f"{shape.tool}: {words}{place}")
+        return visible(f"{shape.tool}: {' '.join(words)}{place}")
+    if shape.is_choice:
+        return visible(f"{shape.tool}: {several}")
     if shape.path is not None:
         return visible(f"{shape.tool}: {shape.path}")
     if shape.folder is not None:
         return visible(f"{shape.tool}: files below {shape.folder}/")
     return visible(f"{shape.tool}: {shape.host or 'exactly these arguments'}")
+
+
+def _shown(word: str) -> str:
+    return json.dumps(word) if " " in word or not word else word
 
 
 # --- proof ---------------------------------------------------------------------------------------

@@ -16,13 +16,15 @@ class PolicySuggest(Params, frozen=True, kw_only=True):
     """Rules that would have given at least `min_answers` answers."""
 
     min_answers: _Answers = MIN_ANSWERS
+    folders: bool = False  # instead of lists of paths
 
 
 class PolicyApplySuggestion(Mutation, frozen=True, kw_only=True):
-    """A rule of `policy.suggest` with the same `min_answers`."""
+    """A rule of `policy.suggest` with the same `min_answers` and `folders`."""
 
     suggestion_id: _SuggestionId
     min_answers: _Answers = MIN_ANSWERS
+    folders: bool = False  # instead of lists of paths
 
 
 class PolicyUndo(Mutation, frozen=True, kw_only=True):
@@ -32,14 +34,19 @@ class PolicyUndo(Mutation, frozen=True, kw_only=True):
 
 
 async def suggest(call: MethodCall, params: PolicySuggest) -> SuggestionList:
-    return await call.backend.suggestions.suggest(call.caller, params.min_answers)
+    return await call.backend.suggestions.suggest(
+        call.caller, params.min_answers, with_folders=params.folders
+    )
 
 
 async def apply(call: MethodCall, params: PolicyApplySuggestion) -> AppliedSuggestion:
     return await call.once(
         AppliedSuggestion,
         lambda: call.backend.suggestions.apply(
-            call.caller, params.suggestion_id, params.min_answers
+            call.caller,
+            params.suggestion_id,
+            params.min_answers,
+            with_folders=params.folders,
         ),
     )
 
