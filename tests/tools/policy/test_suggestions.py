@@ -170,9 +170,7 @@ def test_a_rule_that_another_rule_overrides_is_not_suggested(tmp_path: Path) -> 
     """Nothing is suggested where a user rule asks, because it would go on asking."""
     asks = '@approval("required")\npermit (principal, action, resource == Tool::"shell");'
     (tmp_path / "asks.cedar").write_text(asks)
-    chosen, proof = decide_suggestions(
-        CedarPolicy(tmp_path), History(in_runs(*PYTEST), set()), 3
-    )
+    chosen, proof = decide_suggestions(CedarPolicy(tmp_path), History(in_runs(*PYTEST), set()), 3)
     assert ([], 3) == (chosen, proof.allowed)
 
 
