@@ -20,12 +20,13 @@ LOOK_S = 0.05
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Generator[DaemonProcess]:
-    with running(tmp_path, PALYRA_POLICY__DIR=str(tmp_path / "policies")) as process:
-        (tmp_path / "policies").mkdir(exist_ok=True)
+    """A daemon of one test, without a folder of policies."""
+    with running(tmp_path) as process:
         yield process
 
 
 async def answer(client: Client, path: str, decision: Literal["allow", "deny"]) -> None:
+    """Have a run ask for writing the file, and answer."""
     asked = await ask_for(client, write_call(path))
     await client.resolve_approval(asked.approval_id, decision, asked.digest)
     await client.wait_run(asked.run_id)
@@ -42,7 +43,7 @@ async def wait_explained(client: Client, path: str, wanted: str) -> None:
 async def test_a_suggestion_is_applied_and_undone(daemon: DaemonProcess) -> None:
     """Three answers make a rule that answers a fourth call; a denied path is in no rule."""
     async with daemon.connect() as client:
-        assert () == (await client.suggest_policies()).suggestions
+        assert (await client.suggest_policies()).suggestions == ()
         for _ in range(3):
             await answer(client, "notes/a.txt", "allow")
             await answer(client, "notes/b.txt", "deny")
@@ -54,13 +55,11 @@ async def test_a_suggestion_is_applied_and_undone(daemon: DaemonProcess) -> None
         assert found.suggestions[0].calls[0].run_id in applied.cedar
         await wait_explained(client, "notes/a.txt", "allow")
         await wait_explained(client, "notes/b.txt", "ask")
-        assert ((), (applied,)) == (
-            (after := await client.suggest_policies()).suggestions,
-            after.applied,
-        )
+        after = await client.suggest_policies()
+        assert ((), (applied,)) == (after.suggestions, after.applied)
         await client.undo_suggestion()
         await wait_explained(client, "notes/a.txt", "ask")
-        assert not Path(applied.file).exists()
+        assert not await trio.Path(applied.file).exists()
 
 
 async def test_only_an_operator_may_ask(daemon: DaemonProcess) -> None:

@@ -62,10 +62,11 @@ class SuggestedPolicyFiles:
         applied = self.list_applied()
         wanted = [each for each in applied if suggestion_id in {None, each.suggestion_id}]
         if not wanted:
+            none = (
+                f"{suggestion_id} is not applied" if suggestion_id else "no suggestion is applied"
+            )
             raise NotFound(
-                f"{suggestion_id or 'no suggestion'} is not applied; `palyra policy suggest` lists "
-                "those that are",
-                field="suggestion_id",
+                f"{none}; `palyra policy suggest` lists those that are", field="suggestion_id"
             )
         found = wanted[0]
         path = self._path(found.suggestion_id)
