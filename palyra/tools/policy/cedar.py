@@ -27,7 +27,7 @@ import msgspec
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.paths import PathFacts
-from palyra.tools.policy.mentions import Mentions, mentions_paths, mentions_words, values_of
+from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
 from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
 from palyra.tools.policy.rules import (
     Fingerprint,
@@ -125,7 +125,7 @@ class CedarPolicy:
                 request,
                 self._state,
                 shows_paths=shows_paths,
-                shows_words=mentions_words(force.rules.mentions),
+                shows_words=force.rules.reads_words,
             )
         except ValueError as error:  # a fact outside the schema
             return _error(str(error), force.version)

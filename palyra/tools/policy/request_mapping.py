@@ -158,7 +158,7 @@ def _context(
         command=facets.command,
         argv=list(words.argv),
         argv_under=list(words.argv_under),
-        argc=len(facets.argv),
+        argc=len(facets.argv) if facets.argv else 0,
         flags=list(words.flags),
         cwd=facets.cwd,
         arguments=request.digest,
