@@ -75,7 +75,8 @@ ONLY = {
 _NEVER_TASKS = re.compile(
     r"(?:^|[^a-z])(?:deploy|publish|release|upload|push|install|uninstall|clean|login)"
 )
-_CAPABILITIES = frozenset({"fs.read", "fs.write", "process", "network", "memory.read"})
+_WRITES = "fs.write"
+_CAPABILITIES = frozenset({"fs.read", _WRITES, "process", "network", "memory.read"})
 _VERSION = re.compile(r"[0-9.]+$")
 
 
@@ -202,7 +203,7 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
         wider = [change(shape, is_choice=True) for shape, folders in widened if folders]
         wider += [change(shape, folder=each) for shape, folders in widened for each in folders]
         return [exact, *sorted(wider, key=lambda shape: shape.width)]
-    if "fs.write" in request.capabilities:
+    if _WRITES in request.capabilities:
         one = paths.single
         exact_path = [change(base, path=one), change(base, is_choice=True)] if one else []
         return [*exact_path, *(change(base, folder=folder) for folder in folders_of(paths.inside))]
@@ -235,7 +236,7 @@ def find_candidates(
     denied = [call.request for call in evidence if call.decided == "denied"]
     kept = [
         (shape, calls)
-        for shape, calls in (_with_choice(*pair, spoiled) for pair in found.items())
+        for shape, calls in (_with_choice(*pair, spoiled, denied) for pair in found.items())
         if is_supported(shape, calls, min_answers) and not _is_narrower(shape, denied)
     ]
     kept.sort(key=lambda pair: (pair[0].width, -len(pair[1]), title_of(pair[0])))
@@ -260,14 +261,21 @@ def _of_anyone(shape: Shape) -> Shape:
 
 
 def _with_choice(
-    shape: Shape, calls: list[Evidence], spoiled: set[tuple[Shape, str]]
+    shape: Shape,
+    calls: list[Evidence],
+    spoiled: set[tuple[Shape, str]],
+    denied: Sequence[PolicyRequest],
 ) -> tuple[Shape, list[Evidence]]:
     """Return a choice with its list, and the calls that it has; any other shape as it is."""
     if not shape.is_choice:
         return shape, calls
     anyone = _of_anyone(shape)
     counts = Counter(_word(shape, call.request) for call in calls)
-    words = [word for word, _ in counts.most_common() if (anyone, word) not in spoiled]
+    words = [
+        word
+        for word, _ in counts.most_common()
+        if (anyone, word) not in spoiled and _is_free(shape, word, denied)
+    ]
     choice = tuple(sorted(words[:MAX_CHOICE]))
     inside = [call for call in calls if _word(shape, call.request) in choice]
     return msgspec.structs.replace(shape, choice=choice), inside
@@ -302,14 +310,36 @@ def _word(shape: Shape, request: PolicyRequest) -> str:
 
 
 def _is_narrower(shape: Shape, denied: Iterable[PolicyRequest]) -> bool:
-    """True if the commands of the shape add words to a command that a person denied."""
-    words = {word for word in shape.argv if word is not None}
-    return bool(shape.argv) and any(
-        request.facets.argv
-        and request.facets.argv[0] == shape.argv[0]
-        and words.issuperset(request.facets.argv)
+    """True if the shape has a call that adds words to a denied command, or writes a denied path.
+
+    The tool that was denied need not be that of the shape.
+    """
+    if shape.argv:
+        return any(_adds_words(shape, request.facets.argv) for request in denied)
+    paths = {
+        path
         for request in denied
+        if _WRITES in request.capabilities
+        for path in request.paths.inside
+    }
+    return any(
+        path == shape.path or path in shape.choice or shape.folder in folders_of([path])
+        for path in paths
     )
+
+
+def _adds_words(shape: Shape, denied: tuple[str, ...]) -> bool:
+    words = {word for word in shape.argv if word is not None} | set(shape.choice)
+    return denied[:1] == shape.argv[:1] and all(
+        word in words or shape.folder in folders_above(word) for word in denied
+    )
+
+
+def _is_free(shape: Shape, word: str, denied: Iterable[PolicyRequest]) -> bool:
+    """True if the choice may have this word, as far as denied calls are concerned."""
+    argv = tuple(word if each is None else each for each in shape.argv)
+    path = None if argv else word
+    return not _is_narrower(msgspec.structs.replace(shape, argv=argv, path=path), denied)
 
 
 def _candidate(shape: Shape, calls: Sequence[Evidence]) -> Candidate:

@@ -154,6 +154,25 @@ def test_a_denied_command_stops_those_with_more_words(policy: CedarPolicy) -> No
     assert titles(policy, [*shorter, denied]) == ["shell: make all"]
 
 
+def test_a_denied_path_is_written_by_no_other_tool(policy: CedarPolicy) -> None:
+    """A denied patch of a file keeps the file out of every rule about writing."""
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** End Patch\n"
+    denied = recorded("apply_patch", {"patch": patch}, "run_x", "denied")
+    same = [write("src/a.py", run=f"run_{number}") for number in range(3)]
+    several = [write(f"src/{name}.py", run=f"run_{name}") for name in "abcd"]
+    assert titles(policy, [*same, denied]) == []
+    assert titles(policy, [*several, denied]) == ["write_file: one of 3 paths"]
+    assert titles(policy, [*several, denied], with_folders=True) == []
+
+
+def test_a_choice_adds_no_words_to_a_denied_command(policy: CedarPolicy) -> None:
+    """A path that was denied with fewer words is in no list and below no folder."""
+    several = [shell(*PYTEST, f"tests/{name}.py", run=f"run_{name}") for name in "abcd"]
+    denied = shell("pytest", "tests/a.py", run="run_x", decided="denied")
+    assert titles(policy, [*several, denied]) == ["shell: pytest -q one of 3 paths"]
+    assert titles(policy, [*several, denied], with_folders=True) == []
+
+
 @pytest.mark.parametrize("facts", [{"depth": 1}, {"origin": "background"}], ids=str)
 def test_answers_of_other_runs_are_no_evidence(policy: CedarPolicy, facts: dict[str, Any]) -> None:
     """Delegated and unattended runs support no rule."""
