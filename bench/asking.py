@@ -183,7 +183,7 @@ def _measure(
     chosen, proof = decide_suggestions(
         policy, History(evidence, set()), MIN_ANSWERS, with_folders=given.folders
     )
-    ruled = policy.with_rules("\n".join(each.cedar for each in chosen))
+    ruled = policy.with_rules([each.cedar for each in chosen])
     count: Counter[str] = Counter()
     for number, calls in enumerate(rest):
         for place, call in enumerate(calls):

@@ -663,7 +663,7 @@ class PolicyTrial(Policy, Protocol):
     ) -> Iterator[frozenset[str]]:
         """Yield for each request the @id of each of these permits that allows it alone."""
 
-    def with_rules(self, text: str) -> "PolicyTrial":
+    def with_rules(self, rules: Sequence[str]) -> "PolicyTrial":
         """Return a policy with these rules among the user policies."""
 
     @property

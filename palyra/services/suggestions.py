@@ -207,11 +207,13 @@ def decide_suggestions(
         )
         if each.shape.tool not in history.lost
     ]
-    current = policy.with_rules("")  # of its own: the gate's is used by one thread
+    current = policy.with_rules([])  # of its own: the gate's is used by one thread
     candidates = [each for each in candidates if _asks_now(current, each)]
     wrong = find_wrong(policy, history.evidence, candidates)
     chosen = choose(candidates, lambda name: name not in wrong, min_answers=min_answers)
-    trial = policy.with_rules("\n".join(each.cedar for each in chosen))
+    trial = policy.with_rules([each.cedar for each in chosen])
+    if trial.problems:
+        raise IllegalState(f"the suggested rules cannot be added: {trial.problems[0]}")
     chosen = [each for each in chosen if _is_allowed(trial, each)]
     proof = as_proof(
         history.evidence,
@@ -240,8 +242,7 @@ def find_wrong(
     A candidate that does not allow one of its own calls is not what its evidence says, and counts, too.
     """
     wrong: set[str] = set()
-    pairs = {(each.shape.principal, each.shape.agent) for each in candidates}
-    asked = trials(evidence, pairs)
+    asked = trials(evidence, candidates)
     for start in range(0, len(candidates), _BATCH):
         batch = candidates[start : start + _BATCH]
         rules = [each.cedar for each in batch]

@@ -36,7 +36,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
+from itertools import accumulate, starmap
 
 import msgspec
 
@@ -51,6 +51,9 @@ MIN_RUNS = 2
 MAX_CANDIDATES = 1_000
 MAX_SUGGESTIONS = 20
 MAX_CHOICE = 100  # words of one choice; the most frequent are kept
+MAX_CHOICE_CHARS = (
+    6_000  # of them, so that all suggestions together are within the limits of policies
+)
 SHOWN_CALLS = 50  # past calls listed for one suggestion
 
 # Programs that remove, send, install, or change what is outside the workspace.  A person answers for
@@ -61,7 +64,7 @@ NEVER = frozenset({
     "podman", "kubectl", "helm", "terraform", "ansible", "ansible-playbook", "aws", "gcloud", "az", "gh",
     "glab", "heroku", "fly", "vercel", "systemctl", "service", "crontab", "at", "apt", "apt-get", "dnf",
     "yum", "apk", "brew", "snap", "pip", "gem", "gpg", "openssl", "ssh-keygen", "ssh-add", "passwd",
-    "useradd", "mysql", "psql", "redis-cli", "mail", "sendmail",
+    "useradd", "twine", "poetry", "conda", "mamba", "bundle", "composer", "pulumi", "serverless", "mysql", "psql", "redis-cli", "mail", "sendmail",
 })  # fmt: skip
 # Of these programs only the listed commands are offered.
 ONLY = {
@@ -72,9 +75,15 @@ ONLY = {
     "cargo": frozenset({"bench", "build", "check", "clippy", "doc", "fmt", "test"}),
     "go": frozenset({"build", "fmt", "test", "vet"}),
 }  # fmt: skip
-_NEVER_TASKS = re.compile(
-    r"(?:^|[^a-z])(?:deploy|publish|release|upload|push|install|uninstall|clean|login)"
-)
+# A word of a command that is one of these, also before or after one of ":", "_" and "-".
+_NEVER_TASKS = frozenset({
+    "clean", "deploy", "install", "login", "publish", "push", "release", "uninstall", "upload",
+})  # fmt: skip
+_JOINTS = re.compile(r"[:_-]")
+_PYTHONS = frozenset({"python", "pypy"})
+_NEVER_MODULES = frozenset({
+    "code", "ensurepip", "http", "pdb", "pip", "runpy", "timeit", "twine", "webbrowser",
+})  # fmt: skip
 _WRITES = "fs.write"
 _CAPABILITIES = frozenset({"fs.read", _WRITES, "process", "network", "memory.read"})
 _VERSION = re.compile(r"[0-9.]+$")
@@ -142,26 +151,25 @@ def _has_offered_kind(request: PolicyRequest) -> bool:
         return False
     if "network" in capabilities and request.tool_class != "idempotent_network":
         return False
-    return "process" not in capabilities or _is_offered_command(request.facets.command)
+    facets = request.facets
+    return "process" not in capabilities or (
+        _is_offered_command(facets.command) and not any(map(_is_never_task, facets.argv[1:]))
+    )
 
 
 def _is_offered_command(command: str) -> bool:
     """True for a command that a rule may be suggested for; "" is none."""
     program, _, task = command.partition(" ")
     name = _VERSION.sub("", program)
-    if not name or name in NEVER or _NEVER_TASKS.search(task):
+    if not name or name in NEVER:
         return False
-    if name in {"python", "pypy"}:
-        return task.removeprefix("-m ").partition(".")[0] not in {
-            "pip",
-            "ensurepip",
-            "code",
-            "pdb",
-            "timeit",
-            "http",
-            "runpy",
-        }
+    if name in _PYTHONS:
+        return task.removeprefix("-m ").partition(".")[0] not in _NEVER_MODULES
     return name not in ONLY or task.partition(" ")[0] in ONLY[name]
+
+
+def _is_never_task(word: str) -> bool:
+    return not word.startswith("-") and not _NEVER_TASKS.isdisjoint(_JOINTS.split(word))
 
 
 def _is_printable(request: PolicyRequest) -> bool:
@@ -276,7 +284,9 @@ def _with_choice(
         for word, _ in counts.most_common()
         if (anyone, word) not in spoiled and _is_free(shape, word, denied)
     ]
-    choice = tuple(sorted(words[:MAX_CHOICE]))
+    ends = accumulate(map(len, words))
+    room = sum(end <= MAX_CHOICE_CHARS for end in ends)
+    choice = tuple(sorted(words[: min(room, MAX_CHOICE)]))
     inside = [call for call in calls if _word(shape, call.request) in choice]
     return msgspec.structs.replace(shape, choice=choice), inside
 
@@ -566,24 +576,28 @@ def as_proof(evidence: Iterable[Evidence], **more: int) -> Proof:
 
 
 def trials(
-    evidence: Iterable[Evidence], pairs: Iterable[tuple[str, str]]
+    evidence: Iterable[Evidence], candidates: Sequence[Candidate]
 ) -> Mapping[PolicyRequest, bool]:
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 
-    A denied or tainted call is evaluated as a call of every principal and agent of `pairs`, in an
-    untainted interactive run: a rule with one more condition must not allow it either.
+    A denied or tainted call is evaluated as a call of every principal and agent of the candidates, in
+    an untainted interactive run: a rule with one more condition must not allow it either.  Facts that
+    no candidate reads are left out, so that calls that differ in nothing else are evaluated once.
     """
-    pairs = list(pairs)
+    pairs = {(each.shape.principal, each.shape.agent) for each in candidates}
+    exact = {each.shape.tool for each in candidates if each.shape.digest}
+    change = msgspec.structs.replace
     found: dict[PolicyRequest, bool] = {}
     for call in evidence:
-        request = msgspec.structs.replace(
-            call.request, session_id="", run_id="", now_ms=0, agent_labels=(), approval="none"
-        )
+        request = change(
+            call.request, session_id="", run_id="", now_ms=0, agent_labels=(), approval="none",
+            size_bytes=0, digest=call.request.digest if call.request.tool in exact else "",
+        )  # fmt: skip
         is_wrong = call.decided not in {"allowed", "covered"}
         found[request] = found.get(request, False) or is_wrong
         if call.decided == "denied" or request.is_tainted:
             for principal, agent in pairs:
-                bare = msgspec.structs.replace(
+                bare = change(
                     request, principal=principal, owner=principal, agent=agent, origin="interactive",
                     is_tainted=False, depth=0, in_scope=True,
                 )  # fmt: skip

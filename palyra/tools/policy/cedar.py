@@ -140,11 +140,10 @@ class CedarPolicy:
             force.known[key] = decision
         return decision
 
-    def with_rules(self, text: str) -> "CedarPolicy":
-        """Return a policy with these rules among the user policies (blocks); see its `problems`."""
-        return CedarPolicy(
-            self._user_folder, map(Path, self._state), [PolicyFile("user", "suggested", text)]
-        )
+    def with_rules(self, rules: Sequence[str]) -> "CedarPolicy":
+        """Return a policy with these texts among the user policies (blocks); see its `problems`."""
+        extra = [PolicyFile("user", f"suggested{n}", rule) for n, rule in enumerate(rules)]
+        return CedarPolicy(self._user_folder, map(Path, self._state), extra)
 
     def find_permits(
         self, rules: Sequence[str], requests: Iterable[PolicyRequest]

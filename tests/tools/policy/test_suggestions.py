@@ -46,7 +46,7 @@ def test_three_answers_in_two_runs_make_a_rule(policy: CedarPolicy) -> None:
     """The daemon's engine allows the answered calls with the suggested rules, and asked before."""
     evidence = [*in_runs(*PYTEST), *in_runs("git", "status")]
     chosen, proof = decide_suggestions(policy, History(evidence, set()), 3)
-    ruled = policy.with_rules("\n".join(each.cedar for each in chosen))
+    ruled = policy.with_rules([each.cedar for each in chosen])
     assert ["shell: git status", "shell: pytest -q"] == [each.title for each in chosen]
     assert (6, 6, 0) == (proof.decisions, proof.allowed, proof.denied)
     assert {"ask"} == {policy.decide(call.request).answer for call in evidence}
@@ -121,6 +121,7 @@ NEVER = (
     ("git", "-c", "core.pager=x", "log"), ("make", "deploy"), ("npm", "run", "publish"), ("npm", "install"),
     ("./run.sh",), ("env", "ls"), ("find", ".", "-delete"), ("python3", "-m", "pip", "install", "x"),
     ("cat", "/etc/hosts"), ("pytest", "a\u200bb"), ("pytest", "\u0430.py"), ("kubectl", "get"),
+    ("twine", "check"), ("tox", "run", "release-docs"), ("hg", "push"), ("pytest", "install"),
 )  # fmt: skip
 
 
