@@ -145,6 +145,7 @@ class Daemon:
             usage=self.desk,
             kept=build_kept(config, store, self.host),
             backups=build_backups(config, store, keys, self.host),
+            policy=self.policy,
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,

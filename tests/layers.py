@@ -96,6 +96,7 @@ ROOMS = {
         "budgets",
         "channels",
         "pins",
+        "suggestions",
         "compaction",
         "history",
         "session_checkpoints",

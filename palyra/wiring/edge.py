@@ -46,9 +46,12 @@ from palyra.services.artifacts import ArtifactService
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.memory import Memories
+from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
+from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from palyra.wiring.host import Host
 from palyra.wiring.journal import retention_limits
 from palyra.wiring.models import EMBEDDED, Modelset
@@ -68,6 +71,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     usage: UsageService,
     backups: Backups,
     kept: Kept,
+    policy: CedarPolicy,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
@@ -114,6 +118,14 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         ),
         documents=documents,
         skills=toolset.skills,
+        suggestions=Suggestions(
+            services.journal,
+            services.gate,
+            policy,
+            SuggestedPolicyFiles(config.policy_dir),
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+        ),
         models=services.router,
         hub=hub,
         journal=services.journal,

@@ -42,6 +42,7 @@ from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
+from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
 
 P = TypeVar("P", bound=Params)
@@ -100,6 +101,7 @@ class Backend:
     memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService
+    suggestions: Suggestions
     hub: Hub
     journal: Journal
     receipts: IdempotencyStore

@@ -36,6 +36,7 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.memory.items import MemoryPurged
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
+from palyra.core.policy.suggestion import AppliedSuggestion, Proof, SuggestionList
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
@@ -337,6 +338,30 @@ class FakeCheckpointer:
         return restored
 
 
+class FakeSuggestions:
+    """Suggested rules without tapes."""
+
+    APPLIED = AppliedSuggestion(suggestion_id="sug_0", file="f", cedar="permit", applied_ms=1)
+
+    async def suggest(
+        self, caller: Caller, _min_answers: int, *, with_folders: bool
+    ) -> SuggestionList:
+        caller.require("policies:read")
+        del with_folders
+        return SuggestionList(suggestions=(), proof=Proof(), applied=(self.APPLIED,))
+
+    async def apply(
+        self, caller: Caller, _suggestion_id: str, _min_answers: int, *, with_folders: bool
+    ) -> AppliedSuggestion:
+        caller.require("policies:write")
+        del with_folders
+        return self.APPLIED
+
+    async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
+        caller.require("policies:write")
+        return self.APPLIED
+
+
 class FakeSessions:
     """The sessions of the store; each change is an effect."""
 
@@ -472,6 +497,7 @@ class Daemon:
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
             skills=self.skills,
+            suggestions=cast("Any", FakeSuggestions()),
             hub=self.hub,
             journal=cast("Any", self.journal),
             receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
