@@ -66,6 +66,7 @@ class SharedMemoryIndex:
         self._has_removal = False  # since the last write of the file
         self._version = 0
         self._failure = ""  # of the last embedding of items
+        self._unanswered = ""  # failure of the last embedding of a question
         self._has_embedded = False
         self._is_refused = False  # a batch; the next one has one text
         self._refused_rows: set[int] = set()
@@ -82,7 +83,9 @@ class SharedMemoryIndex:
     @property
     def degraded(self) -> str:
         """Reason why a part of the search is left out; "" for none."""
-        return "" if self._index is None else self._index.degraded or self._failure
+        if self._index is None:
+            return ""
+        return self._index.degraded or self._failure or self._unanswered
 
     async def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         """Return the best items.  Raises Unavailable.  Cancellation: nothing happened."""
@@ -95,8 +98,9 @@ class SharedMemoryIndex:
         if texts:
             try:
                 vectors = await self._embedder.embed_question(wanted.principal, texts)
+                self._unanswered = ""
             except Unavailable as error:
-                failure = error.message
+                failure = self._unanswered = error.message
         found = await self._in_turn(lambda index: index.find(question, wanted, vectors))
         return msgspec.structs.replace(found, degraded=behind or found.degraded or failure)
 
