@@ -433,8 +433,9 @@ class Gateway:
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
         asker = services.sources.for_caller(caller, prefix, session)
-        references = await resolve_all(services.sources, asker, text)
-        files = await find_files(services.sources, asker, [text])
+        async with trio.open_nursery() as late:
+            references = await resolve_all(late, services.sources, asker, text)
+            files = await find_files(late, services.sources, asker, [text])
         return preview_references(remove_references(text), references, files.sources)
 
     async def explain_policy(

@@ -1,10 +1,10 @@
 """Search in the memory, for clients, tools and prompts.
 
-Owns: tombstones of items that were forgotten since the start, and a bounded cache of results.  Both
+Owns: the ids of items that were forgotten since the start, and a bounded cache of results.  Both
 are lost in a restart without harm.  Talks to: the journal; written by `services.memory`.
 Never: returns an item of another principal or place, an expired one, or one that is being forgotten.
 
-To forget takes effect before the commit: a tombstone keeps the item out of every result that leaves,
+To forget takes effect before the commit: its id keeps the item out of every result that leaves,
 also of a search that began earlier.  A write drops the cached results of its principal, because the
 key of a result has the generation of the principal's items.  The key also has the version of the
 index and the day, which relative dates of a query depend on; a degraded result is not kept.
@@ -39,7 +39,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
-MAX_TOMBSTONES = 65_536
+MAX_FORGOTTEN = 65_536
 MAX_OWN_TURNS = 16  # of the asking run, which are not returned
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
@@ -66,7 +66,7 @@ class MemorySearch:
         self._redactor = redactor
         self._now_ms = now_ms
         self._new_id = new_id
-        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
@@ -233,7 +233,7 @@ class MemorySearch:
 
     def is_shown(self, item: MemoryRecord) -> bool:
         """True unless the item has expired or is being forgotten."""
-        if item.memory_id in self._tombstones or item.principal in self._purging:
+        if item.memory_id in self._forgotten or item.principal in self._purging:
             return False
         return item.expires_ms is None or item.expires_ms > self._now_ms()
 
@@ -260,15 +260,15 @@ class MemorySearch:
     def hiding(self, principal: str, memory_ids: Sequence[str]) -> Generator[None]:
         """Keep items out of every result, for good unless the block raises."""
         for memory_id in memory_ids:
-            self._tombstones[memory_id] = None
-        while len(self._tombstones) > MAX_TOMBSTONES:
-            self._tombstones.popitem(last=False)
+            self._forgotten[memory_id] = None
+        while len(self._forgotten) > MAX_FORGOTTEN:
+            self._forgotten.popitem(last=False)
         self.invalidate(principal)
         try:
             yield
         except PalyraError:
             for memory_id in memory_ids:
-                self._tombstones.pop(memory_id, None)
+                self._forgotten.pop(memory_id, None)
             raise
         self._note_removal()
 

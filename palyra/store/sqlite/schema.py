@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import apsw
 
-from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
-from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
 from palyra.store.sqlite.connection import transaction
 
@@ -90,7 +88,7 @@ CREATE TABLE tokens (
 ) STRICT;
 """
 
-_RULES = f"""
+_RULES = """
 CREATE INDEX receipts_by_age ON receipts (created_ms);
 CREATE TRIGGER run_ends_once BEFORE UPDATE OF state ON runs
     WHEN old.state IN ('done', 'failed', 'cancelled') AND new.state <> old.state
@@ -99,7 +97,7 @@ CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
     WHEN old.state <> 'pending' AND new.record <> old.record
     BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
 CREATE TRIGGER receipt_is_given_once BEFORE UPDATE ON receipts
-    WHEN new.created_ms - old.created_ms < {RECEIPT_TTL_MS} AND new.record <> old.record
+    WHEN new.created_ms - old.created_ms < 86400000 AND new.record <> old.record
     BEGIN SELECT RAISE(ABORT, 'the idempotency key was used; its first receipt stands'); END;
 """
 
@@ -419,23 +417,22 @@ SELECT
 FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
     CROSS JOIN sessions AS s ON s.session_id = t.session_id;
 """
-_TOMBSTONE = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
-_PURGES = f"""
+_PURGES = """
 DROP TRIGGER tape_is_never_updated;
 CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
     WHEN NOT (new.position = old.position AND new.run_id = old.run_id
         AND new.session_id = old.session_id AND new.seq = old.seq AND new.at_ms = old.at_ms
         AND new.kind = old.kind AND new.principal = old.principal
         AND new.redacted = old.redacted AND new.hash = old.hash
-        AND substr(old.data, 1, {len(PREFIX)}) <> {_TOMBSTONE}
-        AND substr(new.data, 1, {len(PREFIX)}) = {_TOMBSTONE} AND length(new.data) <= {MAX_BYTES}
+        AND substr(old.data, 1, 11) <> CAST('{"purged":{' AS BLOB)
+        AND substr(new.data, 1, 11) = CAST('{"purged":{' AS BLOB) AND length(new.data) <= 160
         AND EXISTS (SELECT 1 FROM tape AS t
             WHERE t.run_id = old.run_id AND t.seq > old.seq AND t.kind = 'run.purged'))
     BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
 
 ALTER TABLE sessions ADD COLUMN is_purging INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX sessions_purging ON sessions (session_id) WHERE is_purging;
-"""  # noqa: S608 - constants
+"""
 
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,

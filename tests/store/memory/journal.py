@@ -7,7 +7,7 @@ and `open`, and also an `open` without a `close`, as after a crash.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -162,13 +162,20 @@ class MemoryJournal(StoredItems):
                     for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
                         self._drop(kind, session_id=record.session_id)
                     self.trim(record.trims)
-                    receipts = self._records[IdempotencyRecord]
-                    for key, receipt in list(receipts.items()):
-                        if record.session_id.encode() in msgspec.json.encode(receipt):
-                            del receipts[key]
+                    self._drop_receipts(record.session_id)
                 case _:
                     pass
         return None
+
+    def _drop_receipts(self, session_id: str) -> None:
+        """Delete the receipts with a value that is the id of the session or of one of its runs."""
+        runs = self._records[RunRecord].values()
+        ids = {run.run_id for run in runs if run.session_id == session_id}  # type: ignore[attr-defined]
+        receipts = self._records[IdempotencyRecord]
+        for key, receipt in list(receipts.items()):
+            result = msgspec.json.decode(receipt.result)  # type: ignore[attr-defined]
+            if not {*ids, session_id}.isdisjoint(_list_texts(result)):
+                del receipts[key]
 
     def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
         """Delete the records with this field."""
@@ -344,3 +351,12 @@ def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:
     for key, end_ms in ends.items():
         if len(newest_first) > KEPT_RESOLVED and end_ms <= newest_first[KEPT_RESOLVED]:
             del kept[key]
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    """List the strings in a JSON value, names of members aside."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(each)
