@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -32,15 +33,16 @@ from palyra.core.memory.items import (
 )
 from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.transcripts import as_said, conversation_key
-from palyra.core.ports import Journal, NowMs
+from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.tape.events import CompactionApplied, decode_event
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
 
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
 MAX_FORGOTTEN = 65_536
-MAX_OWN_TURNS = 16  # of the asking run, which are not returned
+MAX_OWN_TURNS = 100  # of the asking run, which are not returned unless a summary replaces them
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
@@ -144,6 +146,8 @@ class MemorySearch:
     ) -> list[SaidText]:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
+        Of the asking run it finds what a summary replaces; the rest is in the prompt.
+
         Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
         if self._conversations is None:
@@ -164,7 +168,10 @@ class MemorySearch:
             return []
         found = await self._conversations.find(query, wanted)
         said = [as_said(hit.item, query) for hit in found.hits]
-        return [each for each in said if each.run_id != run_id][:limit]
+        mark = -1
+        if any(each.run_id == run_id for each in said):
+            mark = await self._journal.read(partial(_find_compacted, run_id=run_id))
+        return [each for each in said if each.run_id != run_id or each.seq < mark][:limit]
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
@@ -286,6 +293,17 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
+
+
+def _find_compacted(store: JournalStore, *, run_id: str) -> int:
+    """Return the event before which a summary replaces messages of the run; -1 without one.  Blocks."""
+    seq = store.find_last_seq(run_id, CompactionApplied.KIND)
+    if seq is None:
+        return -1
+    (row,) = store.read_tape(run_id, after_seq=seq - 1, limit=1).rows
+    event = decode_event(row.kind, row.data)
+    is_own = isinstance(event, CompactionApplied) and event.summary.covered_of(run_id)
+    return seq if is_own else -1
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:

@@ -6,6 +6,7 @@ by lists and dictionaries.  The contract tests of `tests/store` run against both
 and `open`, and also an `open` without a `close`, as after a crash.
 """
 
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, cast
@@ -169,12 +170,14 @@ class MemoryJournal(StoredItems):
 
     def _drop_receipts(self, session_id: str) -> None:
         """Delete the receipts with a value that is the id of the session or of one of its runs."""
-        runs = self._records[RunRecord].values()
-        ids = {run.run_id for run in runs if run.session_id == session_id}  # type: ignore[attr-defined]
+        ids = {session_id}
+        for run in self._records[RunRecord].values():
+            if isinstance(run, RunRecord) and run.session_id == session_id:
+                ids.add(run.run_id)
         receipts = self._records[IdempotencyRecord]
         for key, receipt in list(receipts.items()):
-            result = msgspec.json.decode(receipt.result)  # type: ignore[attr-defined]
-            if not {*ids, session_id}.isdisjoint(_list_texts(result)):
+            assert isinstance(receipt, IdempotencyRecord)
+            if not ids.isdisjoint(_list_texts(msgspec.json.decode(receipt.result))):
                 del receipts[key]
 
     def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
@@ -216,6 +219,12 @@ class MemoryJournal(StoredItems):
             next_after_seq=links[-1].row.seq if links and links[-1].row.seq < head_seq else None,
             size_bytes=sum(len(link.row.data) for link in links),
         )
+
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """See `JournalStore.find_last_seq`."""
+        self._require_open()
+        links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
+        return max((link.row.seq for link in links if link.row.kind == kind), default=None)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
