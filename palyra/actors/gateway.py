@@ -159,6 +159,10 @@ class Gateway:
             after_tokens=planned.after_tokens,
             messages=sum(each.last - each.first + 1 for each in planned.covers),
             text=text.decode(),
+            facts=tuple(
+                msgspec.structs.replace(each, text=services.redact(each.text.encode())[0].decode())
+                for each in planned.ledger.facts
+            ),
         )
 
     def _check_room(self) -> None:

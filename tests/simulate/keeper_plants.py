@@ -55,7 +55,11 @@ def keep_results() -> Plant:
         yield
 
     stale = patch.object(MemorySearch, "invalidate", lambda *_: None)
-    return both(stale, patch.object(MemorySearch, "hiding", careless))
+    shown = both(
+        patch.object(MemorySearch, "hiding", careless),
+        patch.object(MemorySearch, "hiding_all", careless),
+    )
+    return both(stale, shown)
 
 
 def keep_text_entries() -> Plant:
