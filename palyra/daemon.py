@@ -8,7 +8,7 @@ them.
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import structlog
 import trio
@@ -26,6 +26,7 @@ from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvariantBroken
@@ -34,6 +35,7 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer
+from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.memory import memory_tools
@@ -48,6 +50,7 @@ from palyra.wiring.runs import (
     build_memory_embedder,
     build_memory_indexes,
     build_services,
+    view_embedder,
 )
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile
@@ -96,7 +99,7 @@ class Daemon:
             config,
             store,
             self.journal,
-            lambda: build_memory_embedder(config, self.host, self.modelset, self.services),
+            lambda: self._memory_embedder,
         )
         self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_indexes)
         self.toolset = build_toolset(
@@ -149,6 +152,7 @@ class Daemon:
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,
+            embedder=self._view_embedder,
             tree=self.snapshot,
         )
         self.serve_transport = partial(serve_connection, backend=self.backend)
@@ -191,7 +195,17 @@ class Daemon:
     def _problems(self) -> Sequence[str]:
         """Return the problems that need an operator."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
-        return [*policies, *self.usage.problems, *self.toolset.problems()]
+        embedder = self._view_embedder()
+        unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
+        return [*policies, *self.usage.problems, *self.toolset.problems(), *unusable]
+
+    @cached_property
+    def _memory_embedder(self) -> LocalEmbedder | ProviderEmbedder:
+        """The embedder of both indexes: its weights are loaded once."""
+        return build_memory_embedder(self.config, self.host, self.modelset, self.services)
+
+    def _view_embedder(self) -> EmbedderView:
+        return view_embedder(self.config.memory.embedder, self._memory_embedder)
 
     # --- life cycle
 
@@ -272,7 +286,14 @@ class Daemon:
         await self.backend.data_rights.resume()
 
     def _recovered(self, count: int) -> None:
+        embedder = self._view_embedder()
         log.info("ready", open_runs=count, instance_id=self.instance_id)
+        (log.info if embedder.in_use else log.warning)(
+            "memory embedder",
+            configured=embedder.configured,
+            in_use=embedder.in_use or "words only",
+            reason=embedder.reason,
+        )
         self.state = "ready"
         self._ready.set()
 

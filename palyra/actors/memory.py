@@ -26,7 +26,13 @@ async def keep_memory_index(
 
     Cancellation: the index file may be older than the journal; the next start reads the gap.
     """
-    task_status.started()
+    async with trio.open_nursery() as home:
+        with index.at_home(home):
+            task_status.started()
+            await _keep_up(index)
+
+
+async def _keep_up(index: SharedMemoryIndex) -> None:
     await index.wait_needed()
     while True:
         try:

@@ -23,12 +23,14 @@ import msgspec
 from palyra.cli.command import Options, load_config, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import print_json, say
+from palyra.cli.status import describe_embedder
 from palyra.config.load import Config
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.visible import pluralize
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Unavailable
+from palyra.models.minilm import files as minilm
 from palyra.net.protocol.discovery import find_discovery, find_home
 
 OLDEST_PYTHON = (3, 11)
@@ -57,6 +59,10 @@ PROBLEM_REMEDIES = (
     ),
     ("user policies: ", "`palyra policy check` checks policies without the daemon"),
     ("configuration: ", "`palyra config show` validates the configuration without the daemon"),
+    (
+        "the memory's embedder ",
+        "repair what is named, or choose another memory.embedder; searches use words until then",
+    ),
     ("skills: ", "repair the named file, or set wasm.enabled = false in the configuration"),
     ("", "see the section on programs in docs/operations.md"),
 )
@@ -351,6 +357,34 @@ def check_journal(options: Options) -> Check:
     )
 
 
+def check_memory(options: Options) -> Check:
+    """Check the files of MiniLM if the memory may use them, and name the embedder in use."""
+    try:
+        config = load_config(options.home, None)
+        if config.memory.embedder == "minilm" or (
+            config.memory.embedder == "auto" and minilm.has_any(config.paths.data_dir)
+        ):
+            for file in minilm.FILES:
+                minilm.read_file(config.paths.data_dir, file)
+        status = talk(options, lambda client: client.status())
+    except CommandFailed as stop:
+        return Check(name="memory", verdict="warn", detail=f"unknown: {stop.message}")
+    except Unavailable as error:
+        return Check(
+            name="memory",
+            verdict="fail",
+            detail=f"minilm fails, searches use words only; {error.message}",
+            remedy="`palyra models install minilm`, or another memory.embedder",
+        )
+    fails = status.embedder is not None and status.embedder.in_use is None
+    return Check(
+        name="memory",
+        verdict="fail" if fails else "ok",
+        detail=f"embedder: {describe_embedder(status.embedder)}",
+        remedy="repair what is named, or choose another memory.embedder" if fails else None,
+    )
+
+
 def check_secrets(options: Options) -> Check:
     """Check that the vault opens and every secret named in the configuration can be resolved."""
     try:
@@ -482,6 +516,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_incidents,
     check_models,
     check_journal,
+    check_memory,
     check_retention,
     check_backup,
     check_secrets,

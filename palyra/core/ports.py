@@ -231,6 +231,9 @@ class JournalStore(
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
 
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """Return the number of the last event of this kind of the run."""
+
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
 

@@ -16,6 +16,7 @@ from palyra.actors.retention import Kept, Retention
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import EmbeddingService
 from palyra.net.api.asyncapi import asyncapi_document
 from palyra.net.api.idempotency import IdempotencyStore
@@ -75,6 +76,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
+    embedder: Callable[[], EmbedderView],
     tree: Callable[[], ChildSnapshot],
 ) -> Backend:
     """Build the services that methods call."""
@@ -143,6 +145,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         count_stranded=lambda: len(services.registry.stranded),
         problems=problems,
         absent=toolset.absent,
+        embedder=embedder,
         tree=tree,
         now_ms=host.now_ms,
         new_id=host.new_id,

@@ -138,7 +138,7 @@ class Oracle:
                 if not is_race and not is_torn:
                     self._fail("the journal refuses nothing sound", repr(refused))
                 continue
-            self.memory.now += 1
+            self.memory.begin_commit()
             for row in change.rows:
                 self._row(row)
             self._check_incidents(change)

@@ -31,8 +31,8 @@ FIRST_SEEDS = {
     "take_any_digest": 11,
     "take_nothing_for_the_end": 18,
     "recall_for_everybody": 24,
-    "keep_results": 10,
-    "store_twice": 14,
+    "keep_results": 9,
+    "store_twice": 18,
     "drop_pins": 24,
 }
 KEEPER_SEEDS = 20

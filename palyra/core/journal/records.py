@@ -508,7 +508,7 @@ FROM_THE_START = -1  # tapes are indexed again
 
 
 class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
-    """Entry of a message or an answer in the search index, made from its event."""
+    """Entry of a message, an answer or an output in the search index, made from its event."""
 
     run_id: str
     seq: int
@@ -517,6 +517,7 @@ class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
     chars: int
     text: str  # columns of the text index
     when: str
+    is_output: bool = False  # of a tool
 
 
 class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):

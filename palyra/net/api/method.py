@@ -23,6 +23,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.memory.items import LAST_MS, MAX_TTL_MS
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
@@ -118,6 +119,7 @@ class Backend:
     count_stranded: Callable[[], int]  # open runs that cannot be resumed
     problems: Callable[[], Sequence[str]]  # defects an operator has to repair, as sentences
     absent: Callable[[], Sequence[str]]  # missing optional programs, as sentences
+    embedder: Callable[[], EmbedderView]  # of the memory
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -37,6 +37,7 @@ from palyra.core.journal.records import (
     SessionRecord,
 )
 from palyra.core.memory.items import SearchMode
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
 from palyra.core.skill.manifest import SkillState
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
@@ -92,6 +93,7 @@ class Status(Result, frozen=True, kw_only=True):
     open_incidents: int | None = None  # not resolved yet: `incident.list`
     problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
     absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+    embedder: EmbedderView | None = None  # of the memory
 
 
 class Token(Result, frozen=True, kw_only=True):
@@ -521,6 +523,7 @@ class MemoryStatus(Result, frozen=True, kw_only=True):
     without_vector: int = 0
     mode: Annotated[str, known(SearchMode)]
     degraded: str | None = None
+    embedder: EmbedderView | None = None
 
 
 class MemoryRebuilt(Result, frozen=True, kw_only=True):

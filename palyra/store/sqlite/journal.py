@@ -181,6 +181,12 @@ class SqliteJournal(MemorySearchQueries):
             )
         )
 
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """See `JournalStore.find_last_seq`."""
+        statement = "SELECT max(seq) FROM tape WHERE run_id = ? AND kind = ?"
+        found: int | None = self._read(lambda c: c.execute(statement, (run_id, kind)).get)
+        return found
+
     def turns(self) -> TurnQueries:
         """Return the queries of the index of conversations."""
         return TurnQueries(self._read)

@@ -34,6 +34,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.memory.items import MemoryPurged
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
 from palyra.core.policy.suggestion import AppliedSuggestion, Proof, SuggestionList
@@ -516,6 +517,7 @@ class Daemon:
             count_stranded=lambda: 3,
             problems=lambda: ["mend me"],
             absent=lambda: ["a program: get it"],
+            embedder=lambda: EmbedderView(configured="auto", in_use="hashed"),
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,
