@@ -81,12 +81,25 @@ def show(options: Options, incident_id: str) -> None:
         ("opened", age(found.opened_ms)),
         ("last", age(found.last_ms)),
         *found.evidence.items(),
+        *_healing(found),
     ]
     if found.resolved_ms is not None:
         rows.append(("resolved", f"{age(found.resolved_ms)} by {found.by}: {found.reason}"))
     elif found.resolves_itself:
         rows.append(("ends", "automatically, when its cause is gone"))
     print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+def _healing(incident: IncidentView) -> list[tuple[object, ...]]:
+    """Return the rows about the remedies of an incident."""
+    rows: list[tuple[object, ...]] = []
+    if incident.attempts:
+        rows += [("attempts", incident.attempts), ("remedy", incident.remedy)]
+    elif incident.remedy:
+        rows.append(("in mode auto", f"{incident.remedy} would be attempted"))
+    if incident.remedied:
+        rows.append(("outcome", incident.remedied))
+    return rows
 
 
 @incidents.command()

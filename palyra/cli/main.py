@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Explain, check and test policies."),
     "usage": ("usage", "Sum up tokens and cost of model calls."),
     "budget": ("usage", "List, set and delete budgets."),
+    "healing": ("healing", "Show and set the modes of self-healing."),
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),

@@ -168,7 +168,7 @@ class DocumentVersions(Protocol):
         """Return the newest first; a limit of -1 means all."""
 
 
-class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):
+class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):  # noqa: PLR0904 - one method a query
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -191,6 +191,9 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
 
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
+
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log into the database and free its space.  Raises Unavailable."""
 
     def close(self) -> None:
         """Seal, checkpoint, mark the shutdown clean."""
@@ -396,6 +399,10 @@ class MemoryIndexing(Protocol):
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
+
+    @property
+    def damage(self) -> str:
+        """Reason why vectors are not searched or not in their file; "" for none."""
 
     def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""

@@ -1,6 +1,6 @@
 """Wiring of models: the scripted one, the embedding model, and those of configured providers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +53,7 @@ class Modelset(NamedTuple):
     embeddings: EmbeddingModel
     services: Sequence[ChildSpec] = ()
     look: Look | None = None  # reads the health of a provider
+    trip: Callable[[str], None] | None = None  # opens the breaker of a provider
     names: tuple[str, ...] = ()  # names of the providers
 
 
@@ -86,6 +87,7 @@ def build_modelset(
         embedded if wanted == EMBEDDED else providers.embeddings(wanted, host.run_blocking),
         [ChildSpec("models", providers.keep_open)],
         providers.look,
+        providers.trip,
         tuple(each.name for each in config.models.providers),
     )
 

@@ -146,6 +146,7 @@ class JournalState:
     is_writable: bool = False
     has_room: bool = False
     refusals: int = 0  # batches refused by the store, over all incarnations
+    wants_checkpoint: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
     lookups: JournalThread | None = None  # thread of `find`, while the journal is open
@@ -203,6 +204,10 @@ class JournalHandle:
         if self.state.lookups is None:
             raise Unavailable("journal: it is closed")
         return await self.state.lookups.call(query, self.store)
+
+    def request_checkpoint(self) -> None:
+        """Have the write-ahead log folded into the database after the next batch."""
+        self.state.wants_checkpoint = True
 
     @property
     def backlog(self) -> int:
@@ -301,6 +306,8 @@ class _Incarnation:
                     await self._try_probe()
                 if self._unsealed_rows >= SEAL_ROWS or trio.current_time() >= self._seal_at_s:
                     await self._seal()
+                if self._state.wants_checkpoint:
+                    await self._checkpoint()
 
     async def _receive(self, messages: Receiver[Batch]) -> Batch:
         """Receive the next batch and close it; empty when a probe or a seal is due first."""
@@ -376,6 +383,13 @@ class _Incarnation:
         if self._probe.record_success(trio.current_time()):
             self._state.is_writable = True
             self._on_writing(None)
+
+    async def _checkpoint(self) -> None:
+        self._state.wants_checkpoint = False
+        try:
+            await self._thread.call(self._store.checkpoint)
+        except Unavailable as error:
+            log.warning("journal.not_checkpointed", error=error.message)
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf

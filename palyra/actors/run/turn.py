@@ -40,6 +40,11 @@ class TurnTask(ChildTask):
     # Validates the proposed calls ahead of the run's own step, in a thread if they are long.
     validate: Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
+    @property
+    def progress(self) -> int:
+        """Number of characters received."""
+        return self.reservation.chars
+
 
 async def ask_model(task: TurnTask) -> None:
     """Stream one turn and report TurnFinished, TurnFailedInput, or BudgetRefused without a request.

@@ -119,6 +119,10 @@ class SqliteJournal(MemorySearchQueries):
         """See `JournalStore.seal`."""
         return self._get_opened().writer.seal()
 
+    def checkpoint(self) -> None:
+        """See `JournalStore.checkpoint`."""
+        self._get_opened().writer.checkpoint()
+
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()

@@ -57,6 +57,11 @@ class IndexedMemory:
         """Reason why only words are searched; "" for none."""
         return self._index.degraded or ""
 
+    @property
+    def damage(self) -> str:
+        """Reason why vectors are not searched or not in their file; "" for none."""
+        return self.degraded or ("its file is gone" if self._index.is_file_gone else "")
+
     def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""
         authors = self._index.list_authors(wanted)

@@ -10,6 +10,7 @@ from palyra.net.api.methods import (
     connect,
     context,
     document,
+    healing,
     incident,
     memory,
     model,
@@ -42,6 +43,7 @@ _GROUPS = (
     token,
     usage,
     incident,
+    healing,
     memory,
 )
 
