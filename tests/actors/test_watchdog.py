@@ -1,0 +1,430 @@
+"""The watchdog on virtual time: findings, remedies, escalation, gaps, in each mode.
+
+The fault matrix: domain x fault x mode.  Cells that cannot occur are named in `ABSENT`.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, get_args
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.actors import watchdog as actor
+from palyra.actors.kernel.child import Exit
+from palyra.actors.watchdog import Watchdog, watch
+from palyra.core.healing.rules import RULES, HealingMode, Remedy
+from palyra.core.incident import kinds
+from palyra.core.incident.incident import UNRESOLVED
+from palyra.core.journal.changes import IncidentFilter
+from palyra.core.journal.records import IncidentDomain, IncidentRecord
+from palyra.services.healing import HealingModes
+from tests.actors.run.office_kit import Kit, call, running, say
+from tests.store.memory.journal import MemoryJournal
+
+SWEEP_S = 5.0
+MODES: tuple[HealingMode, ...] = get_args(HealingMode)
+
+
+class Damaged:
+    """A memory index whose damage the test sets."""
+
+    def __init__(self) -> None:
+        self.damage = ""
+
+    async def find_damage(self) -> str:
+        return self.damage
+
+
+class Desk:
+    """A kit with a watchdog whose remedies are recorded; those of runs and approvals are real."""
+
+    def __init__(self, kit: Kit, mode: HealingMode) -> None:
+        self.kit = kit
+        self.tried: list[tuple[Remedy, float]] = []
+        self.index = Damaged()
+        self.helps: Callable[[str], None] = lambda _key: None  # effect of the recorded remedies
+        real: dict[Remedy, Callable[[str], Any]] = {
+            "cancel_run": partial(actor.cancel_run, kit.registry),
+            "resume_run": partial(actor.resume_run, kit.registry, kit.work),
+            "expire_approval": partial(actor.expire_approval, kit.approvals),
+        }
+        self.watchdog = Watchdog(
+            incidents=kit.incidents,
+            modes=HealingModes(mode, sweep_s=SWEEP_S),
+            registry=kit.registry,
+            approvals=kit.approvals,
+            journal=kit.journal,  # type: ignore[arg-type]  # the inline twin
+            remedies={each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)},
+            index=self.index,  # type: ignore[arg-type]  # has what the watchdog asks
+        )
+
+    async def attempt(self, remedy: Remedy, real: Callable[[str], Any] | None, key: str) -> str:
+        self.tried.append((remedy, trio.current_time()))
+        if real is None:
+            self.helps(key)
+            return "done"
+        done = real(key)
+        return done if isinstance(done, str) else await done
+
+    @property
+    def remedies(self) -> list[str]:
+        return [remedy for remedy, _ in self.tried]
+
+    def incidents(self) -> list[IncidentRecord]:
+        """The committed incidents, oldest first."""
+        return self.kit.journal.store.list_incidents(IncidentFilter(limit=100))[::-1]
+
+
+@asynccontextmanager
+async def watching(mode: HealingMode, store: MemoryJournal | None = None) -> AsyncGenerator[Desk]:
+    """A kit and its watchdog inside the block."""
+    if store is None:
+        store = MemoryJournal()
+        store.open()
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        desk = Desk(kit, mode)
+        await nursery.start(watch, desk.watchdog)
+        yield desk
+        nursery.cancel_scope.cancel()
+
+
+async def forever(*_: Any) -> Any:
+    await trio.sleep_forever()
+
+
+# --- runs
+
+
+async def test_a_silent_run_is_found_after_the_window(autojump_clock: MockClock) -> None:
+    """Not a sweep earlier, not two later, and once."""
+    async with watching("observe_only") as desk:
+        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        run_id = await desk.kit.start()
+        await trio.sleep(119)
+        assert [] == desk.incidents()
+        await trio.sleep(2 * SWEEP_S)
+        (found,) = desk.incidents()
+        assert (f"run_stuck:{run_id}", "open", 1) == (found.key, found.state, found.count)
+        assert ("resume_run", 0) == (found.remedy, found.attempts)
+        await trio.sleep(3_00)
+        assert [] == desk.tried
+        assert 1 == len(desk.incidents())
+
+
+async def test_a_slow_run_with_progress_is_never_found(autojump_clock: MockClock) -> None:
+    """A token every 100 s is progress."""
+
+    async def slow(_request: Any, on_delta: Any) -> Any:
+        for _ in range(8):
+            await trio.sleep(100)
+            on_delta(actor_delta())
+        return say("done")
+
+    async with watching("auto") as desk:
+        desk.kit.model.stream = slow  # type: ignore[method-assign]
+        run_id = await desk.kit.start()
+        assert "done" == await desk.kit.end(run_id)
+        assert [] == desk.incidents()
+
+
+def actor_delta() -> Any:
+    from palyra.core.model.messages import Delta  # noqa: PLC0415 - one use
+
+    return Delta("text", "word ")
+
+
+async def test_a_run_that_stays_silent_is_resumed_twice_then_cancelled(
+    autojump_clock: MockClock,
+) -> None:
+    """Attempts keep their cool-down, and the incident ends with the run."""
+    async with watching("auto") as desk:
+        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        run_id = await desk.kit.start()
+        assert "cancelled" == await desk.kit.end(run_id)
+        await trio.sleep(2 * SWEEP_S)
+        assert ["resume_run", "resume_run", "cancel_run"] == desk.remedies
+        first, second, third = (at_s for _, at_s in desk.tried)
+        assert second - first >= 120
+        assert third - second >= 120
+        (found,) = desk.incidents()
+        assert ("resolved", 3, "palyra") == (found.state, found.attempts, found.by)
+
+
+async def test_a_resumed_run_that_answers_resolves_its_incident(autojump_clock: MockClock) -> None:
+    """One attempt helped; nobody is asked."""
+    async with watching("auto") as desk:
+        stream = desk.kit.model.stream
+        desk.kit.model.turns = [say("here I am")]
+        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        run_id = await desk.kit.start()
+        await trio.sleep(119)
+        desk.kit.model.stream = stream  # type: ignore[method-assign]
+        assert "done" == await desk.kit.end(run_id)
+        await trio.sleep(2 * SWEEP_S)
+        assert ["resume_run"] == desk.remedies
+        assert ["resolved"] == [each.state for each in desk.incidents()]
+
+
+async def test_a_hung_tool_is_cancelled_and_never_repeated(autojump_clock: MockClock) -> None:
+    """Its effect is unknown, so the run is cancelled."""
+    async with watching("auto") as desk:
+        desk.watchdog.modes.stuck_s = 20.0
+        desk.kit.model.turns = [call(("hang", {"text": "x"}))]
+        run_id = await desk.kit.start()
+        assert "cancelled" == await desk.kit.end(run_id)
+        await trio.sleep(2 * SWEEP_S)
+        assert ["cancel_run"] == desk.remedies
+        assert [(f"call_stuck:{run_id}", "resolved")] == [
+            (each.key, each.state) for each in desk.incidents()
+        ]
+
+
+async def test_a_run_that_waits_for_a_person_is_not_stuck(autojump_clock: MockClock) -> None:
+    """An open approval is no lack of progress."""
+    async with watching("auto") as desk:
+        desk.kit.model.turns = [call(("ask_note", {"text": "x"}))]
+        await desk.kit.start()
+        await trio.sleep(600)
+        assert [] == desk.incidents()
+
+
+async def test_an_incident_survives_a_restart_with_its_attempts(autojump_clock: MockClock) -> None:
+    """The next life goes on counting, and no second incident is opened."""
+    store = MemoryJournal()
+    store.open()
+    async with watching("auto", store) as desk:
+        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        await desk.kit.start()
+        await trio.sleep(140)
+        assert ["resume_run"] == desk.remedies
+    async with watching("auto", store) as desk:
+        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.kit.incidents.end_start()
+        await trio.sleep(140)
+        (found,) = desk.incidents()
+        assert 2 == found.attempts
+
+
+# --- approvals
+
+
+async def test_an_overdue_approval_is_settled_as_unanswered(autojump_clock: MockClock) -> None:
+    """A minute after its deadline, when the task of the question has missed it."""
+    async with watching("auto") as desk:
+        desk.kit.model.turns = [call(("ask_note", {"text": "x"})), say("denied, then")]
+        run_id = await desk.kit.start()
+        await wait_all_tasks_blocked()
+        (question,) = desk.kit.approvals._open.values()  # noqa: SLF001 - the fault
+        question.deadline_s = trio.current_time() - 30
+        await trio.sleep(20)
+        assert [] == desk.incidents()
+        assert "done" == await desk.kit.end(run_id)
+        await trio.sleep(2 * SWEEP_S)
+        assert ["expire_approval"] == desk.remedies
+        assert ["resolved"] == [each.state for each in desk.incidents()]
+        assert [] == desk.kit.effects
+
+
+# --- the matrix
+
+FAULTS = ("hang", "crash", "crash_loop", "damage", "outage")
+Fault = tuple[IncidentDomain, str]
+
+
+def crash(desk: Desk, supervisor: str, child: str, times: int) -> None:
+    for _ in range(times):
+        desk.watchdog.notice(Exit(supervisor, child, 1, "crashed", ValueError("broken pipe")))
+
+
+async def hang_run(desk: Desk) -> None:
+    desk.kit.model.stream = forever  # type: ignore[method-assign]
+    await desk.kit.start()
+
+
+async def miss_deadline(desk: Desk) -> None:
+    desk.kit.model.turns = [call(("ask_note", {"text": "x"})), say("denied, then")]
+    await desk.kit.start()
+    await wait_all_tasks_blocked()
+    (question,) = desk.kit.approvals._open.values()  # noqa: SLF001 - the fault
+    question.deadline_s = trio.current_time() - 30
+
+
+def crashing(supervisor: str, child: str, times: int) -> Callable[[Desk], None]:
+    return lambda desk: crash(desk, supervisor, child, times)
+
+
+def damage_index(desk: Desk) -> None:
+    desk.index.damage = "its file is gone"
+
+
+# fault: how it is caused, the kind of its incident ("" for none), the first remedy ("" for none)
+CELLS: dict[Fault, tuple[Callable[[Desk], Any], str, str]] = {
+    ("run", "hang"): (hang_run, "run_stuck", "resume_run"),
+    ("run", "crash"): (crashing("daemon", "work", 1), "", ""),
+    ("run", "crash_loop"): (crashing("daemon", "work", 3), "actor_crashes", ""),
+    ("approval", "hang"): (miss_deadline, "approval_overdue", "expire_approval"),
+    ("provider", "outage"): (
+        lambda desk: desk.kit.incidents.report(kinds.provider_left_alone("acme", 3, "timeout")),
+        "provider_left_alone",
+        "trip_provider",
+    ),
+    ("store", "crash"): (crashing("daemon", "journal", 1), "", ""),
+    ("store", "crash_loop"): (crashing("daemon", "journal", 3), "actor_crashes", ""),
+    ("store", "outage"): (
+        lambda desk: desk.kit.incidents.report(kinds.journal_refuses("disk full")),
+        "journal_refuses",
+        "checkpoint_wal",
+    ),
+    ("memory", "damage"): (damage_index, "index_damaged", "rebuild_vectors"),
+    ("memory", "crash"): (crashing("daemon", "memory", 1), "", ""),
+    ("memory", "crash_loop"): (crashing("daemon", "memory", 3), "actor_crashes", ""),
+    ("tool_runtime", "crash"): (crashing("services", "sandbox", 1), "", ""),
+    ("tool_runtime", "crash_loop"): (crashing("services", "sandbox", 3), "actor_crashes", ""),
+    ("tool_runtime", "damage"): (
+        lambda desk: desk.kit.incidents.report(kinds.walls_leak("it got out")),
+        "walls_leak",
+        "",
+    ),
+    ("edge", "crash"): (crashing("daemon", "edge", 1), "", ""),
+    ("edge", "crash_loop"): (crashing("daemon", "edge", 3), "actor_crashes", ""),
+}
+# Facts that other parts report are recorded in each mode.
+REPORTED = {"provider_left_alone", "journal_refuses", "walls_leak"}
+ABSENT = {
+    **{("task", fault): "there are no background tasks" for fault in FAULTS},
+    ("run", "damage"): "a tape that cannot be replayed strands the run: `run_stranded`",
+    ("run", "outage"): "a run has no dependency of its own",
+    ("approval", "crash"): "a question is a task of its run: the crash is that of the run",
+    ("approval", "crash_loop"): "as for a crash",
+    ("approval", "damage"): "an approval is an event of a tape",
+    ("approval", "outage"): "an approval depends on the journal only",
+    ("provider", "hang"): "a call that hangs is a stuck run",
+    ("provider", "crash"): "a provider has no actor; its HTTP client belongs to tool_runtime",
+    ("provider", "crash_loop"): "as for a crash",
+    ("provider", "damage"): "a malformed answer is a failed call: the breaker counts it",
+    ("store", "hang"): "a write that hangs holds every run; no remedy could be recorded",
+    ("store", "damage"): "tests/services/test_healing.py: needs a journal that can be verified",
+    ("memory", "hang"): "a build that hangs leaves the damage: the same cell",
+    ("memory", "outage"): "without an embedder memory is searched by words, and says so",
+    ("tool_runtime", "hang"): "a tool that hangs is a stuck call of a run",
+    ("tool_runtime", "outage"): "a missing runtime has no tools: `palyra doctor` names it",
+    ("edge", "hang"): "a connection that does not read is closed by its own bound",
+    ("edge", "damage"): "the edge keeps nothing",
+    ("edge", "outage"): "a port that is taken ends the start",
+}
+
+
+def test_the_matrix_is_complete() -> None:
+    """Each cell is tested, or says why it cannot occur."""
+    every = {(domain, fault) for domain in get_args(IncidentDomain) for fault in FAULTS}
+    assert every == CELLS.keys() | ABSENT.keys()
+    assert not CELLS.keys() & ABSENT.keys()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", CELLS, ids="-".join)
+async def test_fault_matrix(fault: Fault, mode: HealingMode, autojump_clock: MockClock) -> None:
+    """Each fault has its incident, and only mode auto acts; disabled records no finding."""
+    cause, kind, remedy = CELLS[fault]
+    async with watching(mode) as desk:
+        caused = cause(desk)
+        if caused is not None and hasattr(caused, "__await__"):
+            await caused
+        await trio.sleep(140 if kind in {"run_stuck", "approval_overdue"} else 2 * SWEEP_S)
+        found = desk.incidents()
+        if not kind or (mode == "disabled" and kind not in REPORTED):
+            assert [] == found
+            assert [] == desk.tried
+            return
+        (incident,) = found
+        assert (kind, fault[0]) == (incident.key.partition(":")[0], incident.domain)
+        if mode != "auto":
+            assert [] == desk.tried
+            assert "open" == incident.state
+            assert (remedy if mode == "observe_only" else "") == incident.remedy
+        elif remedy:
+            assert [remedy] == desk.remedies[:1]
+            assert incident.attempts >= 1
+        else:
+            assert ("escalated", []) == (incident.state, desk.tried)
+            assert incident.remedied
+
+
+async def test_attempts_that_do_not_help_end_in_an_escalation(autojump_clock: MockClock) -> None:
+    """Three attempts, after pauses of 60 and 120 s; escalated 240 s after the last; never more."""
+    async with watching("auto") as desk:
+        damage_index(desk)
+        await trio.sleep(1_000)
+        assert [*RULES["index_damaged"].remedies] == desk.remedies
+        first, second, third = (at_s for _, at_s in desk.tried)
+        assert 60 <= second - first < 60 + 2 * SWEEP_S
+        assert 120 <= third - second < 120 + 2 * SWEEP_S
+        (found,) = desk.incidents()
+        assert ("escalated", 3) == (found.state, found.attempts)
+        desk.index.damage = ""
+        await trio.sleep(2 * SWEEP_S)
+        assert ["resolved"] == [each.state for each in desk.incidents()]
+
+
+async def test_a_remedy_that_helps_resolves_the_incident(autojump_clock: MockClock) -> None:
+    """The next sweep does not find it."""
+    async with watching("auto") as desk:
+        desk.helps = lambda _key: setattr(desk.index, "damage", "")
+        damage_index(desk)
+        await trio.sleep(3 * SWEEP_S)
+        assert [("resolved", 1)] == [(each.state, each.attempts) for each in desk.incidents()]
+
+
+async def test_a_remedy_that_fails_or_hangs_is_an_attempt(autojump_clock: MockClock) -> None:
+    """Its failure is the outcome, and other incidents are treated meanwhile."""
+
+    def fail(_key: str) -> None:
+        raise ValueError("no")
+
+    async with watching("auto") as desk:
+        desk.helps = fail
+        damage_index(desk)
+        await trio.sleep(2 * SWEEP_S)
+        (found,) = desk.incidents()
+        assert ("open", 1, "failed: ValueError") == (found.state, found.attempts, found.remedied)
+    async with watching("auto") as desk:
+        desk.watchdog.remedies = {**desk.watchdog.remedies, "rebuild_vectors": forever}
+        damage_index(desk)
+        desk.kit.incidents.report(kinds.provider_left_alone("acme", 3, "timeout"))
+        await trio.sleep(2 * SWEEP_S)
+        assert ["trip_provider"] == desk.remedies
+        await trio.sleep(30)
+        found = next(each for each in desk.incidents() if each.domain == "memory")
+        assert ("open", "it did not end within 30 s") == (found.state, found.remedied)
+
+
+async def test_a_crash_loop_is_treated_at_once(autojump_clock: MockClock) -> None:
+    """The report of the supervisor wakes the watchdog, with the cause as evidence."""
+    async with watching("auto") as desk:
+        await trio.sleep(SWEEP_S / 2)
+        crash(desk, "services", "sandbox", 3)
+        await trio.sleep(0.1)
+        (found,) = desk.incidents()
+        assert ("escalated", "broken pipe") == (found.state, found.evidence["error"])
+        await trio.sleep(80)
+        assert ["resolved"] == [each.state for each in desk.incidents()]
+
+
+async def test_unresolved_states_only(autojump_clock: MockClock) -> None:
+    """An incident that an interrupted attempt left in remediating is open again at the start."""
+    store = MemoryJournal()
+    store.open()
+    async with watching("auto", store) as desk:
+        desk.watchdog.remedies = {**desk.watchdog.remedies, "rebuild_vectors": forever}
+        damage_index(desk)
+        await trio.sleep(2 * SWEEP_S)
+        assert ["remediating"] == [each.state for each in desk.incidents()]
+    async with watching("observe_only", store) as desk:
+        damage_index(desk)
+        await trio.sleep(1)
+        (found,) = desk.kit.incidents.list_unresolved()
+        assert ("open", 1) == (found.state, found.attempts)
+        assert found.state in UNRESOLVED
