@@ -59,7 +59,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 
 log = structlog.get_logger("palyra.watchdog")
 
-PIECE = 500  # runs looked at in one turn of the event loop: about a fifth of a millisecond
+PIECE = 250  # runs looked at in one turn of the event loop: a third of a millisecond
 DAEMON = "palyra"  # cancels runs
 ATTEMPT_S = 30.0  # of one remedy
 PATIENT = frozenset({"retry delay", "budget", "person"})  # `waits_for` of tasks that are not stuck
@@ -110,28 +110,29 @@ class Watchdog:
     async def find(self) -> None:
         """Open an incident for each stuck subject, and clear those of subjects that progress."""
         self.found = set()
-        await self._find_runs()
+        await self.find_runs()
         if self.registry.is_complete:
             self._find_approvals()
             self._clear_ended_runs()
         self._find_calm_actors()
         await self._check_index()
 
-    async def _find_runs(self) -> None:
+    async def find_runs(self) -> None:
         """Look at the marks of all runs, in pieces."""
         runs, beats = self.registry.runs, self.beats
         for run_id in beats.keys() - runs.keys():
             del beats[run_id]
-        for count, run_id in enumerate(list(runs), 1):
-            run = runs.get(run_id)
-            if run is not None:
-                self._look_at(run)
+        now_s = trio.current_time()
+        for count, (run_id, run) in enumerate(list(runs.items()), 1):
+            if runs.get(run_id) is run:
+                self.look_at(run, now_s)
             if count % PIECE == 0:
                 await trio.lowlevel.checkpoint()
+                now_s = trio.current_time()
 
-    def _look_at(self, run: RunHandle) -> None:
+    def look_at(self, run: RunHandle, now_s: float) -> None:
         """Compare the mark of a run with that of the sweep before."""
-        run_id, now_s = run.run.run_id, trio.current_time()
+        run_id = run.run.run_id
         before = self.beats.get(run_id)
         after = observe(before, mark_of(run), now_s)
         if after is not before:

@@ -57,7 +57,9 @@ class Desk:
             registry=kit.registry,
             approvals=kit.approvals,
             journal=kit.journal,  # type: ignore[arg-type]  # the inline twin
-            remedies={each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)},
+            remedies={
+                each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)
+            },
             index=self.index,  # type: ignore[arg-type]  # has what the watchdog asks
         )
 
@@ -171,9 +173,14 @@ async def test_a_resumed_run_that_answers_resolves_its_incident(autojump_clock: 
 async def test_a_hung_tool_is_cancelled_and_never_repeated(autojump_clock: MockClock) -> None:
     """Its effect is unknown, so the run is cancelled."""
     async with watching("auto") as desk:
-        desk.watchdog.modes.stuck_s = 20.0
+        desk.watchdog.modes.stuck_s = 2.0
         desk.kit.model.turns = [call(("hang", {"text": "x"}))]
         run_id = await desk.kit.start()
+        for _ in range(2):  # two sweeps within the tool's own deadline of 5 s
+            await trio.sleep(1.5)
+            desk.watchdog.wake()
+        await trio.sleep(0.9)
+        desk.watchdog.wake()
         assert "cancelled" == await desk.kit.end(run_id)
         await trio.sleep(2 * SWEEP_S)
         assert ["cancel_run"] == desk.remedies
