@@ -17,7 +17,7 @@ from palyra.services.healing import HealingModes
 RUNS, SWEEPS = 10_000, 20
 
 
-def live_run(number: int) -> Any:
+def live_run(number: int) -> SimpleNamespace:
     """A run in its model call, as the watchdog sees it."""
     task = SimpleNamespace(id="turn", waits_for="model", progress=number)
     state = SimpleNamespace(
@@ -56,7 +56,7 @@ def main() -> None:
     """Print one line."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     total_ms, piece_ms = trio.run(measure, runs)
-    print(f"{runs} runs: sweep {total_ms:.2f} ms, one piece of {PIECE} {piece_ms:.2f} ms")  # noqa: T201 - a bench
+    print(f"{runs} runs: sweep {total_ms:.2f} ms, one piece of {PIECE} {piece_ms:.2f} ms")
 
 
 if __name__ == "__main__":

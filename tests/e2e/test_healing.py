@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.client import Client
+from palyra.client import Client, Inbox
 from palyra.net.protocol.results import IncidentView
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
@@ -25,13 +25,23 @@ async def wait_incident(
     """The newest incident whose key begins so, once it is as wanted."""
     with trio.fail_after(WITHIN_S):
         async with client.notices() as inbox:
-            while True:
-                for each in (await client.list_incidents()).incidents:
-                    if each.key.startswith(key) and is_wanted(each):
-                        return each
-                async for notice in inbox:
-                    if notice.method.startswith("incident."):
-                        break
+            while (found := await find_incident(client, key, is_wanted)) is None:
+                await wait_notice(inbox)
+            return found
+
+
+async def find_incident(
+    client: Client, key: str, is_wanted: Callable[[IncidentView], bool]
+) -> IncidentView | None:
+    listed = (await client.list_incidents()).incidents
+    return next((each for each in listed if each.key.startswith(key) and is_wanted(each)), None)
+
+
+async def wait_notice(inbox: Inbox) -> None:
+    async for notice in inbox:
+        if notice.method.startswith("incident."):
+            return
+    raise AssertionError("the connection ended")
 
 
 def is_proposed(incident: IncidentView) -> bool:
