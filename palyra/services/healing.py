@@ -51,11 +51,6 @@ class HealingModes:
             return self._sweep_s
         return AUTO_SWEEP_S if "auto" in self._modes.values() else SWEEP_S
 
-    @property
-    def is_disabled(self) -> bool:
-        """True if every domain is disabled."""
-        return set(self._modes.values()) == {"disabled"}
-
     def read(self, caller: Caller) -> dict[IncidentDomain, HealingMode]:
         """Return the mode of each domain.  Raises Forbidden."""
         caller.require("incidents:read")
@@ -80,9 +75,10 @@ async def reverify_journal(journal: Journal, incidents: Incidents, key: str) -> 
     Raises Unavailable.  Cancellation: the verification ends in its thread; nothing has changed.
     """
     report = await journal.read(lambda store: store.verify())
-    found = report.first_break
-    if found is not None and chain_broken(found, report).key == key:
-        return f"the chain is still broken: {found.detail}"
+    found = () if report.first_break is None else (report.first_break, *report.found)
+    is_known = any(chain_broken(each, report).key == key for each in found)
+    if is_known or report.breaks > len(report.found):  # more breaks than the report describes
+        return f"the chain is still broken in {report.breaks} places"
     incidents.clear(key, "a verification of the whole journal did not find it again")
     return "the verification did not find it again"
 

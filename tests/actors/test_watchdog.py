@@ -13,9 +13,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors import watchdog as actor
+from palyra.actors.kernel.awake_clock import AwakeClock
 from palyra.actors.kernel.child import Exit
 from palyra.actors.watchdog import Watchdog, watch
-from palyra.core.healing.rules import RULES, HealingMode, Remedy
+from palyra.core.healing.rules import RULES, HealingMode, Remedy, is_stuck, observe
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import IncidentFilter
@@ -71,6 +72,10 @@ class Desk:
         done = real(key)
         return done if isinstance(done, str) else await done
 
+    def play(self, stream: Any) -> None:
+        """Replace the model's stream."""
+        self.kit.model.stream = stream  # type: ignore[method-assign]
+
     @property
     def remedies(self) -> list[str]:
         return [remedy for remedy, _ in self.tried]
@@ -95,6 +100,11 @@ async def watching(mode: HealingMode, store: MemoryJournal | None = None) -> Asy
             nursery.cancel_scope.cancel()
 
 
+async def elapse(seconds: float) -> None:
+    """Let virtual time pass."""
+    await trio.sleep(seconds)
+
+
 async def forever(*_: Any) -> Any:
     await trio.sleep_forever()
 
@@ -105,15 +115,15 @@ async def forever(*_: Any) -> Any:
 async def test_a_silent_run_is_found_after_the_window(autojump_clock: MockClock) -> None:
     """Not a sweep earlier, not two later, and once."""
     async with watching("observe_only") as desk:
-        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.play(forever)
         run_id = await desk.kit.start()
-        await trio.sleep(119)
+        await elapse(119)
         assert [] == desk.incidents()
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         (found,) = desk.incidents()
         assert (f"run_stuck:{run_id}", "open", 1) == (found.key, found.state, found.count)
         assert ("resume_run", 0) == (found.remedy, found.attempts)
-        await trio.sleep(3_00)
+        await elapse(3_00)
         assert [] == desk.tried
         assert 1 == len(desk.incidents())
 
@@ -123,12 +133,12 @@ async def test_a_slow_run_with_progress_is_never_found(autojump_clock: MockClock
 
     async def slow(_request: Any, on_delta: Any) -> Any:
         for _ in range(8):
-            await trio.sleep(100)
+            await elapse(100)
             on_delta(actor_delta())
         return say("done")
 
     async with watching("auto") as desk:
-        desk.kit.model.stream = slow  # type: ignore[method-assign]
+        desk.play(slow)
         run_id = await desk.kit.start()
         assert "done" == await desk.kit.end(run_id)
         assert [] == desk.incidents()
@@ -145,10 +155,10 @@ async def test_a_run_that_stays_silent_is_resumed_twice_then_cancelled(
 ) -> None:
     """Attempts keep their cool-down, and the incident ends with the run."""
     async with watching("auto") as desk:
-        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.play(forever)
         run_id = await desk.kit.start()
         assert "cancelled" == await desk.kit.end(run_id)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["resume_run", "resume_run", "cancel_run"] == desk.remedies
         first, second, third = (at_s for _, at_s in desk.tried)
         assert second - first >= 120
@@ -162,12 +172,12 @@ async def test_a_resumed_run_that_answers_resolves_its_incident(autojump_clock: 
     async with watching("auto") as desk:
         stream = desk.kit.model.stream
         desk.kit.model.turns = [say("here I am")]
-        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.play(forever)
         run_id = await desk.kit.start()
-        await trio.sleep(119)
-        desk.kit.model.stream = stream  # type: ignore[method-assign]
+        await elapse(119)
+        desk.play(stream)
         assert "done" == await desk.kit.end(run_id)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["resume_run"] == desk.remedies
         assert ["resolved"] == [each.state for each in desk.incidents()]
 
@@ -179,12 +189,12 @@ async def test_a_hung_tool_is_cancelled_and_never_repeated(autojump_clock: MockC
         desk.kit.model.turns = [call(("hang", {"text": "x"}))]
         run_id = await desk.kit.start()
         for _ in range(2):  # two sweeps within the tool's own deadline of 5 s
-            await trio.sleep(1.5)
+            await elapse(1.5)
             desk.watchdog.wake()
-        await trio.sleep(0.9)
+        await elapse(0.9)
         desk.watchdog.wake()
         assert "cancelled" == await desk.kit.end(run_id)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["cancel_run"] == desk.remedies
         assert [(f"call_stuck:{run_id}", "resolved")] == [
             (each.key, each.state) for each in desk.incidents()
@@ -196,7 +206,7 @@ async def test_a_run_that_waits_for_a_person_is_not_stuck(autojump_clock: MockCl
     async with watching("auto") as desk:
         desk.kit.model.turns = [call(("ask_note", {"text": "x"}))]
         await desk.kit.start()
-        await trio.sleep(600)
+        await elapse(600)
         assert [] == desk.incidents()
 
 
@@ -205,14 +215,14 @@ async def test_an_incident_survives_a_restart_with_its_attempts(autojump_clock: 
     store = MemoryJournal()
     store.open()
     async with watching("auto", store) as desk:
-        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.play(forever)
         await desk.kit.start()
-        await trio.sleep(140)
+        await elapse(140)
         assert ["resume_run"] == desk.remedies
     async with watching("auto", store) as desk:
-        desk.kit.model.stream = forever  # type: ignore[method-assign]
+        desk.play(forever)
         desk.kit.incidents.end_start()
-        await trio.sleep(140)
+        await elapse(140)
         (found,) = desk.incidents()
         assert 2 == found.attempts
 
@@ -228,10 +238,10 @@ async def test_an_overdue_approval_is_settled_as_unanswered(autojump_clock: Mock
         await wait_all_tasks_blocked()
         (question,) = desk.kit.approvals._open.values()
         question.deadline_s = trio.current_time() - 30
-        await trio.sleep(20)
+        await elapse(20)
         assert [] == desk.incidents()
         assert "done" == await desk.kit.end(run_id)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["expire_approval"] == desk.remedies
         assert ["resolved"] == [each.state for each in desk.incidents()]
         assert [] == desk.kit.effects
@@ -249,7 +259,7 @@ def crash(desk: Desk, supervisor: str, child: str, times: int) -> None:
 
 
 async def hang_run(desk: Desk) -> None:
-    desk.kit.model.stream = forever  # type: ignore[method-assign]
+    desk.play(forever)
     await desk.kit.start()
 
 
@@ -342,7 +352,7 @@ async def test_fault_matrix(fault: Fault, mode: HealingMode, autojump_clock: Moc
         caused = cause(desk)
         if caused is not None and hasattr(caused, "__await__"):
             await caused
-        await trio.sleep(140 if kind in {"run_stuck", "approval_overdue"} else 2 * SWEEP_S)
+        await elapse(140 if kind in {"run_stuck", "approval_overdue"} else 2 * SWEEP_S)
         found = desk.incidents()
         if not kind or (mode == "disabled" and kind not in REPORTED):
             assert [] == found
@@ -366,7 +376,7 @@ async def test_attempts_that_do_not_help_end_in_an_escalation(autojump_clock: Mo
     """Three attempts, after pauses of 60 and 120 s; escalated 240 s after the last; never more."""
     async with watching("auto") as desk:
         damage_index(desk)
-        await trio.sleep(1_000)
+        await elapse(1_000)
         assert [*RULES["index_damaged"].remedies] == desk.remedies
         first, second, third = (at_s for _, at_s in desk.tried)
         assert 60 <= second - first < 60 + 2 * SWEEP_S
@@ -374,7 +384,7 @@ async def test_attempts_that_do_not_help_end_in_an_escalation(autojump_clock: Mo
         (found,) = desk.incidents()
         assert ("escalated", 3) == (found.state, found.attempts)
         desk.index.damage = ""
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["resolved"] == [each.state for each in desk.incidents()]
 
 
@@ -383,7 +393,7 @@ async def test_a_remedy_that_helps_resolves_the_incident(autojump_clock: MockClo
     async with watching("auto") as desk:
         desk.helps = lambda _key: setattr(desk.index, "damage", "")
         damage_index(desk)
-        await trio.sleep(3 * SWEEP_S)
+        await elapse(3 * SWEEP_S)
         assert [("resolved", 1)] == [(each.state, each.attempts) for each in desk.incidents()]
 
 
@@ -396,16 +406,16 @@ async def test_a_remedy_that_fails_or_hangs_is_an_attempt(autojump_clock: MockCl
     async with watching("auto") as desk:
         desk.helps = fail
         damage_index(desk)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         (found,) = desk.incidents()
         assert ("open", 1, "failed: ValueError") == (found.state, found.attempts, found.remedied)
     async with watching("auto") as desk:
         desk.watchdog.remedies = {**desk.watchdog.remedies, "rebuild_vectors": forever}
         damage_index(desk)
         desk.kit.incidents.report(kinds.provider_left_alone("acme", 3, "timeout"))
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["trip_provider"] == desk.remedies
-        await trio.sleep(30)
+        await elapse(30)
         found = next(each for each in desk.incidents() if each.domain == "memory")
         assert ("open", "it did not end within 30 s") == (found.state, found.remedied)
 
@@ -413,12 +423,12 @@ async def test_a_remedy_that_fails_or_hangs_is_an_attempt(autojump_clock: MockCl
 async def test_a_crash_loop_is_treated_at_once(autojump_clock: MockClock) -> None:
     """The report of the supervisor wakes the watchdog, with the cause as evidence."""
     async with watching("auto") as desk:
-        await trio.sleep(SWEEP_S / 2)
+        await elapse(SWEEP_S / 2)
         crash(desk, "services", "sandbox", 3)
-        await trio.sleep(0.1)
+        await elapse(0.1)
         (found,) = desk.incidents()
         assert ("escalated", "broken pipe") == (found.state, found.evidence["error"])
-        await trio.sleep(80)
+        await elapse(80)
         assert ["resolved"] == [each.state for each in desk.incidents()]
 
 
@@ -429,11 +439,43 @@ async def test_unresolved_states_only(autojump_clock: MockClock) -> None:
     async with watching("auto", store) as desk:
         desk.watchdog.remedies = {**desk.watchdog.remedies, "rebuild_vectors": forever}
         damage_index(desk)
-        await trio.sleep(2 * SWEEP_S)
+        await elapse(2 * SWEEP_S)
         assert ["remediating"] == [each.state for each in desk.incidents()]
     async with watching("observe_only", store) as desk:
         damage_index(desk)
-        await trio.sleep(1)
+        await elapse(1)
         (found,) = desk.kit.incidents.list_unresolved()
         assert ("open", 1) == (found.state, found.attempts)
         assert found.state in UNRESOLVED
+
+
+async def test_a_suspended_machine_makes_nothing_stuck() -> None:
+    """An hour in which no code ran is no time on the daemon's clock; without that clock it would be."""
+
+    async def found_after_gap(clock: trio.abc.Clock, raw: list[float]) -> bool:
+        async def main() -> bool:
+            before = observe(None, 1, trio.current_time())
+            await trio.lowlevel.checkpoint()
+            raw[0] += 3_600
+            return is_stuck(observe(before, 1, trio.current_time()), trio.current_time())
+
+        return await trio.to_thread.run_sync(partial(trio.run, main, clock=clock))
+
+    raw = [0.0]
+    assert not await found_after_gap(AwakeClock(lambda: raw[0]), raw)
+    assert await found_after_gap(PlainClock(raw), raw)
+
+
+class PlainClock(trio.abc.Clock):
+    """A clock that counts gaps."""
+
+    def __init__(self, raw: list[float]) -> None:
+        self.raw = raw
+
+    def start_clock(self) -> None: ...
+
+    def current_time(self) -> float:
+        return self.raw[0]
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return max(0.0, deadline - self.raw[0])

@@ -15,6 +15,7 @@ from tests.models.provider import provider, refusal
 pytestmark = pytest.mark.real
 
 WITHIN_S = 45
+LOOK_S = 0.05
 PACE = {"PALYRA_HEALING__SWEEP_MS": "100", "PALYRA_HEALING__STUCK_MS": "500"}
 PROVIDER = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'
 
@@ -70,7 +71,7 @@ async def test_a_hung_run_is_reported_then_cancelled(tmp_path: Path) -> None:
                 lambda each: each.attempts == 1 and bool(each.remedied),
             )
             assert "the run was resumed from its tape" == tried.remedied
-            await client.cancel_run(run_id, "enough")
+            await client.cancel(run_id, reason="enough")
             ended = await wait_incident(client, f"run_stuck:{run_id}", is_resolved)
             assert (seen.incident_id, "palyra") == (ended.incident_id, ended.by)
 
@@ -110,7 +111,7 @@ async def write_index(daemon: DaemonProcess, client: Client) -> Path:
     file = daemon.home / "vectors" / "memory.index"
     with trio.fail_after(WITHIN_S):
         while not file.exists():  # noqa: ASYNC110 - a file sends no notification
-            await trio.sleep(0.05)
+            await trio.sleep(LOOK_S)
     return file
 
 
