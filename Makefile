@@ -53,9 +53,10 @@ torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
 
 SEEDS ?= 1000
 START ?= 0
+CAST ?= workers
 
-simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, from START=k)
-	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START)
+simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, START=k, CAST=keepers)
+	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START) --cast $(CAST)
 
 # A benchmark is a script in bench/ that prints its result as one line of JSON; names that
 # begin with an underscore are shared code.

@@ -100,6 +100,7 @@ ROOMS = {
         "references",
         "contexts",
         "embeddings",
+        "memory_embedders",
         "memory_index",
         "healing",
         "memory_search",
@@ -122,6 +123,7 @@ ROOMS = {
         "watchdog",
         "gateway",
         "checkpoints",
+        "purge",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

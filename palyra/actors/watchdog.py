@@ -31,7 +31,6 @@ from palyra.core.healing.rules import (
     APPROVAL_OVERDUE,
     CALL_STUCK,
     CRASH_WINDOW_S,
-    INDEX_DAMAGED,
     OVERDUE_S,
     RUN_STUCK,
     SWEPT,
@@ -50,6 +49,7 @@ from palyra.core.healing.rules import (
 )
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import IncidentRecord
+from palyra.core.memory.items import FILE_GONE
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
 from palyra.errors import PalyraError, Unavailable
@@ -77,10 +77,10 @@ class Watchdog:
     approvals: OpenApprovals
     journal: JournalHandle
     remedies: Mapping[Remedy, Attempt]
-    index: SharedMemoryIndex | None = None
+    indexes: Mapping[str, SharedMemoryIndex] = field(default_factory=dict)  # by child of the daemon
     look: Callable[[str], ProviderHealth] | None = None  # health of a provider
     beats: dict[str, Beat] = field(default_factory=dict)  # by run
-    index_beat: Beat | None = None
+    index_beats: dict[str, Beat] = field(default_factory=dict)
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # by incident
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
@@ -115,7 +115,8 @@ class Watchdog:
             self._find_approvals()
             self._clear_ended_runs()
         self._find_calm_actors()
-        await self._check_index()
+        for name, index in self.indexes.items():
+            await self._check_index(name, index)
 
     async def find_runs(self) -> None:
         """Look at the marks of all runs, in pieces."""
@@ -186,22 +187,21 @@ class Watchdog:
             del self.crashes[actor]
             self.incidents.clear(findings.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
 
-    async def _check_index(self) -> None:
-        if self.index is None:
-            return
-        damage = ""
+    async def _check_index(self, name: str, index: SharedMemoryIndex) -> None:
         try:
-            damage = await self.index.find_damage()
+            damage = await index.find_damage()
         except Unavailable as error:  # a closed journal: its own incident
             log.debug("the memory index was not checked", error=error.message)
             return
         now_s = trio.current_time()
-        self.index_beat = observe(self.index_beat, damage or None, now_s)
-        is_gone = damage and "gone" in damage
-        if is_gone or is_stuck(self.index_beat, now_s, self.modes.stuck_s):
-            self._report(findings.index_damaged(damage))
+        beat = observe(self.index_beats.get(name), damage or None, now_s)
+        self.index_beats[name] = beat
+        if damage == FILE_GONE or is_stuck(beat, now_s, self.modes.stuck_s):
+            self._report(findings.index_damaged(name, damage))
         elif not damage:
-            self.incidents.clear(INDEX_DAMAGED, "the index has all its vectors and its file")
+            self.incidents.clear(
+                findings.index_key(name), "the index has all its vectors and its file"
+            )
 
     def _report(self, report: IncidentReport) -> None:
         """Report a finding once, unless its domain is disabled."""

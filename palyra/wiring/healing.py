@@ -1,6 +1,6 @@
 """Wiring of self-healing: modes from the configuration, remedies by name, the watchdog."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from palyra.actors import watchdog as actor
@@ -35,7 +35,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     work: DynamicSupervisor,
     *,
     journal: JournalHandle,
-    index: SharedMemoryIndex | None,
+    indexes: Mapping[str, SharedMemoryIndex],
     modelset: Modelset,
     restart_child: RestartChild,
 ) -> Watchdog:
@@ -46,8 +46,8 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         "resume_run": partial(actor.resume_run, registry, work),
         "expire_approval": partial(actor.expire_approval, services.approvals),
         "trip_provider": partial(_trip_provider, modelset),
-        "rebuild_vectors": partial(_rebuild_vectors, index),
-        "restart_actor": partial(_restart_memory, restart_child),
+        "rebuild_vectors": partial(_rebuild_vectors, indexes),
+        "restart_actor": partial(_restart_upkeep, restart_child),
         "reverify_journal": partial(reverify_journal, journal, book),
         "checkpoint_wal": partial(_checkpoint_wal, journal),
     }
@@ -58,7 +58,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         approvals=services.approvals,
         journal=journal,
         remedies=remedies,
-        index=index,
+        indexes=indexes,
         look=modelset.look,
     )
 
@@ -70,16 +70,14 @@ def _trip_provider(modelset: Modelset, key: str) -> str:
     return "its breaker is open for another 30 s"
 
 
-async def _rebuild_vectors(index: SharedMemoryIndex | None, _key: str) -> str:
-    if index is None:
-        return "there is no index"
-    await index.rebuild()
-    return "the upkeep of the memory makes another index"
+async def _rebuild_vectors(indexes: Mapping[str, SharedMemoryIndex], key: str) -> str:
+    await indexes[subject_of(key)].rebuild()
+    return "its upkeep builds another index"
 
 
-def _restart_memory(restart_child: RestartChild, _key: str) -> str:
-    was_running = restart_child("memory", "the memory index stayed damaged")
-    return "the upkeep of the memory restarts" if was_running else "it does not run"
+def _restart_upkeep(restart_child: RestartChild, key: str) -> str:
+    was_running = restart_child(subject_of(key), "its index stayed damaged")
+    return "its upkeep restarts" if was_running else "its upkeep does not run"
 
 
 async def _checkpoint_wal(journal: JournalHandle, _key: str) -> str:

@@ -21,6 +21,7 @@ from palyra.core.incident import kinds
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import IncidentDomain, IncidentRecord
+from palyra.core.memory.items import FILE_GONE
 from palyra.services.healing import HealingModes
 from tests.actors.run.office_kit import Kit, call, running, say
 from tests.store.memory.journal import MemoryJournal
@@ -61,7 +62,7 @@ class Desk:
             remedies={
                 each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)
             },
-            index=self.index,  # type: ignore[arg-type]  # has what the watchdog asks
+            indexes={"memory": self.index},  # type: ignore[dict-item]  # has what the watchdog asks
         )
 
     async def attempt(self, remedy: Remedy, real: Callable[[str], Any] | None, key: str) -> str:
@@ -276,7 +277,7 @@ def crashing(supervisor: str, child: str, times: int) -> Callable[[Desk], None]:
 
 
 def damage_index(desk: Desk) -> None:
-    desk.index.damage = "its file is gone"
+    desk.index.damage = FILE_GONE
 
 
 # fault: how it is caused, the kind of its incident ("" for none), the first remedy ("" for none)

@@ -66,6 +66,7 @@ MAILBOX_CAPACITY = 8  # a batch, a stop and the last marker, with some to spare
 MAX_BATCH = 128  # changes in one transaction: the waiters of one run while the next one syncs
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
+CLEAN_S = 1.0  # between seals while removed content may still be in the files
 CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
 QUIET_TURNS = 3  # scheduler turns without an append: a model that answers at once needs two
 GROW_S = 0.001  # longest time that a received batch stays open
@@ -395,6 +396,8 @@ class _Incarnation:
         self._unsealed_rows, self._seal_at_s = 0, inf
         try:
             await self._thread.call(self._store.seal)
+            if self._store.has_leftovers:
+                self._seal_at_s = trio.current_time() + CLEAN_S
         except Unavailable as error:
             log.warning("journal.not_sealed", error=error.message)
             self._seal_at_s = trio.current_time() + SEAL_S

@@ -50,14 +50,19 @@ def approval_overdue(approval_id: str, run_id: str, late_s: int) -> IncidentRepo
     )
 
 
-def index_damaged(damage: str) -> IncidentReport:
-    """The index of memory has no vectors, or no file."""
+def index_key(index: str) -> str:
+    """Return the key of `index_damaged`."""
+    return f"{INDEX_DAMAGED}:{index}"
+
+
+def index_damaged(index: str, damage: str) -> IncidentReport:
+    """An index of the memory has no vectors, or no file."""
     return IncidentReport(
         domain="memory",
-        key=INDEX_DAMAGED,
+        key=index_key(index),
         severity="warning",
-        summary="the index of memory is damaged: memory is searched by words until it is built",
-        evidence={"damage": damage},
+        summary=f"the index of {index} is damaged: it is searched by words until it is built",
+        evidence={"index": index, "damage": damage},
         resolves_itself=True,
     )
 
@@ -68,6 +73,7 @@ _DOMAINS: dict[str, IncidentDomain] = {
     "page-check": "store",
     "incidents": "store",
     "memory": "memory",
+    "conversations": "memory",
     "work": "run",
     "recovery": "run",
 }

@@ -212,7 +212,7 @@ RULES: tuple[Rule, ...] = (
 # A key that may name a secret, perhaps by the plural, before a string, an array or an object; or a
 # name of a pair.  Between two words of a key lies nothing that `names_secret` takes for a word.
 _BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*"
-_STRING = r's?[\\"]*[ \t\r\n]*:[ \t\r\n]*[\[{\\"]'
+_STRING = r's?[\\"]*[ \t\r\n]*:[ \t\r\n]*(?:[\\"]|[\[{][ \t\r\n\\"\[{0-9tfn-])'  # no marker
 _NAME = (
     r'(?:[nN]ame|[kK]ey)[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]+(?:[^"\\]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*'
 )

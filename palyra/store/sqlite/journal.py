@@ -23,7 +23,6 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
-    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -44,7 +43,8 @@ from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes, list_said
+from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
+from palyra.store.sqlite.turns import TurnQueries
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
@@ -123,6 +123,11 @@ class SqliteJournal(MemorySearchQueries):
         """See `JournalStore.checkpoint`."""
         self._get_opened().writer.checkpoint()
 
+    @property
+    def has_leftovers(self) -> bool:
+        """See `JournalStore.has_leftovers`."""
+        return self._opened is not None and self._opened.writer.has_leftovers
+
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()
@@ -143,9 +148,9 @@ class SqliteJournal(MemorySearchQueries):
             )
         )
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """See `JournalStore.list_said`."""
-        return self._read(lambda c: list_said(c, run_ids))
+    def turns(self) -> TurnQueries:
+        """Return the queries of the index of conversations."""
+        return TurnQueries(self._read)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
@@ -156,10 +161,12 @@ class SqliteJournal(MemorySearchQueries):
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(Tapes(c), entries))
+            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.public_key))
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return self._read(lambda c: verify_run(Tapes(c), entries, run_id, claimed_seq))
+        return self._read(
+            lambda c: verify_run(Tapes(c), entries, self._keys.public_key, run_id, claimed_seq)
+        )
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""
@@ -217,7 +224,7 @@ def _verify_end(
             entries.append(root_break("the database is older than the roots file"))
     if mismatch is not None:
         entries.insert(0, mismatch)
-    return verify_journal(Tapes(connection), entries, after=after)
+    return verify_journal(Tapes(connection), entries, roots.keys.public_key, after=after)
 
 
 def _notes(

@@ -19,6 +19,7 @@ from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Part, Scanner
 from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import HELD_LIMIT_BYTES
+from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "zA9-known_operator.token~0123456789"
@@ -202,13 +203,13 @@ def stream(pieces: list[str], redactor: Redactor = REDACTOR) -> list[str]:
 # --- Classes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_secret_is_replaced_alone(name: str, before: str, secret: str, after: str) -> None:
     """Exactly the secret gives way to its class; the text round it stays."""
     assert (before + marked(name) + after, True) == REDACTOR.redact_text(before + secret + after)
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str) -> None:
     """In a value or a key, at any depth of JSON in JSON, the secret is replaced."""
     inner = json.dumps({before + secret + after: 1})
@@ -324,7 +325,7 @@ def test_bad_string_after_a_key_is_redacted_as_text() -> None:
     assert b"AKIA" not in REDACTOR.redact_bytes(data)[0]
 
 
-@pytest.mark.parametrize("text", BENIGN)
+@every_row("text", BENIGN)
 def test_benign_text_is_untouched(text: str) -> None:
     """Text that resembles a secret passes unchanged, as text, as JSON and in a stream."""
     assert (text, False) == REDACTOR.redact_text(text)
@@ -340,7 +341,7 @@ _TOLD_BY_THEIR_SURROUNDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", SECRETS, ids=IDS)
+@every_row("row", SECRETS)
 def test_secret_with_a_form_of_its_own_is_found_in_a_url(row: tuple[str, str, str, str]) -> None:
     """Percent-encoding of what is round it hides no vendor's token."""
     name, before, secret, after = row
@@ -353,7 +354,7 @@ def lower_escapes(text: str) -> str:
     return re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), text)
 
 
-@pytest.mark.parametrize("row", SECRETS, ids=IDS)
+@every_row("row", SECRETS)
 def test_vendor_token_is_found_after_repeated_percent_encoding(
     row: tuple[str, str, str, str],
 ) -> None:
@@ -376,8 +377,8 @@ ENCODINGS = {
 WHOLE = [row for row in SECRETS if "%" not in row[1] + row[2]]
 
 
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
-@pytest.mark.parametrize("row", WHOLE, ids=[f"{at}-{row[0]}" for at, row in enumerate(WHOLE)])
+@every_row("encode", ENCODINGS.values())
+@every_row("row", WHOLE)
 def test_secret_is_found_percent_encoded(
     row: tuple[str, str, str, str], encode: Callable[[str], str]
 ) -> None:
@@ -427,6 +428,23 @@ def test_boundary_is_seen_through_escapes(before: str) -> None:
     """A prefix counts after anything that ends a word, also after an escape that ends in a letter."""
     secret = "sk-" + "ant-" + MIXED[:40]
     assert before + marked("anthropic") == REDACTOR.redact_text(before + secret)[0]
+
+
+@every_row(
+    ("found", "is_token"),
+    [
+        ("zorg_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # an unknown vendor, and a drawn word
+        ("zorg_Xq7Rt2averyordinarywordinside", False),
+        ("zorg_api_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # "api" promises a secret
+        ("zorg_api_averyordinarywordwithoutany", False),
+        ("chatcmpl_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", False),  # the prefix of an id
+        ("zorg_01JQ7RT2LM9ZP4VB8KD3HS6WN1", False),  # sorted by time: an id
+    ],
+)
+def test_a_token_of_an_unknown_vendor_looks_drawn(found: str, *, is_token: bool) -> None:
+    """A prefix and a long random word are a token; an id, a time or a plain word is none."""
+    expected = f"see {marked('token') if is_token else found} there"
+    assert expected == REDACTOR.redact_text(f"see {found} there")[0]
 
 
 # --- Known secrets -------------------------------------------------------------------------------
@@ -586,7 +604,7 @@ def test_stream_agrees_with_the_whole(text: str, cuts: list[int]) -> None:
 # --- Streams -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_split_secret_never_leaves(name: str, before: str, secret: str, after: str) -> None:
     """Cut at any place or fed character by character, no part of the secret comes out."""
     text = before + secret + after
@@ -651,7 +669,7 @@ def test_a_flushed_stream_starts_empty() -> None:
 # --- The machinery -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, after: str) -> None:
     """A scanner is in doubt from the first character of a match to its last."""
     scanner = REDACTOR.scanners[0 if name == "known" else 2]
