@@ -1,19 +1,20 @@
 """The watchdog: finds what is stuck, and treats incidents as the mode of their domain says.
 
-Owns: the beats of runs, the crashes of services, the times of attempts.
+Owns: the crashes of services, the times of attempts.
 Talks to: the registry of actors, open approvals, the incidents, and whatever a remedy changes.
-Never: sends a heartbeat, records progress for others, or holds the loop longer than `PIECE` runs take.
-Restart: permanent.  Beats begin again, so a stuck subject is found a window later; attempts are counted
-in the records of incidents.  The rules are `core.healing`.
+Never: sends a heartbeat, records progress for others, or holds the loop for more than a piece of runs.
+Restart: permanent.  The time of silence is kept by the runs, attempts are counted in the records of
+incidents.  The rules are `core.healing`.
 
-A sweep has two parts.  `find` compares marks and opens or clears findings; `treat` takes the step of
-each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may hang as well;
-an incident has one attempt at a time.
+A sweep has two parts.  `find` looks for symptoms and opens or clears their incidents; `treat` takes the
+step of each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may hang as
+well; an incident has one attempt at a time.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 import structlog
 import trio
@@ -26,7 +27,7 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.handle import CancelQueued
 from palyra.actors.session.registry import ActorRegistry
-from palyra.core.healing import findings
+from palyra.core.healing import symptoms
 from palyra.core.healing.rules import (
     APPROVAL_OVERDUE,
     CALL_STUCK,
@@ -34,7 +35,6 @@ from palyra.core.healing.rules import (
     OVERDUE_S,
     RUN_STUCK,
     SWEPT,
-    Beat,
     Escalate,
     Propose,
     Remedy,
@@ -43,7 +43,6 @@ from palyra.core.healing.rules import (
     is_stuck,
     kind_of,
     note_crash,
-    observe,
     plan_step,
     subject_of,
 )
@@ -59,7 +58,10 @@ from palyra.services.memory_index import SharedMemoryIndex
 
 log = structlog.get_logger("palyra.watchdog")
 
-PIECE = 250  # runs looked at in one turn of the event loop: a third of a millisecond
+PIECE = 2_000  # runs compared in one turn of the event loop: 0.1 ms
+SILENT_PIECE = 100  # silent runs looked at in one turn: at most 0.5 ms
+INDEX_S = 5.0  # longest wait for the turn of an index
+DISK = "/disk"  # no provider has such a name
 DAEMON = "palyra"  # cancels runs
 ATTEMPT_S = 30.0  # of one remedy
 PATIENT = frozenset({"retry delay", "budget", "person"})  # `waits_for` of tasks that are not stuck
@@ -78,9 +80,13 @@ class Watchdog:
     journal: JournalHandle
     remedies: Mapping[Remedy, Attempt]
     indexes: Mapping[str, SharedMemoryIndex] = field(default_factory=dict)  # by child of the daemon
+    providers: Sequence[str] = ()
     look: Callable[[str], ProviderHealth] | None = None  # health of a provider
-    beats: dict[str, Beat] = field(default_factory=dict)  # by run
-    index_beats: dict[str, Beat] = field(default_factory=dict)
+    held: set[str] = field(
+        default_factory=set
+    )  # providers with a queue, and `DISK` when it is full
+    held_s: dict[str, float] = field(default_factory=dict)  # until when at the latest
+    damaged_s: dict[str, float] = field(default_factory=dict)  # since when, by index
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # by incident
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
@@ -97,7 +103,7 @@ class Watchdog:
         crashes = self.crashes[end.id] = note_crash(self.crashes.get(end.id, ()), now_s)
         if is_crash_loop(crashes):
             self._report(
-                findings.actor_crashes(end.supervisor, end.id, len(crashes), str(end.error))
+                symptoms.actor_crashes(end.supervisor, end.id, len(crashes), str(end.error))
             )
             self.woken.set()
 
@@ -110,73 +116,78 @@ class Watchdog:
     async def find(self) -> None:
         """Open an incident for each stuck subject, and clear those of subjects that progress."""
         self.found = set()
+        self._clear_runs()
         await self.find_runs()
         if self.registry.is_complete:
             self._find_approvals()
-            self._clear_ended_runs()
         self._find_calm_actors()
         for name, index in self.indexes.items():
             await self._check_index(name, index)
 
+    def _clear_runs(self) -> None:
+        """Clear the incidents of runs that have progressed since the last sweep, or have ended."""
+        for key in self._list_unresolved({RUN_STUCK, CALL_STUCK}):
+            run = self.registry.runs.get(subject_of(key))
+            if run is None:
+                if self.registry.is_complete:
+                    self.incidents.clear(key, "the run has ended")
+            elif run.silent_since_s is None and not is_only_resumed(run):
+                self.incidents.clear(key, "the run progresses")
+
     async def find_runs(self) -> None:
-        """Look at the marks of all runs, in pieces."""
-        runs, beats = self.registry.runs, self.beats
-        for run_id in beats.keys() - runs.keys():
-            del beats[run_id]
+        """Compare the silence of all runs with the window, in pieces."""
         now_s = trio.current_time()
-        for count, (run_id, run) in enumerate(list(runs.items()), 1):
-            if runs.get(run_id) is run:
+        self._note_holds(now_s)
+        runs, silent = list(self.registry.runs.values()), list[RunHandle]()
+        for piece in pieces_of(runs, PIECE):
+            silent += find_silent(piece, now_s, self.modes.stuck_s)
+            await trio.lowlevel.checkpoint()
+        for piece in pieces_of(silent, SILENT_PIECE):
+            for run in piece:
                 self.look_at(run, now_s)
-            if count % PIECE == 0:
-                await trio.lowlevel.checkpoint()
-                now_s = trio.current_time()
+            await trio.lowlevel.checkpoint()
+
+    def _note_holds(self, now_s: float) -> None:
+        """Note until when silence may be the fault of a queue or a full disk."""
+        held = set[str]()
+        if self.look is not None:
+            held.update(each for each in self.providers if self.look(each).waiting)
+        if not self.journal.has_room:
+            held.add(DISK)
+        # A queue that was there at the last sweep may have ended just now.
+        self.held_s.update(dict.fromkeys(held | self.held, now_s))
+        self.held = held
 
     def look_at(self, run: RunHandle, now_s: float) -> None:
-        """Compare the mark of a run with that of the sweep before."""
-        run_id = run.run.run_id
-        before = self.beats.get(run_id)
-        after = observe(before, mark_of(run), now_s)
-        if after is not before:
-            self.beats[run_id] = after
-            if before is not None and self.incidents.open_count and not is_only_resumed(run):
-                for kind in (RUN_STUCK, CALL_STUCK):
-                    self.incidents.clear(f"{kind}:{run_id}", "the run progresses")
-        elif is_stuck(after, now_s, self.modes.stuck_s) and self._should_progress(run):
-            call = next((each for each in run.tasks.values() if each.id.startswith("tool:")), None)
-            still_s = round(now_s - after.since_s)
-            if call is None:
-                waits_for = ", ".join(task.waits_for for task in run.tasks.values())
-                self._report(findings.run_stuck(run_id, waits_for, still_s))
-            else:
-                self._report(findings.call_stuck(run_id, call.id, still_s))
-
-    def _should_progress(self, run: RunHandle) -> bool:
-        """True unless the run waits for a full disk, or in the queue of its provider."""
-        if not self.journal.has_room:
-            return False
-        if self.look is None or not run.run.asked_provider:
-            return True
-        has_lease = any(task.progress for task in run.tasks.values())
-        return has_lease or not self.look(run.run.asked_provider).waiting
-
-    def _clear_ended_runs(self) -> None:
-        if self.incidents.open_count:
-            for each in self.incidents.list_unresolved():
-                is_of_run = kind_of(each.key) in {RUN_STUCK, CALL_STUCK}
-                if is_of_run and subject_of(each.key) not in self.registry.runs:
-                    self.incidents.clear(each.key, "the run has ended")
+        """Report a silent run, unless it waits for something outside it, or did until lately."""
+        since_s = run.silent_since_s
+        if since_s is None or self.registry.runs.get(run.run_id) is not run:
+            return  # it has progressed meanwhile
+        if is_waiting(run):
+            run.silent_since_s = now_s
+            return
+        since_s = max(since_s, self.held_s.get(DISK, -inf))
+        if run.reservation is None or not run.reservation.chars:  # it may have no lease yet
+            since_s = max(since_s, self.held_s.get(run.run.asked_provider, -inf))
+        if not is_stuck(since_s, now_s, self.modes.stuck_s):
+            return
+        call = next((each for each in run.tasks.values() if each.id.startswith("tool:")), None)
+        still_s = round(now_s - since_s)
+        if call is None:
+            waits_for = ", ".join(task.waits_for for task in run.tasks.values())
+            self._report(symptoms.run_stuck(run.run_id, waits_for, still_s))
+        else:
+            self._report(symptoms.call_stuck(run.run_id, call.id, still_s))
 
     def _find_approvals(self) -> None:
         now_s = trio.current_time()
-        for approval_id, run_id, deadline_s in self.approvals.list_deadlines():
-            if now_s - deadline_s >= OVERDUE_S:
-                self._report(
-                    findings.approval_overdue(approval_id, run_id, round(now_s - deadline_s))
-                )
-        if self.incidents.open_count:
-            for each in self.incidents.list_unresolved():
-                if kind_of(each.key) == APPROVAL_OVERDUE and each.key not in self.found:
-                    self.incidents.clear(each.key, "the approval is settled")
+        for question in self.approvals.list_overdue(now_s - OVERDUE_S):
+            late_s = round(now_s - (question.deadline_s or now_s))
+            prompt = question.prompt
+            self._report(symptoms.approval_overdue(prompt.approval_id, prompt.run_id, late_s))
+        for key in self._list_unresolved({APPROVAL_OVERDUE}):
+            if key not in self.found:
+                self.incidents.clear(key, "the approval is settled")
 
     def _find_calm_actors(self) -> None:
         """Forget actors without a crash for a window, and clear their incidents."""
@@ -185,26 +196,36 @@ class Watchdog:
             each for each, crashes in self.crashes.items() if now_s - crashes[-1] > CRASH_WINDOW_S
         ]:
             del self.crashes[actor]
-            self.incidents.clear(findings.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
+            self.incidents.clear(symptoms.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
 
     async def _check_index(self, name: str, index: SharedMemoryIndex) -> None:
+        """Report an index without its file, or without vectors for the window; clear a sound one."""
+        damage = f"it did not answer within {INDEX_S:g} s"
         try:
-            damage = await index.find_damage()
+            with trio.move_on_after(INDEX_S):
+                damage = await index.find_damage()
         except Unavailable as error:  # a closed journal: its own incident
             log.debug("the memory index was not checked", error=error.message)
             return
-        now_s = trio.current_time()
-        beat = observe(self.index_beats.get(name), damage or None, now_s)
-        self.index_beats[name] = beat
-        if damage == FILE_GONE or is_stuck(beat, now_s, self.modes.stuck_s):
-            self._report(findings.index_damaged(name, damage))
-        elif not damage:
+        if not damage:
+            self.damaged_s.pop(name, None)
             self.incidents.clear(
-                findings.index_key(name), "the index has all its vectors and its file"
+                symptoms.index_key(name), "the index has all its vectors and its file"
             )
+            return
+        now_s = trio.current_time()
+        since_s = self.damaged_s.setdefault(name, now_s)
+        if damage == FILE_GONE or is_stuck(since_s, now_s, self.modes.stuck_s):
+            self._report(symptoms.index_damaged(name, damage))
+
+    def _list_unresolved(self, kinds: set[str]) -> list[str]:
+        """Return the keys of the unresolved incidents of these kinds."""
+        if not self.incidents.open_count:
+            return []
+        return [each.key for each in self.incidents.list_unresolved() if kind_of(each.key) in kinds]
 
     def _report(self, report: IncidentReport) -> None:
-        """Report a finding once, unless its domain is disabled."""
+        """Report a symptom once, unless its domain is disabled."""
         self.found.add(report.key)
         if self.modes.mode(report.domain) != "disabled" and not self.incidents.is_reported(
             report.key
@@ -279,23 +300,33 @@ class Watchdog:
         log.info("a remedy was attempted", key=key, remedy=remedy, outcome=outcome)
 
 
-def mark_of(run: RunHandle) -> object:
-    """Return the mark of a run: another value after progress, None while it waits for others."""
-    state = run.run
-    if run.lifecycle in {"queued", "suspended"} or state.asked_ms is not None:
-        return None
-    progress = 0
-    for task in run.tasks.values():
-        if task.waits_for in PATIENT:
-            return None
-        progress += task.progress
-    return run.lifecycle, state.next_seq, progress
+def find_silent(runs: Iterable[RunHandle], now_s: float, window_s: float) -> list[RunHandle]:
+    """Note which runs are silent from now on; return those that are for the window."""
+    before_s, silent = now_s - window_s, list[RunHandle]()
+    for run in runs:
+        since_s = run.silent_since_s
+        if since_s is None:
+            run.silent_since_s = now_s
+        elif since_s <= before_s:
+            silent.append(run)
+    return silent
+
+
+def is_waiting(run: RunHandle) -> bool:
+    """True if a run waits for its turn, the journal, a person, a budget or the time of a retry."""
+    is_asking = run.lifecycle in {"queued", "suspended"} or run.run.asked_ms is not None
+    return is_asking or any(task.waits_for in PATIENT for task in run.tasks.values())
 
 
 def is_only_resumed(run: RunHandle) -> bool:
     """True if a run was resumed and has not progressed since: no token, and no turn or call ended."""
     is_resumed = run.is_recovering or run.run.recoveries > 0
-    return is_resumed and not any(task.progress for task in run.tasks.values())
+    return is_resumed and (run.reservation is None or not run.reservation.chars)
+
+
+def pieces_of(runs: list[RunHandle], size: int) -> Iterable[list[RunHandle]]:
+    """Cut a list into pieces of this size at most."""
+    return (runs[start : start + size] for start in range(0, len(runs), size))
 
 
 # --- the loop ------------------------------------------------------------------------------------

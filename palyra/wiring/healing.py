@@ -59,6 +59,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         journal=journal,
         remedies=remedies,
         indexes=indexes,
+        providers=modelset.names,
         look=modelset.look,
     )
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, get_args
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -16,14 +17,18 @@ from palyra.actors import watchdog as actor
 from palyra.actors.kernel.awake_clock import AwakeClock
 from palyra.actors.kernel.child import Exit
 from palyra.actors.watchdog import Watchdog, watch
-from palyra.core.healing.rules import RULES, HealingMode, Remedy, is_stuck, observe
+from palyra.core.healing.rules import RULES, HealingMode, Remedy, is_stuck
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import IncidentDomain, IncidentRecord
 from palyra.core.memory.items import FILE_GONE
+from palyra.core.model.messages import Delta, ModelFailure
+from palyra.core.model.routing import ProviderHealth
+from palyra.core.tool.spec import ToolOutput
 from palyra.services.healing import HealingModes
-from tests.actors.run.office_kit import Kit, call, running, say
+from palyra.tools.toolbox import AsyncTool
+from tests.actors.run.office_kit import Kit, call, running, say, spec
 from tests.store.memory.journal import MemoryJournal
 
 SWEEP_S = 5.0
@@ -135,7 +140,7 @@ async def test_a_slow_run_with_progress_is_never_found(autojump_clock: MockClock
     async def slow(_request: Any, on_delta: Any) -> Any:
         for _ in range(8):
             await elapse(100)
-            on_delta(actor_delta())
+            on_delta(Delta("text", "word "))
         return say("done")
 
     async with watching("auto") as desk:
@@ -143,12 +148,6 @@ async def test_a_slow_run_with_progress_is_never_found(autojump_clock: MockClock
         run_id = await desk.kit.start()
         assert "done" == await desk.kit.end(run_id)
         assert [] == desk.incidents()
-
-
-def actor_delta() -> Any:
-    from palyra.core.model.messages import Delta  # noqa: PLC0415 - one use
-
-    return Delta("text", "word ")
 
 
 async def test_a_run_that_stays_silent_is_resumed_twice_then_cancelled(
@@ -209,6 +208,125 @@ async def test_a_run_that_waits_for_a_person_is_not_stuck(autojump_clock: MockCl
         await desk.kit.start()
         await elapse(600)
         assert [] == desk.incidents()
+
+
+def add_tool(desk: Desk, name: str, work: Any) -> None:
+    """Add a tool that may take long."""
+    toolbox: Any = desk.kit.services.toolbox
+    patient = msgspec.structs.replace(spec(name), deadline_s=9_000.0)
+    toolbox.put(name, [AsyncTool(patient, work)])
+
+
+async def test_events_are_progress(autojump_clock: MockClock) -> None:
+    """A run whose turns and calls take 100 s each, without a token or output, is never found."""
+
+    async def think(_request: Any, _on_delta: Any) -> Any:
+        await elapse(100)
+        return turns.pop()
+
+    async def nap(_call: Any, _on_output: Any) -> Any:
+        await elapse(100)
+        return ToolOutput(text="rested")
+
+    turns = [say("done"), *(call(("nap", {"text": "x"})) for _ in range(3))]
+    async with watching("auto") as desk:
+        add_tool(desk, "nap", nap)
+        desk.play(think)
+        assert "done" == await desk.kit.end(await desk.kit.start())
+        assert [] == desk.incidents()
+
+
+async def test_time_in_the_queue_of_a_session_does_not_count(autojump_clock: MockClock) -> None:
+    """A run that hangs in its first steps is found a window after they began."""
+    async with watching("observe_only") as desk:
+        agents: Any = desk.kit.services.agents
+
+        async def speak_for_200_s(_request: Any, on_delta: Any) -> Any:
+            agents.find_version = forever
+            for _ in range(4):
+                on_delta(Delta("text", "word "))
+                await elapse(50)
+            return say("done")
+
+        desk.play(speak_for_200_s)
+        first = await desk.kit.start()
+        session_id = desk.kit.live(first).run.accepted.session_id
+        await desk.kit.start(session_id=session_id)
+        assert await is_found_at(desk, trio.current_time() + 200 + 120)
+
+
+async def is_found_at(desk: Desk, at_s: float) -> bool:
+    """True if there is no incident before that time on the clock of the test, and one soon after."""
+    await trio.sleep_until(at_s - 1)
+    assert [] == desk.incidents()
+    await elapse(1 + 2 * SWEEP_S)
+    return 1 == len(desk.incidents())
+
+
+async def test_the_pause_before_a_retry_does_not_count(autojump_clock: MockClock) -> None:
+    """A call that hangs after a long pause is found a window after the pause."""
+
+    async def refuse_then_hang(request: Any, _on_delta: Any) -> Any:
+        if request.attempt == 1:
+            raise ModelFailure("rate_limited", "busy", 200_000)
+        await forever()
+
+    async with watching("observe_only") as desk:
+        desk.play(refuse_then_hang)
+        await desk.kit.start()
+        assert await is_found_at(desk, trio.current_time() + 200 + 120)
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+async def test_time_in_the_queue_of_a_provider_does_not_count(
+    autojump_clock: MockClock, tokens: int
+) -> None:
+    """A call without a token may be in the queue; one with a token is not."""
+
+    async def answer_then_hang(_request: Any, on_delta: Any) -> Any:
+        for _ in range(tokens):
+            on_delta(Delta("text", "word"))
+        await forever()
+
+    async with watching("observe_only") as desk:
+        queue_ends_s = trio.current_time() + 503
+        desk.watchdog.providers = ("scripted",)
+        desk.watchdog.look = lambda name: ProviderHealth(
+            provider=name, waiting=trio.current_time() < queue_ends_s
+        )
+        desk.play(answer_then_hang)
+        await desk.kit.start()
+        begins_s = trio.current_time() if tokens else queue_ends_s
+        assert await is_found_at(desk, begins_s + 120)
+
+
+async def test_time_on_a_full_disk_does_not_count(autojump_clock: MockClock) -> None:
+    """After the disk has room again, a run has the whole window."""
+    async with watching("observe_only") as desk:
+        desk.play(forever)
+        await desk.kit.start()
+        await elapse(1)
+        desk.kit.journal.is_writable = False
+        await elapse(502)
+        desk.kit.journal.is_writable = True
+        assert await is_found_at(desk, trio.current_time() + 120)
+
+
+async def test_output_of_a_tool_is_progress(autojump_clock: MockClock) -> None:
+    """A call that writes a line now and then is never found, and its silence after that is."""
+
+    async def chatter(_call: Any, on_output: Callable[[str], None]) -> Any:
+        for _ in range(4):
+            await elapse(100)
+            on_output("still here\n")
+        await forever()
+
+    async with watching("observe_only") as desk:
+        add_tool(desk, "chatter", chatter)
+        desk.kit.model.turns = [call(("chatter", {"text": "x"}))]
+        run_id = await desk.kit.start()
+        assert await is_found_at(desk, trio.current_time() + 400 + 120)
+        assert [f"call_stuck:{run_id}"] == [each.key for each in desk.incidents()]
 
 
 async def test_an_incident_survives_a_restart_with_its_attempts(autojump_clock: MockClock) -> None:
@@ -455,10 +573,10 @@ async def test_a_suspended_machine_makes_nothing_stuck() -> None:
 
     async def found_after_gap(clock: trio.abc.Clock, raw: list[float]) -> bool:
         async def main() -> bool:
-            before = observe(None, 1, trio.current_time())
+            since_s = trio.current_time()
             await trio.lowlevel.checkpoint()
             raw[0] += 3_600
-            return is_stuck(observe(before, 1, trio.current_time()), trio.current_time())
+            return is_stuck(since_s, trio.current_time())
 
         return await trio.to_thread.run_sync(partial(trio.run, main, clock=clock))
 

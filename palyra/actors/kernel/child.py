@@ -238,11 +238,6 @@ class ChildTask:
     started_ms: int  # by the clock that `snapshot` is given
     waits_for: str = "commit"  # what the task awaits now, in one or two words
 
-    @property
-    def progress(self) -> int:
-        """A number that differs after progress inside the task, such as a piece of output."""
-        return 0
-
     def snapshot(self, now_ms: int) -> ChildSnapshot:
         """The task as a leaf of the tree."""
         return ChildSnapshot(

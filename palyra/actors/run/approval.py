@@ -109,12 +109,12 @@ class OpenApprovals:
                 with suppress(Overloaded):  # a full mailbox has answers of people
                     entry.mailbox.offer(Granted(grant))
 
-    def list_deadlines(self) -> list[tuple[str, str, float]]:
-        """List questions that wait for an answer: id, run, deadline on the awake clock in seconds."""
+    def list_overdue(self, before_s: float) -> list[Question]:
+        """List questions that wait for an answer although their deadline was at `before_s` or earlier."""
         return [
-            (approval_id, entry.prompt.run_id, entry.deadline_s)
-            for approval_id, entry in self._open.items()
-            if entry.deadline_s is not None
+            entry
+            for entry in self._open.values()
+            if entry.deadline_s is not None and entry.deadline_s <= before_s
         ]
 
     def expire(self, approval_id: str) -> None:

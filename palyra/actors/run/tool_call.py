@@ -67,12 +67,6 @@ class ToolExecution(ChildTask):
     call: ToolCall  # from step 2 on with its new preflight
     effect: Execute  # what the gate and the approval covered
     start: PendingCommit  # of `tool.started`
-    stream: ProgressStream | None = None  # of the output, once the tool runs
-
-    @property
-    def progress(self) -> int:
-        """Number of pieces of output received."""
-        return 0 if self.stream is None else self.stream.order
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,8 +166,7 @@ async def run_tool(execution: ToolExecution) -> ToolOutput:
     Cancellation: the tool is stopped.
     """
     services, call = execution.services, execution.call
-    stream = ProgressStream(execution.run.run, services.hub, services.redactor, call.call_id)
-    execution.stream = stream
+    stream = ProgressStream(execution.run, services.hub, services.redactor, call.call_id)
     try:
         return await services.toolbox.execute(call, partial(stream.take, "tool_output"))
     finally:

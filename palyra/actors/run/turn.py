@@ -40,11 +40,6 @@ class TurnTask(ChildTask):
     # Validates the proposed calls ahead of the run's own step, in a thread if they are long.
     validate: Callable[[Sequence[ProposedCall], RunBlocking], Awaitable[None]]
 
-    @property
-    def progress(self) -> int:
-        """Number of characters received."""
-        return self.reservation.chars
-
 
 async def ask_model(task: TurnTask) -> None:
     """Stream one turn and report TurnFinished, TurnFailedInput, or BudgetRefused without a request.
@@ -65,8 +60,8 @@ async def ask_model(task: TurnTask) -> None:
         approval_id = services.new_id("apr") if room else ""
         await run.report(BudgetRefused(exceeded=exceeded, approval_id=approval_id))
         return
-    task.waits_for = "model"
-    stream = ProgressStream(run.run, services.hub, services.redactor, f"turn:{turn}")
+    task.waits_for, run.silent_since_s = "model", None
+    stream = ProgressStream(run, services.hub, services.redactor, f"turn:{turn}")
 
     def on_delta(delta: Delta) -> None:
         reservation.chars += len(delta.text)

@@ -4,18 +4,19 @@ Pure: the caller passes the time.  Seconds are those of the awake clock
 (`actors.kernel.awake_clock`), on which a suspended machine takes no time, so a gap makes nothing
 stuck and shortens no cool-down.
 
-**Progress.**  Nothing sends heartbeats.  A sweep reads a mark of each subject, any value that differs
-after progress (the state of a run, the number of tokens and of pieces of tool output), and compares
-it with the mark of the sweep before.  A slow run whose mark changes is never stuck.  A mark of None
-means that the subject waits for something outside it (a person, a full disk, a lease): its time does
-not count.  A subject is stuck when its mark has been the same for the window of its rule.  The
-detection is late by at most one sweep.
+**Progress.**  Nothing sends heartbeats, and progress reads no clock.  A subject carries the time since
+which it is silent.  Each sign of progress (an event, a token, a piece of output, the end of a wait)
+erases that time, and a sweep sets it where it is missing.  So a sweep costs one comparison for a
+subject that progresses, and progress costs one assignment.  A subject is stuck when it has been silent
+for the window of its rule; the detection is late by at most one sweep and never early.  Time in which a
+subject waits for something outside it (a person, a full disk, a lease of its provider) does not count.
 
-**Incidents.**  A finding of a sweep, or of the part that found it, is an incident; `RULES` maps its
-kind, the part of the key before the colon, to its remedies.  One incident is treated like this:
+**Incidents.**  A symptom that a sweep finds, and trouble that another part of the daemon reports, is an
+incident; `RULES` maps its kind, the part of the key before the colon, to its remedies.  One incident is
+treated like this:
 
     open --attempt--> remediating --done--> open --cool-down--> remediating ... --> escalated
-      \_______________ the sign of trouble is gone: resolved, from each state ______________/
+      \__________________ the symptom is gone: resolved, from each state __________________/
 
 The n-th attempt uses the n-th remedy of the rule; an incident is escalated when the cool-down after
 the last one has passed and it is still open.  The cool-down is 60 s after the first attempt and
@@ -24,7 +25,7 @@ cool-down of the last attempt starts from its beginning.  A rule without remedie
 the trouble needs a person, and nothing that the daemon could do would help.
 
 **Modes** of a domain: `auto` acts, `observe_only` records the remedy that `auto` would try next,
-`disabled` records no findings of sweeps.  Incidents that other parts of the daemon report are recorded
+`disabled` records no symptoms that a sweep finds.  Incidents that other parts of the daemon report are recorded
 in each mode: they are facts, and a damaged journal is not less damaged with healing switched off.
 """
 
@@ -113,23 +114,9 @@ def subject_of(key: str) -> str:
 # --- progress ------------------------------------------------------------------------------------
 
 
-class Beat(msgspec.Struct, frozen=True, gc=False):
-    """The mark of a subject, and since when it is the same."""
-
-    mark: object
-    since_s: float
-
-
-def observe(beat: Beat | None, mark: object, now_s: float) -> Beat:
-    """Return the beat after a look at the mark; the same object if nothing has changed."""
-    if beat is None or mark is None or beat.mark != mark:
-        return Beat(mark, now_s)
-    return beat
-
-
-def is_stuck(beat: Beat, now_s: float, window_s: float = STUCK_S) -> bool:
-    """True if the mark of a subject that should progress is older than the window."""
-    return beat.mark is not None and now_s - beat.since_s >= window_s
+def is_stuck(since_s: float, now_s: float, window_s: float = STUCK_S) -> bool:
+    """True if a subject that should progress is silent for the window."""
+    return now_s - since_s >= window_s
 
 
 def note_crash(crashes: tuple[float, ...], now_s: float) -> tuple[float, ...]:

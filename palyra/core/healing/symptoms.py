@@ -1,4 +1,4 @@
-"""Findings of sweeps: one function per kind, which builds the report.
+"""Symptoms that a sweep finds: one function per kind, which builds the report of its incident.
 
 All of them are cleared by the sweep that does not find them again.
 """
