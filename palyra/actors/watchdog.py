@@ -32,6 +32,7 @@ from palyra.core.healing.rules import (
     APPROVAL_OVERDUE,
     CALL_STUCK,
     CRASH_WINDOW_S,
+    JOURNAL_STUCK,
     OVERDUE_S,
     RUN_STUCK,
     SWEPT,
@@ -51,7 +52,7 @@ from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
-from palyra.errors import PalyraError, Unavailable
+from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
 from palyra.services.memory_index import SharedMemoryIndex
@@ -87,6 +88,7 @@ class Watchdog:
     )  # providers with a queue, and `DISK` when it is full
     held_s: dict[str, float] = field(default_factory=dict)  # until when at the latest
     damaged_s: dict[str, float] = field(default_factory=dict)  # since when, by index
+    checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # by incident
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
@@ -113,16 +115,32 @@ class Watchdog:
 
     # --- find
 
-    async def find(self) -> None:
+    async def find(self, nursery: trio.Nursery) -> None:
         """Open an incident for each stuck subject, and clear those of subjects that progress."""
         self.found = set()
+        self._find_silent_journal()
         self._clear_runs()
         await self.find_runs()
         if self.registry.is_complete:
             self._find_approvals()
         self._find_calm_actors()
-        for name, index in self.indexes.items():
-            await self._check_index(name, index)
+        await self._check_indexes(nursery)
+
+    def _find_silent_journal(self) -> None:
+        """Note what may hold up runs without a fault of theirs; report a journal that hangs."""
+        now_s, held = trio.current_time(), set[str]()
+        since_s = self.journal.find_silence(now_s)
+        if not self.journal.has_room or (since_s is not None and since_s < now_s):
+            held.add(DISK)
+        if self.look is not None:
+            held.update(each for each in self.providers if self.look(each).waiting)
+        # A queue that was there at the last sweep may have ended just now.
+        self.held_s.update(dict.fromkeys(held | self.held, now_s))
+        self.held = held
+        if since_s is not None and is_stuck(since_s, now_s, self.modes.stuck_s):
+            self._report(symptoms.journal_stuck(self.journal.backlog, round(now_s - since_s)))
+        else:
+            self.incidents.clear(JOURNAL_STUCK, "the journal commits again")
 
     def _clear_runs(self) -> None:
         """Clear the incidents of runs that have progressed since the last sweep, or have ended."""
@@ -137,7 +155,6 @@ class Watchdog:
     async def find_runs(self) -> None:
         """Compare the silence of all runs with the window, in pieces."""
         now_s = trio.current_time()
-        self._note_holds(now_s)
         runs, silent = list(self.registry.runs.values()), list[RunHandle]()
         for piece in pieces_of(runs, PIECE):
             silent += find_silent(piece, now_s, self.modes.stuck_s)
@@ -146,17 +163,6 @@ class Watchdog:
             for run in piece:
                 self.look_at(run, now_s)
             await trio.lowlevel.checkpoint()
-
-    def _note_holds(self, now_s: float) -> None:
-        """Note until when silence may be the fault of a queue or a full disk."""
-        held = set[str]()
-        if self.look is not None:
-            held.update(each for each in self.providers if self.look(each).waiting)
-        if not self.journal.has_room:
-            held.add(DISK)
-        # A queue that was there at the last sweep may have ended just now.
-        self.held_s.update(dict.fromkeys(held | self.held, now_s))
-        self.held = held
 
     def look_at(self, run: RunHandle, now_s: float) -> None:
         """Report a silent run, unless it waits for something outside it, or did until lately."""
@@ -181,7 +187,8 @@ class Watchdog:
 
     def _find_approvals(self) -> None:
         now_s = trio.current_time()
-        for question in self.approvals.list_overdue(now_s - OVERDUE_S):
+        is_held = now_s - self.held_s.get(DISK, -inf) < OVERDUE_S  # an answer may wait for the disk
+        for question in () if is_held else self.approvals.list_overdue(now_s - OVERDUE_S):
             late_s = round(now_s - (question.deadline_s or now_s))
             prompt = question.prompt
             self._report(symptoms.approval_overdue(prompt.approval_id, prompt.run_id, late_s))
@@ -198,15 +205,28 @@ class Watchdog:
             del self.crashes[actor]
             self.incidents.clear(symptoms.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
 
+    async def _check_indexes(self, nursery: trio.Nursery) -> None:
+        """Check each index in a child task: a read that hangs must not hold up the sweeps."""
+        begun = [name for name in self.indexes if name not in self.checks]
+        for name in begun:
+            self.checks[name] = trio.Event()
+            nursery.start_soon(self._check_index, name, self.indexes[name])
+        with trio.move_on_after(INDEX_S):
+            for done in [self.checks[name] for name in begun]:
+                await done.wait()
+        for name in self.checks:
+            self._judge_index(name, "it does not answer")
+
     async def _check_index(self, name: str, index: SharedMemoryIndex) -> None:
-        """Report an index without its file, or without vectors for the window; clear a sound one."""
-        damage = f"it did not answer within {INDEX_S:g} s"
+        """Look for damage of an index.  Cancellation: waits for the thread that reads."""
         try:
-            with trio.move_on_after(INDEX_S):
-                damage = await index.find_damage()
-        except Unavailable as error:  # a closed journal: its own incident
+            self._judge_index(name, await index.find_damage())
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
             log.debug("the memory index was not checked", error=error.message)
-            return
+        self.checks.pop(name).set()
+
+    def _judge_index(self, name: str, damage: str) -> None:
+        """Report an index without its file, or without vectors for the window; clear a sound one."""
         if not damage:
             self.damaged_s.pop(name, None)
             self.incidents.clear(
@@ -340,13 +360,14 @@ async def watch(
     Cancellation: attempts in progress are abandoned; the next incarnation counts them.
     """
     watchdog.recover()
+    watchdog.checks.clear()  # of the last incarnation
     async with trio.open_nursery() as nursery:
         task_status.started()
         while True:
             with trio.move_on_after(watchdog.modes.sweep_s):
                 await watchdog.woken.wait()
             watchdog.woken = trio.Event()
-            await watchdog.find()
+            await watchdog.find(nursery)
             watchdog.treat(nursery)
 
 

@@ -445,7 +445,7 @@ class HealingConfig(Section, frozen=True, kw_only=True):
     """Self-healing: what happens when something is stuck."""
 
     mode: Annotated[
-        _HealingMode, _doc("disabled records no findings, observe_only records them, auto acts.")
+        _HealingMode, _doc("disabled records no symptoms, observe_only records them, auto acts.")
     ] = "observe_only"
     run: Annotated[_DomainMode, _doc("Mode for runs.")] = "default"
     task: Annotated[_DomainMode, _doc("Mode for background tasks.")] = "default"

@@ -1,119 +1,32 @@
-"""The watchdog on virtual time: findings, remedies, escalation, gaps, in each mode.
+"""The watchdog on virtual time: progress, remedies, escalation, gaps; see also `test_fault_matrix`."""
 
-The fault matrix: domain x fault x mode.  Cells that cannot occur are named in `ABSENT`.
-"""
-
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
-import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors import watchdog as actor
 from palyra.actors.kernel.awake_clock import AwakeClock
-from palyra.actors.kernel.child import Exit
-from palyra.actors.watchdog import Watchdog, watch
-from palyra.core.healing.rules import RULES, HealingMode, Remedy, is_stuck
+from palyra.core.healing.rules import RULES, is_stuck
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import UNRESOLVED
-from palyra.core.journal.changes import IncidentFilter
-from palyra.core.journal.records import IncidentDomain, IncidentRecord
-from palyra.core.memory.items import FILE_GONE
 from palyra.core.model.messages import Delta, ModelFailure
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.tool.spec import ToolOutput
-from palyra.services.healing import HealingModes
-from palyra.tools.toolbox import AsyncTool
-from tests.actors.run.office_kit import Kit, call, running, say, spec
+from tests.actors.healing_kit import (
+    SWEEP_S,
+    Desk,
+    add_tool,
+    crash,
+    damage_index,
+    elapse,
+    forever,
+    watching,
+)
+from tests.actors.run.office_kit import call, say
 from tests.store.memory.journal import MemoryJournal
-
-SWEEP_S = 5.0
-MODES: tuple[HealingMode, ...] = get_args(HealingMode)
-
-
-class Damaged:
-    """A memory index whose damage the test sets."""
-
-    def __init__(self) -> None:
-        self.damage = ""
-
-    async def find_damage(self) -> str:
-        return self.damage
-
-
-class Desk:
-    """A kit with a watchdog whose remedies are recorded; those of runs and approvals are real."""
-
-    def __init__(self, kit: Kit, mode: HealingMode) -> None:
-        self.kit = kit
-        self.tried: list[tuple[Remedy, float]] = []
-        self.index = Damaged()
-        self.helps: Callable[[str], None] = lambda _key: None  # effect of the recorded remedies
-        real: dict[Remedy, Callable[[str], Any]] = {
-            "cancel_run": partial(actor.cancel_run, kit.registry),
-            "resume_run": partial(actor.resume_run, kit.registry, kit.work),
-            "expire_approval": partial(actor.expire_approval, kit.approvals),
-        }
-        self.watchdog = Watchdog(
-            incidents=kit.incidents,
-            modes=HealingModes(mode, sweep_s=SWEEP_S),
-            registry=kit.registry,
-            approvals=kit.approvals,
-            journal=kit.journal,  # type: ignore[arg-type]  # the inline twin
-            remedies={
-                each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)
-            },
-            indexes={"memory": self.index},  # type: ignore[dict-item]  # has what the watchdog asks
-        )
-
-    async def attempt(self, remedy: Remedy, real: Callable[[str], Any] | None, key: str) -> str:
-        self.tried.append((remedy, trio.current_time()))
-        if real is None:
-            self.helps(key)
-            return "done"
-        done = real(key)
-        return done if isinstance(done, str) else await done
-
-    def play(self, stream: Any) -> None:
-        """Replace the model's stream."""
-        self.kit.model.stream = stream  # type: ignore[method-assign]
-
-    @property
-    def remedies(self) -> list[str]:
-        return [remedy for remedy, _ in self.tried]
-
-    def incidents(self) -> list[IncidentRecord]:
-        """The committed incidents, oldest first."""
-        return self.kit.journal.store.list_incidents(IncidentFilter(limit=100))[::-1]
-
-
-@asynccontextmanager
-async def watching(mode: HealingMode, store: MemoryJournal | None = None) -> AsyncGenerator[Desk]:
-    """A kit and its watchdog inside the block."""
-    if store is None:
-        store = MemoryJournal()
-        store.open()
-    async with running(store) as kit, trio.open_nursery() as nursery:
-        desk = Desk(kit, mode)
-        await nursery.start(watch, desk.watchdog)
-        try:
-            yield desk
-        finally:
-            nursery.cancel_scope.cancel()
-
-
-async def elapse(seconds: float) -> None:
-    """Let virtual time pass."""
-    await trio.sleep(seconds)
-
-
-async def forever(*_: Any) -> Any:
-    await trio.sleep_forever()
-
 
 # --- runs
 
@@ -208,13 +121,6 @@ async def test_a_run_that_waits_for_a_person_is_not_stuck(autojump_clock: MockCl
         await desk.kit.start()
         await elapse(600)
         assert [] == desk.incidents()
-
-
-def add_tool(desk: Desk, name: str, work: Any) -> None:
-    """Add a tool that may take long."""
-    toolbox: Any = desk.kit.services.toolbox
-    patient = msgspec.structs.replace(spec(name), deadline_s=9_000.0)
-    toolbox.put(name, [AsyncTool(patient, work)])
 
 
 async def test_events_are_progress(autojump_clock: MockClock) -> None:
@@ -366,129 +272,7 @@ async def test_an_overdue_approval_is_settled_as_unanswered(autojump_clock: Mock
         assert [] == desk.kit.effects
 
 
-# --- the matrix
-
-FAULTS = ("hang", "crash", "crash_loop", "damage", "outage")
-Fault = tuple[IncidentDomain, str]
-
-
-def crash(desk: Desk, supervisor: str, child: str, times: int) -> None:
-    for _ in range(times):
-        desk.watchdog.notice(Exit(supervisor, child, 1, "crashed", ValueError("broken pipe")))
-
-
-async def hang_run(desk: Desk) -> None:
-    desk.play(forever)
-    await desk.kit.start()
-
-
-async def miss_deadline(desk: Desk) -> None:
-    desk.kit.model.turns = [call(("ask_note", {"text": "x"})), say("denied, then")]
-    await desk.kit.start()
-    await wait_all_tasks_blocked()
-    (question,) = desk.kit.approvals._open.values()
-    question.deadline_s = trio.current_time() - 30
-
-
-def crashing(supervisor: str, child: str, times: int) -> Callable[[Desk], None]:
-    return lambda desk: crash(desk, supervisor, child, times)
-
-
-def damage_index(desk: Desk) -> None:
-    desk.index.damage = FILE_GONE
-
-
-# fault: how it is caused, the kind of its incident ("" for none), the first remedy ("" for none)
-CELLS: dict[Fault, tuple[Callable[[Desk], Any], str, str]] = {
-    ("run", "hang"): (hang_run, "run_stuck", "resume_run"),
-    ("run", "crash"): (crashing("daemon", "work", 1), "", ""),
-    ("run", "crash_loop"): (crashing("daemon", "work", 3), "actor_crashes", ""),
-    ("approval", "hang"): (miss_deadline, "approval_overdue", "expire_approval"),
-    ("provider", "outage"): (
-        lambda desk: desk.kit.incidents.report(kinds.provider_left_alone("acme", 3, "timeout")),
-        "provider_left_alone",
-        "trip_provider",
-    ),
-    ("store", "crash"): (crashing("daemon", "journal", 1), "", ""),
-    ("store", "crash_loop"): (crashing("daemon", "journal", 3), "actor_crashes", ""),
-    ("store", "outage"): (
-        lambda desk: desk.kit.incidents.report(kinds.journal_refuses("disk full")),
-        "journal_refuses",
-        "checkpoint_wal",
-    ),
-    ("memory", "damage"): (damage_index, "index_damaged", "rebuild_vectors"),
-    ("memory", "crash"): (crashing("daemon", "memory", 1), "", ""),
-    ("memory", "crash_loop"): (crashing("daemon", "memory", 3), "actor_crashes", ""),
-    ("tool_runtime", "crash"): (crashing("services", "sandbox", 1), "", ""),
-    ("tool_runtime", "crash_loop"): (crashing("services", "sandbox", 3), "actor_crashes", ""),
-    ("tool_runtime", "damage"): (
-        lambda desk: desk.kit.incidents.report(kinds.walls_leak("it got out")),
-        "walls_leak",
-        "",
-    ),
-    ("edge", "crash"): (crashing("daemon", "edge", 1), "", ""),
-    ("edge", "crash_loop"): (crashing("daemon", "edge", 3), "actor_crashes", ""),
-}
-# Facts that other parts report are recorded in each mode.
-REPORTED = {"provider_left_alone", "journal_refuses", "walls_leak"}
-ABSENT = {
-    **{("task", fault): "there are no background tasks" for fault in FAULTS},
-    ("run", "damage"): "a tape that cannot be replayed strands the run: `run_stranded`",
-    ("run", "outage"): "a run has no dependency of its own",
-    ("approval", "crash"): "a question is a task of its run: the crash is that of the run",
-    ("approval", "crash_loop"): "as for a crash",
-    ("approval", "damage"): "an approval is an event of a tape",
-    ("approval", "outage"): "an approval depends on the journal only",
-    ("provider", "hang"): "a call that hangs is a stuck run",
-    ("provider", "crash"): "a provider has no actor; its HTTP client belongs to tool_runtime",
-    ("provider", "crash_loop"): "as for a crash",
-    ("provider", "damage"): "a malformed answer is a failed call: the breaker counts it",
-    ("store", "hang"): "a write that hangs holds every run; no remedy could be recorded",
-    ("store", "damage"): "tests/services/test_healing.py: needs a journal that can be verified",
-    ("memory", "hang"): "a build that hangs leaves the damage: the same cell",
-    ("memory", "outage"): "without an embedder memory is searched by words, and says so",
-    ("tool_runtime", "hang"): "a tool that hangs is a stuck call of a run",
-    ("tool_runtime", "outage"): "a missing runtime has no tools: `palyra doctor` names it",
-    ("edge", "hang"): "a connection that does not read is closed by its own bound",
-    ("edge", "damage"): "the edge keeps nothing",
-    ("edge", "outage"): "a port that is taken ends the start",
-}
-
-
-def test_the_matrix_is_complete() -> None:
-    """Each cell is tested, or says why it cannot occur."""
-    every = {(domain, fault) for domain in get_args(IncidentDomain) for fault in FAULTS}
-    assert every == CELLS.keys() | ABSENT.keys()
-    assert not CELLS.keys() & ABSENT.keys()
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("fault", CELLS, ids="-".join)
-async def test_fault_matrix(fault: Fault, mode: HealingMode, autojump_clock: MockClock) -> None:
-    """Each fault has its incident, and only mode auto acts; disabled records no finding."""
-    cause, kind, remedy = CELLS[fault]
-    async with watching(mode) as desk:
-        caused = cause(desk)
-        if caused is not None and hasattr(caused, "__await__"):
-            await caused
-        await elapse(140 if kind in {"run_stuck", "approval_overdue"} else 2 * SWEEP_S)
-        found = desk.incidents()
-        if not kind or (mode == "disabled" and kind not in REPORTED):
-            assert [] == found
-            assert [] == desk.tried
-            return
-        (incident,) = found
-        assert (kind, fault[0]) == (incident.key.partition(":")[0], incident.domain)
-        if mode != "auto":
-            assert [] == desk.tried
-            assert "open" == incident.state
-            assert (remedy if mode == "observe_only" else "") == incident.remedy
-        elif remedy:
-            assert [remedy] == desk.remedies[:1]
-            assert incident.attempts >= 1
-        else:
-            assert ("escalated", []) == (incident.state, desk.tried)
-            assert incident.remedied
+# --- remedies and crashes
 
 
 async def test_attempts_that_do_not_help_end_in_an_escalation(autojump_clock: MockClock) -> None:

@@ -150,6 +150,7 @@ class JournalState:
     wants_checkpoint: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
+    silent_since_s: float | None = None  # set by `find_silence`; the end of a batch makes it None
     lookups: JournalThread | None = None  # thread of `find`, while the journal is open
 
 
@@ -209,6 +210,18 @@ class JournalHandle:
     def request_checkpoint(self) -> None:
         """Have the write-ahead log folded into the database after the next batch."""
         self.state.wants_checkpoint = True
+
+    def find_silence(self, now_s: float) -> float | None:
+        """Return since when rows have waited and no batch has ended, as far as calls of this saw it.
+
+        None if no row waits.
+        """
+        state = self.state
+        if not state.waiting_rows:
+            state.silent_since_s = None
+        elif state.silent_since_s is None:
+            state.silent_since_s = now_s
+        return state.silent_since_s
 
     @property
     def backlog(self) -> int:
@@ -355,6 +368,7 @@ class _Incarnation:
         finally:
             _settle_all(batch, ActorGone("the journal crashed while committing this change"))
             self._state.waiting_rows -= sum(len(pending.change.rows) for pending in batch)
+            self._state.silent_since_s = None
 
     def _acknowledge(
         self, batch: Sequence[PendingCommit], outcomes: Sequence[PalyraError | None]

@@ -60,11 +60,12 @@ CALL_STUCK = "call_stuck"
 APPROVAL_OVERDUE = "approval_overdue"
 ACTOR_CRASHES = "actor_crashes"
 INDEX_DAMAGED = "index_damaged"
+JOURNAL_STUCK = "journal_stuck"
 
 
 # Kinds that a sweep finds, and clears when it does not find them again.  A step of such an incident is
 # taken in a sweep that finds it: after an attempt the subject has the whole window to progress.
-SWEPT = frozenset({RUN_STUCK, CALL_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED})
+SWEPT = frozenset({RUN_STUCK, CALL_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK})
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -90,6 +91,8 @@ RULES: Mapping[str, Rule] = {
         "provider", _always("trip_provider"), "calls of one provider, for 30 s"
     ),
     "chain_broken": Rule("store", ("reverify_journal",), "nothing: it only reads"),
+    # Its thread waits for the disk, and cannot be interrupted.
+    JOURNAL_STUCK: Rule("store", (), "none: runs wait for the disk"),
     "journal_refuses": Rule("store", _always("checkpoint_wal"), "the write-ahead log"),
     INDEX_DAMAGED: Rule(
         "memory",

@@ -8,6 +8,7 @@ from palyra.core.healing.rules import (
     APPROVAL_OVERDUE,
     CALL_STUCK,
     INDEX_DAMAGED,
+    JOURNAL_STUCK,
     RUN_STUCK,
 )
 from palyra.core.incident.incident import IncidentReport
@@ -50,6 +51,19 @@ def approval_overdue(approval_id: str, run_id: str, late_s: int) -> IncidentRepo
     )
 
 
+def journal_stuck(rows: int, still_s: int) -> IncidentReport:
+    """Rows wait, and the journal has ended no batch for the window."""
+    return IncidentReport(
+        domain="store",
+        key=JOURNAL_STUCK,
+        severity="critical",
+        summary=f"the journal has committed nothing for {still_s} s although rows wait: does the disk "
+        "answer?",
+        evidence={"rows": rows, "still_s": still_s},
+        resolves_itself=True,
+    )
+
+
 def index_key(index: str) -> str:
     """Return the key of `index_damaged`."""
     return f"{INDEX_DAMAGED}:{index}"
@@ -67,8 +81,10 @@ def index_damaged(index: str, damage: str) -> IncidentReport:
     )
 
 
-# Children of the daemon's own supervisor that are not part of the edge.
+# Children of the daemon's own supervisor that are not part of the edge, and of its services those
+# that are not part of the tool runtime.
 _DOMAINS: dict[str, IncidentDomain] = {
+    "models": "provider",
     "journal": "store",
     "page-check": "store",
     "incidents": "store",
@@ -86,7 +102,7 @@ def crashes_key(actor: str) -> str:
 
 def actor_crashes(supervisor: str, actor: str, crashes: int, error: str) -> IncidentReport:
     """An actor that crashes again and again; its supervisor restarts it each time."""
-    domain = "tool_runtime" if supervisor == "services" else _DOMAINS.get(actor, "edge")
+    domain = _DOMAINS.get(actor, "tool_runtime" if supervisor == "services" else "edge")
     return IncidentReport(
         domain=domain,
         key=crashes_key(actor),
