@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 3   # on two cores: many tests wait for processes
 # Fails, too, when a process is still alive after the tests.
 PYTEST := $(BIN)/python -m tests.survivors $(BIN)/python -m pytest
 CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)

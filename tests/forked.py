@@ -30,7 +30,7 @@ PRELOADED = [
 ]
 _PR_SET_PDEATHSIG = 1  # prctl(2); the parent is the server, which ends with the tests
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload([*PRELOADED, __name__])
+_SERVER.set_forkserver_preload([*PRELOADED, __name__, "tests.forked_ready"])
 
 
 class Setting(NamedTuple):

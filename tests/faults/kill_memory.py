@@ -38,7 +38,6 @@ class Storm(Deeds):
     def __init__(self, base: Path, seed: int, points: tuple[str, ...]) -> None:
         self.daemon = MortalDaemon(
             base,
-            PALYRA_SERVER__REQUESTS_PER_S="100000",
             PALYRA_RUNS__HISTORY_TOKENS="300",
             PALYRA_DOCUMENTS__WRITE="true",
             PALYRA_LOGGING__LEVEL="warning",

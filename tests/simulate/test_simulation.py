@@ -18,7 +18,7 @@ from tests.simulate.world import Cast
 
 ROOT = Path(__file__).parents[2]
 SEEDS_A_TEST = 10
-SEEDS = 100  # more in `make simulate`
+SEEDS = 40  # more in `make simulate`
 PLANT_WITHIN_SEEDS = 60
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
 # When the stories have changed, the search continues from there and takes longer.
@@ -35,12 +35,12 @@ FIRST_SEEDS = {
     "store_twice": 14,
     "drop_pins": 24,
 }
-KEEPER_SEEDS = 40
+KEEPER_SEEDS = 20
 DIGESTS = """
 import json
 from tests.simulate.seed import simulate
 import sys
-print(json.dumps([simulate(seed, sys.argv[1], is_thorough=True).digest for seed in (3, 4, 5)]))
+print(json.dumps([simulate(seed, sys.argv[1], is_thorough=True).digest for seed in (3, 4)]))
 """
 
 
@@ -75,17 +75,17 @@ def _find(plant: Callable[[], Plant], cast: Cast) -> str | None:
 @pytest.mark.parametrize("cast", get_args(Cast))
 def test_a_seed_is_a_story(cast: Cast) -> None:
     """The same seed gives the same events in the same order, step by step, in any process."""
-    here = [simulate(seed, cast, is_thorough=True).digest for seed in (3, 4, 5)]
+    here = [simulate(seed, cast, is_thorough=True).digest for seed in (3, 4)]
     assert len(set(here)) == len(here)
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-c", DIGESTS, cast],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            check=True,
-        )
-        assert here == json.loads(done.stdout)
+    other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", DIGESTS, cast],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+    )
+    assert here == json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("start", range(0, SEEDS, SEEDS_A_TEST))

@@ -70,6 +70,7 @@ class SqliteJournal(MemorySearchQueries):
         self._synchronous = synchronous
         self._pages = PageCheck(path)
         self._opened: _Opened | None = None
+        self.has_leftovers = False  # see `JournalStore`; as of the last commit or seal
 
     # --- the write half --------------------------------------------------------------------------
 
@@ -91,7 +92,9 @@ class SqliteJournal(MemorySearchQueries):
                 is_blank=found.head_position == found.roots == 0,
             )
             verification = _verify_end(connection, roots, found, mismatch)
-            writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
+            writer = Writer(
+                connection, roots, found.epoch, now_ms=self._now_ms, is_new=found.is_new
+            )
             _resume(writer, roots, verification, found)
             self._keys.bind(found.journal_id)  # not before a mismatch is on record
             incidents = tuple(list_unresolved(connection))
@@ -100,6 +103,7 @@ class SqliteJournal(MemorySearchQueries):
             held.callback(self._pages.stop)
             self._opened = _Opened(writer, roots, readers, held.pop_all())
             self._pages.is_walk_due = not found.is_clean
+            self.has_leftovers = writer.has_leftovers
         return OpenReport(
             schema_version=SCHEMA_VERSION,
             migrated_from=migrated_from,
@@ -113,20 +117,21 @@ class SqliteJournal(MemorySearchQueries):
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """See `JournalStore.commit`; an empty commit tests that writing works."""
-        return self._get_opened().writer.commit(changes)
+        writer = self._get_opened().writer
+        outcomes = writer.commit(changes)
+        self.has_leftovers = writer.has_leftovers
+        return outcomes
 
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
-        return self._get_opened().writer.seal()
+        writer = self._get_opened().writer
+        is_sealed = writer.seal()
+        self.has_leftovers = writer.has_leftovers
+        return is_sealed
 
     def checkpoint(self) -> None:
         """See `JournalStore.checkpoint`."""
         self._get_opened().writer.checkpoint()
-
-    @property
-    def has_leftovers(self) -> bool:
-        """See `JournalStore.has_leftovers`."""
-        return self._opened is not None and self._opened.writer.has_leftovers
 
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""

@@ -143,21 +143,24 @@ def delete_turns(connection: apsw.Connection, session_ids: Sequence[str]) -> Non
 
 
 def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
-    """Write the rows and words of the turns; those of rows that exist are written again."""
+    """Write the rows and words of the turns; those of rows that exist are written again.
+
+    A turn whose event was purged or deleted since the step was planned is left out.
+    """
     connection.execute(
         "UPDATE turn_mark SET position = ?1 WHERE position = ?2 OR ?2 = ?3",
         (found.through_position, found.after_position, FROM_THE_START),
     )
-    if not connection.changes() or not found.turns:
+    if not connection.changes():
+        return
+    kept = _list_kept(connection, found.turns)
+    if not kept:
         return
     _TURNS.append(
         connection,
-        [
-            (turn.run_id, turn.seq, turn.session_id, turn.is_user, turn.chars)
-            for turn in found.turns
-        ],
+        [(turn.run_id, turn.seq, turn.session_id, turn.is_user, turn.chars) for turn in kept],
     )
-    keys = msgspec.json.encode([(turn.run_id, turn.seq) for turn in found.turns]).decode()
+    keys = msgspec.json.encode([(turn.run_id, turn.seq) for turn in kept]).decode()
     rows = read_rows(
         connection,
         "SELECT json_array(t.run_id, t.seq, t.row) AS found FROM json_each(?) AS wanted"
@@ -171,8 +174,23 @@ def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
     row_of = {(run_id, seq): row for run_id, seq, row in rows}
     _FTS.append(
         connection,
-        [(row_of[turn.run_id, turn.seq], turn.text, turn.when) for turn in found.turns],
+        [(row_of[turn.run_id, turn.seq], turn.text, turn.when) for turn in kept],
     )
+
+
+def _list_kept(connection: apsw.Connection, turns: Sequence[IndexedTurn]) -> list[IndexedTurn]:
+    """Return the turns whose text is still on the tape."""
+    keys = msgspec.json.encode([(turn.run_id, turn.seq) for turn in turns]).decode()
+    found = read_rows(
+        connection,
+        "SELECT json_array(e.run_id, e.seq) AS found FROM json_each(?) AS wanted"
+        " CROSS JOIN tape AS e ON e.run_id = wanted.value ->> 0 AND e.seq = wanted.value ->> 1"
+        " WHERE iif(json_valid(CAST(e.data AS TEXT)), CAST(e.data AS TEXT) ->> '$.text', NULL)"
+        " IS NOT NULL",
+        (keys,),
+    )
+    there = {(run_id, seq) for run_id, seq in found}
+    return [turn for turn in turns if (turn.run_id, turn.seq) in there]
 
 
 def _put_vectors(connection: apsw.Connection, batch: MemoryVectors) -> None:

@@ -118,6 +118,7 @@ class Writer:
         epoch: int,
         *,
         now_ms: NowMs,
+        is_new: bool = False,
     ) -> None:
         self.position = 0  # of the last committed row
         self._connection = connection
@@ -130,9 +131,9 @@ class Writer:
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
-        self._merges = True  # a removal before the start may have left words in the text index
+        # A removal before the start may have left words in the text index, and bytes in the files.
+        self._merges = self.has_leftovers = not is_new
         self._is_merging = False
-        self.has_leftovers = True  # of a removal before the start, perhaps
         connection.set_wal_hook(self._note_wal)
 
     def resume(self, *, position: int, signed_position: int) -> None:

@@ -43,6 +43,26 @@ def open_store(directory: Path) -> SqliteJournal:
     return store
 
 
+def test_turns_read_before_a_purge_are_not_indexed(tmp_path: Path) -> None:
+    """A step that was planned with the text of purged events writes neither rows nor words."""
+    store = open_store(tmp_path)
+    for change in (say("run_a"), say("run_b")):
+        heard = (msgspec.structs.replace(each, kind="message.received") for each in change.rows)
+        store.commit([msgspec.structs.replace(change, rows=tuple(heard))])
+    step = store.turns().plan_turns()
+    assert step is not None
+    assert {"run_a", "run_b"} == {turn.run_id for turn in step.turns}
+    store.commit([purge_of(store, "run_a")])
+    assert [None] == store.commit([Change(records=(step,))])
+    store.close()
+    connection = apsw.Connection(str(tmp_path / "journal.sqlite3"))
+    assert [("run_b", EVENTS)] == list(
+        connection.execute("SELECT run_id, count(*) FROM turns GROUP BY run_id")
+    )
+    assert EVENTS == connection.execute("SELECT count(*) FROM turn_fts_docsize").get
+    connection.close()
+
+
 def test_no_byte_of_the_content_is_left(tmp_path: Path) -> None:
     """Neither the database nor its log has the text of a purged run or a forgotten item."""
     store = open_store(tmp_path)
