@@ -30,9 +30,9 @@ FIRST_SEEDS = {
     "say_nothing_of_unknown": 45,
     "take_any_digest": 12,
     "take_nothing_for_the_end": 21,
-    "recall_for_everybody": 24,
+    "recall_for_everybody": 195,
     "keep_results": 10,
-    "store_twice": 14,
+    "store_twice": 27,
     "drop_pins": 24,
 }
 KEEPER_SEEDS = 20
