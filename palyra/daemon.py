@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import structlog
 import trio
 
-from palyra.actors import config_watch, incident_writer, memory
+from palyra.actors import config_watch, incident_writer, memory, watchdog
 from palyra.actors import hub as hub_actor
 from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
@@ -41,6 +41,7 @@ from palyra.store.journal.keys import KeyRing
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import build_backend, build_edge, build_embeddings
+from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
 from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
 from palyra.wiring.models import Modelset, build_modelset
@@ -136,6 +137,16 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        self.healing = healing_modes(config)
+        self.watchdog = build_watchdog(
+            self.healing,
+            self.services,
+            self.work,
+            journal=self.journal,
+            indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
+            modelset=self.modelset,
+            restart_child=self._restart_child,
+        )
         self.backend = build_backend(
             config,
             host=self.host,
@@ -149,6 +160,7 @@ class Daemon:
             kept=build_kept(config, store, self.host),
             backups=build_backups(config, store, keys, self.host),
             policy=self.policy,
+            healing=self.healing,
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,
@@ -229,7 +241,7 @@ class Daemon:
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
-                *([self.toolset.branch()] if self.toolset.services else []),
+                *([self.toolset.branch(self.watchdog.notice)] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 ChildSpec("purges", self._resume_purges, "transient"),
@@ -237,6 +249,7 @@ class Daemon:
                 incident_writer.child_spec(self.incidents),
                 *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
+                watchdog.child_spec(self.watchdog),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,
@@ -249,6 +262,7 @@ class Daemon:
         The journal stops last, so all durable data is complete; the process exits without the stuck
         children.
         """
+        self.watchdog.notice(end)
         if end.outcome == "stuck":
             self._stuck.append(end.id)
         elif end.id == "journal" and end.was_asked and self._stuck and self.abandon is not None:
@@ -334,6 +348,9 @@ class Daemon:
         """Stop the tree in order; `run` returns."""
         if self._tree is not None:
             self._tree.stop(reason)
+
+    def _restart_child(self, child_id: str, reason: str) -> bool:
+        return self._tree is not None and self._tree.restart_child(child_id, reason)
 
     def snapshot(self) -> ChildSnapshot:
         """Return the current state of the supervision tree."""

@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from palyra.actors.kernel.child import ChildSpec
-from palyra.errors import Unavailable
+from palyra.errors import ActorGone, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
 
 log = structlog.get_logger("palyra.memory")
@@ -37,7 +37,7 @@ async def _keep_up(index: SharedMemoryIndex) -> None:
     while True:
         try:
             is_busy = await index.upkeep()
-        except Unavailable as error:
+        except (Unavailable, ActorGone) as error:
             log.warning("memory index waits", error=error.message, retry_s=RETRY_S)
             await trio.sleep(RETRY_S)
             continue

@@ -12,6 +12,7 @@ import socket
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -311,13 +312,28 @@ def check_incidents(options: Options) -> Check:
         return Check(name="incidents", verdict="ok", detail="none is open")
     worst = max(found, key=lambda each: (SEVERITIES.index(each.severity), each.last_ms))
     count = f"{len(found)}{'+' if page.next_cursor else ''}"
+    treatable = sorted({each.domain for each in found if each.remedy and not each.attempts})
+    healing = "".join(
+        f", treat with `palyra healing mode auto --domain {one}`" for one in treatable
+    )
     return Check(
         name="incidents",
         verdict="fail" if worst.severity == "critical" else "warn",
         detail=f"{count} open; {worst.severity}: {worst.summary}",
         remedy="`palyra incidents list --open` lists them; "
-        "close one with `palyra incidents resolve`",
+        f"close one with `palyra incidents resolve`{healing}",
     )
+
+
+def check_healing(options: Options) -> Check:
+    """Name the mode of self-healing, and the domains with another one."""
+    try:
+        modes = talk(options, lambda client: client.healing_modes()).modes
+    except CommandFailed as stop:
+        return Check(name="healing", verdict="warn", detail=f"unknown: {stop.message}")
+    usual, _ = Counter(modes.values()).most_common(1)[0]
+    others = [f"{mode} for {domain}" for domain, mode in modes.items() if mode != usual]
+    return Check(name="healing", verdict="ok", detail="; ".join([usual, *others]))
 
 
 def check_models(options: Options) -> Check:
@@ -514,6 +530,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_port,
     check_daemon,
     check_incidents,
+    check_healing,
     check_models,
     check_journal,
     check_memory,

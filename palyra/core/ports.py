@@ -219,6 +219,9 @@ class JournalStore(
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
 
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log into the database and free its space.  Raises Unavailable."""
+
     @property
     def has_leftovers(self) -> bool:
         """True if removed content may still be in the files; later seals overwrite it."""
@@ -446,6 +449,10 @@ class MemoryIndexing(Protocol):
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
+
+    @property
+    def damage(self) -> str:
+        """Defect of the vectors; `FILE_GONE` if only their file is missing, "" for none."""
 
     @property
     def vectors(self) -> int:

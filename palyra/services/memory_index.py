@@ -135,6 +135,22 @@ class SharedMemoryIndex:
         self._has_removal = self._has_removal or is_removal
         self._needed.set()
 
+    async def find_damage(self) -> str:
+        """Return the defect of an index in use, "" for none.  Raises Unavailable."""
+        if self._index is None:
+            return ""
+        return await self._in_turn(lambda index: index.damage)
+
+    async def rebuild(self) -> None:
+        """Forget the index in memory; the upkeep makes another from the stored vectors.
+
+        Cancellation: it may be forgotten, which changes no result of a search.
+        """
+        async with self._turn:
+            self._index = None
+        self._unsaved += 1
+        self._needed.set()
+
     async def wait_needed(self) -> None:
         """Wait until items have changed, or the index is used for the first time."""
         await self._needed.wait()

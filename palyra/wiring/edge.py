@@ -46,6 +46,7 @@ from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.healing import HealingModes
 from palyra.services.memory import Memories
 from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
@@ -73,6 +74,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     backups: Backups,
     kept: Kept,
     policy: CedarPolicy,
+    healing: HealingModes,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
@@ -110,6 +112,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         agents=services.agents,
         channels=services.channels,
         incidents=services.incidents,
+        healing=healing,
         memories=memories,
         memory_search=memories.search,
         files=ArtifactService(

@@ -121,6 +121,10 @@ class MemoryIndexes(NamedTuple):
     items: SharedMemoryIndex
     conversations: SharedMemoryIndex
 
+    def by_upkeep(self) -> dict[str, SharedMemoryIndex]:
+        """Return the indexes by the child of the daemon that keeps them up (`actors.memory`)."""
+        return {"memory": self.items, "conversations": self.conversations}
+
 
 def build_memory_indexes(
     config: Config,

@@ -9,8 +9,9 @@ import trio.testing
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
-from palyra.config.sections import RunsConfig
+from palyra.config.sections import HealingConfig, RunsConfig
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
+from palyra.core.healing.rules import SWEEP_S, HealingMode
 from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, MemoryFilter
 from palyra.core.ports import JournalStore, MemoryEmbedder
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 Cast = Literal["workers", "keepers"]  # of a story: those who start runs, or use the memory
 HISTORIES = (300, 600, 1_200)  # tokens
+HEALING: tuple[HealingMode, ...] = ("auto", "auto", "observe_only", "disabled")
+HEALED_WITHIN_S = 3 * SWEEP_S
 KEEPERS_WITHIN_S = 2 * 3_600.0  # they do all they wanted, if the weather permits
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
@@ -136,11 +139,13 @@ class World:
 
     def _draw_config(self) -> Config:
         """Keepers have short histories, so that their sessions are summarised again and again."""
+        healing = HealingConfig(mode=self.chance.stream("healing").choice(HEALING))
         if self.cast == "workers":
-            return config(draw_budgets(self.chance.stream("purse")))
+            return config(draw_budgets(self.chance.stream("purse")), healing=healing)
         rng = self.chance.stream("story")
         model = rng.choice(("", "", "scripted"))
-        return config((), RunsConfig(history_tokens=rng.choice(HISTORIES), compaction_model=model))
+        runs = RunsConfig(history_tokens=rng.choice(HISTORIES), compaction_model=model)
+        return config((), runs, healing)
 
     def close(self) -> None:
         """Remove what the world has on a real disk."""
@@ -345,6 +350,9 @@ class World:
         if patience.cancelled_caught:
             self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
         self.is_settled = True
+        await trio.sleep(HEALED_WITHIN_S)
+        if self.life is not None and self.life.is_on:
+            self.oracle.vigil.check_end(self.life.daemon)
 
     async def _edit_rules(self) -> None:
         """In some stories the rules are changed again and again."""

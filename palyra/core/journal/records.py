@@ -388,6 +388,8 @@ class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: IncidentState = "open"
     count: int = 1
     attempts: int = 0  # of remediation
+    remedy: str = ""  # last attempted, or that healing in mode auto would attempt next
+    remedied: str = ""  # outcome of the last attempt, or the reason of an escalation
     resolves_itself: bool = False  # the reporter also clears it
     opened_ms: int
     last_ms: int  # of the last report

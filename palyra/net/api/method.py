@@ -39,6 +39,7 @@ from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
 from palyra.services.documents import Documents
 from palyra.services.grants import Grants
+from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
@@ -98,6 +99,7 @@ class Backend:
     channels: Channels
     documents: Documents
     incidents: Incidents
+    healing: HealingModes
     memories: Memories
     memory_search: MemorySearch
     files: ArtifactService

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.changes import MemoryLogLine
 from palyra.core.journal.records import (
     ApprovalRecord,
@@ -410,10 +411,18 @@ class IncidentView(Result, frozen=True, kw_only=True):
     opened_ms: int
     last_ms: int
     attempts: int = 0
+    remedy: str = ""
+    remedied: str = ""
     resolves_itself: bool = False
     resolved_ms: int | None = None
     by: str | None = None
     reason: str = ""
+
+
+class HealingModesView(Result, frozen=True, kw_only=True):
+    """The mode of self-healing by domain."""
+
+    modes: dict[IncidentDomain, HealingMode]
 
 
 class IncidentPage(Result, frozen=True, kw_only=True):

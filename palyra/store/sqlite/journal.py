@@ -142,6 +142,10 @@ class SqliteJournal(MemorySearchQueries):
         self.has_leftovers = writer.has_leftovers
         return is_sealed
 
+    def checkpoint(self) -> None:
+        """See `JournalStore.checkpoint`."""
+        self._get_opened().writer.checkpoint()
+
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()

@@ -67,6 +67,7 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.healing import HealingModes
 from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -490,6 +491,7 @@ class Daemon:
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
+            healing=HealingModes(),
             memories=self.memories.service,
             memory_search=self.memories.service.search,
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),

@@ -106,6 +106,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         return [self._commit_one(change) for change in changes]
 
+    def checkpoint(self) -> None:
+        """See `JournalStore.checkpoint`; memory has no log."""
+        self._require_open()
+
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
         self._require_open()

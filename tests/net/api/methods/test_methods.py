@@ -110,6 +110,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "budget.set": {"budget_id": "day", "scope": "agent", "hard": 9},
     "budget.delete": {"budget_id": "day"},
     "incident.list": {"states": ["open"], "domain": "store", "limit": 3},
+    "healing.mode": {},
     "incident.get": {"incident_id": "inc_1"},
     "incident.resolve": {"incident_id": "inc_1", "reason": "made room"},
     "memory.add": {"text": "the port is 8080", "tags": ["a"], "lineage": [{"run_id": RUN}]},
