@@ -41,7 +41,7 @@ from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import build_backend, build_edge, build_embeddings
 from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
-from palyra.wiring.journal import journal_spec, sqlite_journal
+from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
 from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
@@ -155,6 +155,8 @@ class Daemon:
             sessions=self.sessions,
             usage=self.desk,
             healing=self.healing,
+            kept=build_kept(config, store, self.host),
+            backups=build_backups(config, store, keys, self.host),
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,

@@ -44,6 +44,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("usage", "Sum up tokens and cost of model calls."),
     "budget": ("usage", "List, set and delete budgets."),
     "healing": ("healing", "Show and set the modes of self-healing."),
+    "backup": ("backup", "Make, check and restore backups of the daemon's directory."),
+    "retention": ("retention", "Preview and apply the bounds of [retention]; compact the journal."),
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),

@@ -40,6 +40,7 @@ from palyra.config.sections import (
     MemoryConfig,
     Models,
     PolicyConfig,
+    RetentionConfig,
     RunsConfig,
     SandboxConfig,
     Secrets,
@@ -87,6 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()
+    retention: RetentionConfig = RetentionConfig()
     documents: DocumentsConfig = DocumentsConfig()
     fetch: Fetch = Fetch()
     mcp: Mcp = Mcp()

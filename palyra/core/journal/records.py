@@ -561,6 +561,19 @@ class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trims: tuple[LineageTrim, ...] = ()
 
 
+class IncidentRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of the oldest incidents that were resolved up to a time."""
+
+    until_ms: int
+    limit: int
+
+
+class PageRelease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Return of free pages of the database file to the file system."""
+
+    pages: int
+
+
 MemoryWay = Literal["auto", "tool", "reference"]
 
 
@@ -646,5 +659,7 @@ Record = (
     | DocumentRecord
     | RunRemoval
     | SessionRemoval
+    | IncidentRemoval
+    | PageRelease
 )
 RECEIPT_TTL_MS = 86_400_000

@@ -73,6 +73,7 @@ from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
+from tests.net.api.fake_keeping import FakeKeeping
 from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
@@ -438,6 +439,7 @@ class Daemon:
         self.budgets = FakeBudgets(self.store)
         self.incidents = FakeIncidents(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
+        self.keeping = FakeKeeping()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -457,6 +459,8 @@ class Daemon:
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
+            backups=cast("Any", self.keeping),
+            retention=cast("Any", self.keeping),
             data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
@@ -480,6 +484,7 @@ class Daemon:
             instance_id="i-1",
             version="1.2.3",
             public_key=b"\x01\x02",
+            former_keys=(),
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
             run_blocking=self.run_blocking,

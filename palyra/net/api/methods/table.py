@@ -5,6 +5,7 @@ from palyra.net.api.methods import (
     agent,
     approval,
     artifact,
+    backup,
     channel,
     checkpoint,
     connect,
@@ -14,6 +15,7 @@ from palyra.net.api.methods import (
     incident,
     memory,
     model,
+    retention,
     run,
     session,
     skill,
@@ -45,6 +47,8 @@ _GROUPS = (
     incident,
     healing,
     memory,
+    backup,
+    retention,
 )
 
 METHODS: dict[str, AnyMethod] = {
