@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "budget": ("usage", "List, set and delete budgets."),
     "backup": ("backup", "Make, check and restore backups of the daemon's directory."),
     "retention": ("retention", "Preview and apply the bounds of [retention]; compact the journal."),
+    "healing": ("healing", "Show and set the modes of self-healing."),
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),

@@ -37,8 +37,10 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.core.memory.items import MemoryPurged
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
+from palyra.core.policy.suggestion import AppliedSuggestion, Proof, SuggestionList
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
@@ -68,6 +70,7 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.healing import HealingModes
 from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -387,6 +390,30 @@ class FakeCheckpointer:
         return restored
 
 
+class FakeSuggestions:
+    """Suggested rules without tapes."""
+
+    APPLIED = AppliedSuggestion(suggestion_id="sug_0", file="f", cedar="permit", applied_ms=1)
+
+    async def suggest(
+        self, caller: Caller, _min_answers: int, *, with_folders: bool
+    ) -> SuggestionList:
+        caller.require("policies:read")
+        del with_folders
+        return SuggestionList(suggestions=(), proof=Proof(), applied=(self.APPLIED,))
+
+    async def apply(
+        self, caller: Caller, _suggestion_id: str, _min_answers: int, *, with_folders: bool
+    ) -> AppliedSuggestion:
+        caller.require("policies:write")
+        del with_folders
+        return self.APPLIED
+
+    async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
+        caller.require("policies:write")
+        return self.APPLIED
+
+
 class FakeSessions:
     """The sessions of the store; each change is an effect."""
 
@@ -514,6 +541,7 @@ class Daemon:
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
+            healing=HealingModes(),
             memories=self.memories.service,
             memory_search=self.memories.service.search,
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
@@ -523,6 +551,7 @@ class Daemon:
             documents=cast("Any", self.documents),
             learning=cast("Any", FakeLearning()),
             skills=self.skills,
+            suggestions=cast("Any", FakeSuggestions()),
             hub=self.hub,
             journal=cast("Any", self.journal),
             receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
@@ -541,6 +570,7 @@ class Daemon:
             count_stranded=lambda: 3,
             problems=lambda: ["mend me"],
             absent=lambda: ["a program: get it"],
+            embedder=lambda: EmbedderView(configured="auto", in_use="hashed"),
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,
