@@ -77,6 +77,7 @@ ROOMS = {
         "memory",
         "context",
         "replay",
+        "task",
         "ports",
     ),
     "services": (
