@@ -1,7 +1,7 @@
 """The instants of schedules, and the firings that are due."""
 
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -164,3 +164,16 @@ def test_an_instant_fires_at_its_own_millisecond(timing: Timing) -> None:
         for now_ms in (59_999, 60_000)
     ]
     assert [(), (60_000,)] == fired
+
+
+@pytest.mark.parametrize("zone", [BERLIN, LORD_HOWE])
+@pytest.mark.parametrize(
+    "expression", ["* * * 1 *", "*/20 2 * * *", "30 2 * * *", "0 * * * *", "0 0 29 2 *"]
+)
+def test_after_a_long_pause_the_newest_instants_are_found(zone: ZoneInfo, expression: str) -> None:
+    """The same as if all were counted."""
+    start_ms, now_ms = ms("2027-03-01T00:00:00+00:00"), ms("2028-04-03T12:00:00+00:00")
+    timing = Cron(expression=expression)
+    due = decide_due(timing, zone, handled_ms=start_ms, now_ms=now_ms, missed="all")
+    counted = takewhile(lambda at_ms: at_ms <= now_ms, upcoming(timing, zone, start_ms))
+    assert tuple(counted)[-3:] == due.fire
