@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 3   # on two cores: many tests wait for processes
 # Fails, too, when a process is still alive after the tests.
 PYTEST := $(BIN)/python -m tests.survivors $(BIN)/python -m pytest
 CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
@@ -53,9 +53,10 @@ torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
 
 SEEDS ?= 1000
 START ?= 0
+CAST ?= workers
 
-simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, from START=k)
-	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START)
+simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, START=k, CAST=keepers)
+	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START) --cast $(CAST)
 
 # A benchmark is a script in bench/ that prints its result as one line of JSON; names that
 # begin with an underscore are shared code.

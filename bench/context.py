@@ -5,6 +5,8 @@ Run: `python bench/context.py [--rounds N]`.  One thread, no journal.
 - `first_ms`: the first prompt of a run whose session has that many messages, nothing rendered before;
   `later_ms`: one more turn of the same run, with the cache of the turn before.  `loop_ms` is the
   longest time that the event loop is held by either: the first one is rendered in a thread.
+- `summary`: CPU time of the deterministic compaction of that many new messages (in a thread), and the
+  first prompt with its summary: rendered by the assembly, and before it in a thread (`loop_ms`).
 - `prefix`: share of the bytes of each prompt that the next turn repeats, over the turns of a long
   run in a small window, and the number of turns that changed anything before the end.
 - `tokens`: estimate against the count of a provider whose vocabulary needs `ratio` times as many, by
@@ -23,7 +25,14 @@ from _machine import calibrate
 from palyra.core.context.assembly import assemble, stable_prefix
 from palyra.core.context.history import NO_HISTORY, History, PastRun
 from palyra.core.context.layers import ContextLimits
+from palyra.core.context.ledger import Placed
 from palyra.core.context.rendering import PromptCache
+from palyra.core.context.session_window import (
+    coverable,
+    find_defects,
+    plan_summary,
+    read_messages,
+)
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -126,6 +135,32 @@ def measure_times(messages: int, rounds: int) -> dict[str, float]:
     }
 
 
+def measure_summary(messages: int, rounds: int) -> dict[str, float]:
+    """Return CPU times of a compaction of that many new messages, and of the next prompt."""
+    said = [message for number in range(messages // 4) for message in exchange(number, "Why is")]
+    placed = [Placed("run_0", index, message) for index, message in enumerate(said)]
+    end = coverable(said)
+    began = time.process_time()
+    read = read_messages(None, placed[:end], window=placed[end:])
+    summary = plan_summary(None, placed[:end], 32_000, read=read)
+    assert not find_defects(summary, None, placed[:end], read=read)
+    plan_ms = (time.process_time() - began) * 1e3
+    history, held, alone = History(summary=summary), [], []
+    for _ in range(rounds):
+        cache = PromptCache(running(0), history, KEY)
+        alone.append(took_ms(lambda: _assemble(running(0), history, cache)))  # noqa: B023 - called here
+        cache = PromptCache(running(0), history, KEY)
+        assert cache.is_long(running(0))
+        cache.prepare(running(0))
+        held.append(took_ms(lambda: _assemble(running(0), history, cache)))  # noqa: B023 - likewise
+    return {
+        "plan_cpu_ms": round(plan_ms, 1),
+        "summary_tokens": summary.after_tokens,
+        "rendered_on_loop_ms": round(statistics.median(alone), 3),
+        "loop_ms": round(statistics.median(held), 3),
+    }
+
+
 def _assemble(run: Run, history: History, cache: PromptCache, window: int = 0) -> ModelRequest:
     limits = ContextLimits(windows=(window,) if window else (), reserved=1_000)
     return assemble(run, PREFIX, run.turn + 1, 1, KEY, history=history, limits=limits, cache=cache)[
@@ -204,6 +239,7 @@ def main() -> None:
         "bench": "context",
         "calibration_ms": calibrate(),
         "assembly": {str(size): measure_times(size, rounds) for size in SIZES},
+        "summary": {str(size): measure_summary(size, rounds) for size in SIZES},
         "prefix": [measure_prefix(60, 1_000_000), measure_prefix(60, 12_000)],
         "tokens": [measure_tokens(1.4, 12), measure_tokens(0.7, 12)],
     }

@@ -3,8 +3,7 @@
 Prints one JSON line.
 
 `conversations`: evidence recall@5, @10, @20 and by category on a corpus of labelled conversations
-(LoCoMo's form: `--corpus DIR` or PALYRA_LOCOMO, by default ../shared/corpora/locomo; one memory a
-conversation), and `pack`: the share of the evidence that a pack of 1 500 tokens holds.
+(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and `pack`: the share of the evidence that a pack of 1 500 tokens holds.
 `agent_tapes`: the same on generated tapes of agent work (`_agent_tapes.py`).
 `speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and size at 1 000, 10 000 and 100 000 synthetic items.
 
@@ -27,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import faiss
 import numpy as np
@@ -43,21 +42,22 @@ from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.query import analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
-from palyra.core.memory.vectors import StoredVector, quantise
+from palyra.core.memory.vectors import StoredVector, VectorSpace, quantise
 from palyra.core.ports import Embedder
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files
 from palyra.store.sqlite.memories import match_any
 from palyra.store.vectors.index import MemoryIndex
 
-CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "locomo"
+CORPUS = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 CUTS = (5, 10, 20)
 MAX_RANK = 200
 SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200  # per size
 VOCABULARY = 30_000
 BATCH = 500
-NEVER_MS = 2**60
+INDEX_TABLES = ["memory_vectors", *(f"memory_fts_{part}" for part in ("data", "docsize", "idx"))]
+SPACE = VectorSpace("synthetic", 384)
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class Ours:
 
 
 def open_index(store: MemoryFile, path: Path, embedder: Embedder | None) -> MemoryIndex:
-    vectors = None if embedder is None else (embedder.name, embedder.dimensions)
-    index = MemoryIndex(store, path, vectors)
+    space = None if embedder is None else VectorSpace(embedder.name, embedder.dimensions)
+    index = MemoryIndex(store, path, space)
     job = index.plan_build()
     if job is not None:
         index.adopt(job.run())
@@ -308,7 +308,7 @@ def measure_speed(size: int) -> dict[str, Any]:
             store.append(items[start : start + BATCH])
         vectors = _synthetic_vectors(size)
         for start in range(0, size, BATCH):
-            store.append_vectors("synthetic", vectors[start : start + BATCH])
+            store.append_vectors(SPACE.embedder, vectors[start : start + BATCH])
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         result: dict[str, Any] = {
             "disk_bytes_per_item": round(path.stat().st_size / size),
@@ -317,35 +317,37 @@ def measure_speed(size: int) -> dict[str, Any]:
         queries = [" ".join(rng.choices(words, weights, k=8)) for _ in range(QUERIES)]
         result |= _measure_index(store, Path(folder), queries)
         result |= _measure_raw(store, vectors, queries)
-        result["add_ms"] = _measure_add(store, size, rng, words, weights)
+        result |= _measure_add(store, size, rng, words, weights)
         store.close()
     return result
 
 
 def _measure_index(store: MemoryFile, folder: Path, queries: list[str]) -> dict[str, Any]:
     wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0)
-    began, before = time.perf_counter(), _resident_bytes()
-    index = MemoryIndex(store, folder / "vectors", ("synthetic", 384))
-    index.catch_up()
-    loaded = time.perf_counter()
-    job = index.plan_build()
-    assert job is not None
-    built = job.run()
-    index.adopt(built)
+    before, path = _resident_bytes(), folder / "vectors"
+    index = MemoryIndex(store, path, SPACE)
+    with Stopwatch() as load:
+        index.catch_up()
+    with Stopwatch() as build:
+        job = index.plan_build()
+        assert job is not None
+        index.adopt(job.run())
     result: dict[str, Any] = {
-        "load_ms": _ms(loaded - began),
-        "build_ms": _ms(time.perf_counter() - loaded),
         "memory_bytes_per_item": round(index.memory_bytes / index.items),
         "resident_bytes_per_item": round(max(0, _resident_bytes() - before) / index.items),
     }
-    began = time.perf_counter()
-    index.save()
-    result["save_ms"] = _ms(time.perf_counter() - began)
-    began = time.perf_counter()
-    again = MemoryIndex(store, folder / "vectors", ("synthetic", 384))
-    again.catch_up()
+    with Stopwatch() as save:
+        index.save()
+    again = MemoryIndex(store, path, SPACE)
+    with Stopwatch() as open_saved:
+        again.catch_up()
     assert again.degraded is None
-    result["open_saved_ms"] = _ms(time.perf_counter() - began)
+    result["index_bytes_per_item"] = round(
+        (_table_bytes(store, INDEX_TABLES) + path.stat().st_size) / index.items
+    )
+    watches = {"load": load, "build": build, "save": save, "open_saved": open_saved}
+    result |= {f"{name}_ms": _ms(each.wall_s) for name, each in watches.items()}
+    result |= {f"{name}_thread_ms": _ms(each.thread_s) for name, each in watches.items()}
     rng = np.random.default_rng(1)
     for name, asked in (("lexical", False), ("hybrid", True)):
 
@@ -377,8 +379,8 @@ def _measure_raw(
 
 def _measure_add(
     store: MemoryFile, size: int, rng: random.Random, words: list[str], weights: list[float]
-) -> float:
-    took = []
+) -> dict[str, float]:
+    watches = []
     for number in range(size, size + 200):
         text = " ".join(rng.choices(words, weights, k=20))
         item = make_item(
@@ -388,10 +390,13 @@ def _measure_add(
             author="ann",
             session_id=f"ses_{number // 40}",
         )
-        began = time.perf_counter()
-        store.append([item])
-        took.append(time.perf_counter() - began)
-    return _ms(statistics.median(took))
+        with Stopwatch() as watch:
+            store.append([item])
+        watches.append(watch)
+    return {
+        "add_ms": _ms(statistics.median(watch.wall_s for watch in watches)),
+        "add_thread_ms": _ms(statistics.median(watch.thread_s for watch in watches)),
+    }
 
 
 def _synthetic_vectors(size: int) -> list[tuple[int, StoredVector]]:
@@ -423,6 +428,27 @@ def _percentiles(search: Callable[[str], object], queries: Sequence[str]) -> dic
     }
 
 
+class Stopwatch:
+    """Wall clock and processor time of this thread in a block."""
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter(), time.thread_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s = time.perf_counter() - self._began[0]
+        self.thread_s = time.thread_time() - self._began[1]
+
+
+def _table_bytes(store: MemoryFile, names: Sequence[str]) -> int:
+    """Return the size of these tables and indexes in the file."""
+    found: int = store.connection.execute(
+        "SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT value FROM json_each(?))",
+        (json.dumps(names),),
+    ).get
+    return found
+
+
 def _resident_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
@@ -448,7 +474,7 @@ def find_minilm(given: Path | None, folder: Path) -> Embedder | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, default=os.environ.get("PALYRA_LOCOMO", CORPUS))
+    parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--minilm", type=Path, default=os.environ.get("PALYRA_MINILM"))
     parser.add_argument("--only", choices=("conversations", "agent_tapes", "speed"))
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)

@@ -45,7 +45,8 @@ from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
     build_memories,
-    build_memory_index,
+    build_memory_embedder,
+    build_memory_indexes,
     build_services,
 )
 from palyra.wiring.tools import build_toolset, cedar_policy
@@ -91,8 +92,13 @@ class Daemon:
         store = store or sqlite_journal(config, keys)
         self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
-        self.memory_index = build_memory_index(config, store, self.journal)
-        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_index)
+        self.memory_indexes = build_memory_indexes(
+            config,
+            store,
+            self.journal,
+            lambda: build_memory_embedder(config, self.host, self.modelset, self.services),
+        )
+        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_indexes)
         self.toolset = build_toolset(
             config,
             self.host,
@@ -209,9 +215,10 @@ class Daemon:
                 *([self.toolset.branch()] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
+                ChildSpec("purges", self._resume_purges, "transient"),
                 *extra,
                 incident_writer.child_spec(self.incidents),
-                *([] if self.memory_index is None else [memory.child_spec(self.memory_index)]),
+                *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
             ],
             strategy="rest_for_one",
@@ -252,6 +259,14 @@ class Daemon:
             with trio.move_on_after(SETTLE_S):
                 await self.toolset.settled()
         await recovery(self.services, self.sessions.adopt, self._recovered)
+
+    async def _resume_purges(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Complete the purges that the last daemon began."""
+        task_status.started()
+        await self._ready.wait()
+        await self.backend.data_rights.resume()
 
     def _recovered(self, count: int) -> None:
         log.info("ready", open_runs=count, instance_id=self.instance_id)

@@ -52,6 +52,10 @@ class NotFound(Rejected):
     code = "not_found"
 
 
+class Purged(NotFound):
+    """The content was removed for good, on request."""
+
+
 class Forbidden(Rejected):
     """The caller's token lacks the scope."""
 

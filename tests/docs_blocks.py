@@ -19,7 +19,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,10 +38,12 @@ EVAL = '$ eval "$(palyra '
 SHELLS = frozenset({"console", "sh", "bash", "shell"})
 RUNNABLE = SHELLS | {"python"}
 
+Started = ForkedProcess | subprocess.Popen[bytes]
+
 COMMAND_LIMIT_S = 60
 DAEMON_START_LIMIT_S = 30
 DAEMON_STOP_LIMIT_S = 20  # the drain's own grace is 10 s
-POLL_S = 0.05
+POLL_S = 0.02
 
 # A plural of one or two words right after `...`, as `re.escape` leaves it.
 COUNTED = re.compile(r"^((?:\\ [a-z]+){1,2}?)s(?![a-z])")
@@ -249,16 +252,17 @@ class Desk:
         if self.palyra is not PALYRA or set(command) & SHELL_SIGNS:
             return self._run(["/bin/sh", "-c", command], what)
         with Path(os.devnull).open("rb") as nothing, reading_pipe() as (output, write):
-            streams = (nothing.fileno(), write, write)
-            enter = partial(os.chdir, self.workspace)
-            setting = Setting(self.environment, streams, before=enter)
-            process = ForkedProcess(shlex.split(command)[1:], setting)
+            process = self._fork(shlex.split(command)[1:], (nothing.fileno(), write, write))
         with process.until_killed(), output:
             shown = output.read().decode(errors="replace")
             code = process.wait()
         if code != 0:
             raise BadBlock(f"{what}\nexit status {code}\n{shown}")
         return shown
+
+    def _fork(self, arguments: list[str], streams: tuple[int, int, int]) -> ForkedProcess:
+        enter = partial(os.chdir, self.workspace)
+        return ForkedProcess(arguments, Setting(self.environment, streams, before=enter))
 
     def _run(self, command: Sequence[str], what: str) -> str:
         """Output of a command that exits 0, both streams as they came."""
@@ -281,26 +285,31 @@ class Desk:
     @contextmanager
     def daemon(self) -> Generator[None, None, None]:
         """A daemon of this reader: ready on entry, gone after exit.  Raises BadBlock if it fails."""
-        command = [*self.palyra, "serve", "--port", "0"]
+        arguments = ["serve", "--port", "0"]
         log = self._root / "daemon.log"
-        with (
-            log.open("wb") as sink,
-            subprocess.Popen(
-                command,
-                cwd=self.workspace,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-            ) as process,
-        ):
-            try:
-                if not _wait_ready(process, self.data / "daemon.json"):
-                    text = log.read_text(encoding="utf-8", errors="replace")
-                    raise BadBlock(f"the daemon did not start: {shlex.join(command)}\n{text}")
-                yield
-            finally:
-                _stop(process)
+        with log.open("wb") as sink, Path(os.devnull).open("rb") as nothing:
+            streams = (nothing.fileno(), sink.fileno(), sink.fileno())
+            started = self._start(arguments, streams)
+        with started as process, _stopping(process):
+            if not _wait_ready(process, self.data / "daemon.json"):
+                text = log.read_text(encoding="utf-8", errors="replace")
+                command = shlex.join([*self.palyra, *arguments])
+                raise BadBlock(f"the daemon did not start: {command}\n{text}")
+            yield
+
+    def _start(self, arguments: list[str], streams: tuple[int, int, int]) -> Started:
+        """Start `palyra`: the real program needs no interpreter of its own."""
+        if self.palyra is PALYRA:
+            return self._fork(arguments, streams)
+        stdin, stdout, stderr = streams
+        return subprocess.Popen(
+            [*self.palyra, *arguments],
+            cwd=self.workspace,
+            env=self.environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
 
 
 def _read_to_end(process: subprocess.Popen[str], what: str) -> str:
@@ -312,23 +321,33 @@ def _read_to_end(process: subprocess.Popen[str], what: str) -> str:
         raise BadBlock(f"{what}\nnot done after {COMMAND_LIMIT_S} s\n{output}") from error
 
 
-def _wait_ready(process: subprocess.Popen[bytes], discovery: Path) -> bool:
+def _wait_ready(process: Started, discovery: Path) -> bool:
     """True once the discovery file is there; False when the process ends or takes too long."""
-    for _ in range(int(DAEMON_START_LIMIT_S / POLL_S)):
-        if discovery.exists():
-            return True
-        try:
-            process.wait(timeout=POLL_S)
-        except subprocess.TimeoutExpired:
-            continue
-        return False
-    return False
+    return _wait(
+        lambda: discovery.exists() or process.poll() is not None, DAEMON_START_LIMIT_S
+    ) and (discovery.exists())
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+@contextmanager
+def _stopping(process: Started) -> Generator[None]:
     try:
-        process.wait(timeout=DAEMON_STOP_LIMIT_S)
-    except subprocess.TimeoutExpired as error:
+        yield
+    finally:
+        _stop(process)
+
+
+def _stop(process: Started) -> None:
+    process.send_signal(signal.SIGTERM)
+    if not _wait(lambda: process.poll() is not None, DAEMON_STOP_LIMIT_S):
         process.kill()
-        raise BadBlock(f"the daemon outlived SIGTERM by {DAEMON_STOP_LIMIT_S} s") from error
+        process.wait()
+        raise BadBlock(f"the daemon outlived SIGTERM by {DAEMON_STOP_LIMIT_S} s")
+
+
+def _wait(is_done: Callable[[], bool], limit_s: float) -> bool:
+    """Look until it is done; False when that takes too long."""
+    for _ in range(int(limit_s / POLL_S)):
+        if is_done():
+            return True
+        time.sleep(POLL_S)
+    return is_done()

@@ -30,7 +30,7 @@ PRELOADED = [
 ]
 _PR_SET_PDEATHSIG = 1  # prctl(2); the parent is the server, which ends with the tests
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload([*PRELOADED, __name__])
+_SERVER.set_forkserver_preload([*PRELOADED, __name__, "tests.forked_ready"])
 
 
 class Setting(NamedTuple):
@@ -173,6 +173,35 @@ class _Stream:
 def _arrive(stream: Any) -> int:
     number: int = stream.detach()
     return number
+
+
+def call_forked(function: Callable[..., object], *arguments: object) -> tuple[int, str]:
+    """Call a function of a module in a process of its own; exit code and all it wrote.  Blocks.
+
+    The code is 0 after a return and, as everywhere, a negative number after a signal.
+    """
+    with reading_pipe() as (output, write):
+        there = (function, arguments, _Stream(write))
+        process = _SERVER.Process(target=_call, args=there, daemon=False)
+        process.start()
+    with output:
+        written = output.read().decode()
+    process.join()
+    code = process.exitcode
+    process.close()
+    assert code is not None
+    return code, written
+
+
+def _call(function: Callable[..., object], arguments: Sequence[object], stream: int) -> None:
+    """The child of `call_forked`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in (1, 2):
+        os.dup2(stream, number)
+    os.close(stream)
+    sys.stdout, sys.stderr = _open_standard(1), _open_standard(2)
+    function(*arguments)
+    sys.stdout.flush()
 
 
 def _become(arguments: list[str], setting: Setting, streams: Sequence[int]) -> None:

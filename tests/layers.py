@@ -100,6 +100,7 @@ ROOMS = {
         "references",
         "contexts",
         "embeddings",
+        "memory_embedders",
         "memory_index",
         "memory_search",
         "memory_recall",
@@ -120,6 +121,7 @@ ROOMS = {
         "memory",
         "gateway",
         "checkpoints",
+        "purge",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

@@ -9,6 +9,7 @@ import pytest
 from tests import docs_blocks
 from tests.docs_blocks import ROOT, BadBlock, Block, Desk, Step, find_blocks
 from tests.optional import reason_without
+from tests.rows import every_row
 
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 
@@ -33,7 +34,7 @@ def test_document_runs(document: str, tmp_path: Path) -> None:
         pytest.skip(reason_without("bubblewrap"))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@every_row("document", DOCUMENTS)
 def test_skipped_blocks_say_why(document: str) -> None:
     """A block marked no-run has an HTML comment above that gives the reason."""
     assert [] == [block.place for block in read_blocks(document) if block.is_unjustified]

@@ -5,8 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from palyra.client.frames import ERRORS
 from palyra.core.tape.events import KINDS
 from palyra.core.tool.arguments import Refused, check_arguments
@@ -20,6 +18,7 @@ from palyra.tools.files.write import write_file_spec
 from palyra.tools.memory import RETAIN, SEARCH
 from palyra.tools.programs.shell import shell_spec
 from tests.docs_blocks import ROOT
+from tests.rows import every_row
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -104,7 +103,7 @@ def does_exist(name: str) -> bool:
     return any(True for base in (ROOT, ROOT / "palyra") for _ in base.glob(name.rstrip("/")))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_row("page", PAGES)
 def test_named_files_exist(page: Path) -> None:
     """Every file, folder and pattern of the checkout that a page names exists."""
     assert [] == [name for name in find_named(page) if not does_exist(name)]
@@ -127,19 +126,19 @@ def test_missing_modules_are_noticed(tmp_path: Path) -> None:
     assert ["core.runs", "core.run.state.Nothing"] == find_missing_modules(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_row("page", PAGES)
 def test_named_test_files_exist(page: Path) -> None:
     """Every file of tests that a page names without its folder exists."""
     assert [] == find_missing_test_files(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_row("page", PAGES)
 def test_named_tests_exist(page: Path) -> None:
     """Every test that a page names exists."""
     assert [] == find_missing_tests(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_row("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page leads to a file."""
     links = LINK.findall(page.read_text(encoding="utf-8"))
@@ -166,7 +165,7 @@ def test_missing_tests_are_noticed(tmp_path: Path) -> None:
     assert [f"{there}_not"] == find_missing_tests(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every_row("page", PAGES)
 def test_example_calls_fit_their_tools(page: Path) -> None:
     """Every call that a page shows has arguments that its tool accepts, also in blocks that are not run."""
     assert [] == find_wrong_calls(page)

@@ -6,6 +6,7 @@ import pytest
 
 from tests import layers
 from tests.layers import Rule
+from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -142,14 +143,14 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "path", "source"), BROKEN)
+@every_row(("rule", "path", "source"), BROKEN)
 def test_rule_finds_the_breach(rule: Rule, path: str, source: str) -> None:
     """A source that breaks the rule draws exactly one complaint, which names the file."""
     complaints = list(rule(layers.parse(path, source)))
     assert [True] == [complaint.startswith(path) for complaint in complaints]
 
 
-@pytest.mark.parametrize(("rule", "path", "source"), KEPT)
+@every_row(("rule", "path", "source"), KEPT)
 def test_rule_lets_the_rest_pass(rule: Rule, path: str, source: str) -> None:
     """A source that keeps the rule draws no complaint."""
     assert [] == list(rule(layers.parse(path, source)))

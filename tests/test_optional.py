@@ -33,5 +33,6 @@ def test_a_program_off_path_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("program", REMEDIES)
 def test_every_remedy_is_a_command(program: str) -> None:
-    """What is said to be missing is said how to get."""
-    assert re.search(r"\b(apt|npm|pip) install |`make test`", REMEDIES[program])
+    """Every missing thing is named with a command, or with the variable that names its directory."""
+    remedy = r"\b(apt|npm|pip) install |`make test`|`palyra models install |^[A-Z_]+=DIRECTORY"
+    assert re.search(remedy, REMEDIES[program])

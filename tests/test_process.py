@@ -1,5 +1,8 @@
 """The process ends with a reason and a code that a service manager can act on."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -49,3 +52,30 @@ async def test_a_full_disk_is_worth_another_try(
     monkeypatch.setattr(daemon, "sqlite_journal", lambda *_: Refusing())
     config = load(home=tmp_path, environ={}, overrides={"server.port": 0})
     assert code == await serve(config)
+
+
+_PRODUCT = """
+import os
+from palyra.cli import serve
+serve.forbid_blas_threads()
+import numpy
+a = numpy.ones((1024, 1024), numpy.float32)
+assert (a @ a).sum() > 0
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+def count_threads(script: str) -> int:
+    """Threads of an interpreter of its own at the end of the script."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.real
+def test_matrix_products_leave_no_threads_that_a_fork_waits_for() -> None:
+    """The daemon's numpy has no thread pool; without the setting it has one on several processors."""
+    assert 1 == count_threads(_PRODUCT)
+    bare = _PRODUCT.replace("serve.forbid_blas_threads()", "")
+    assert min(len(os.sched_getaffinity(0)), 2) <= count_threads(bare)

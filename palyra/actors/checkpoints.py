@@ -137,15 +137,15 @@ class Checkpointer:
         if command.dry_run:
             return restored
         rewound = await self._rewind(made, force=command.force, dry_run=False)
-        start = msgspec.structs.replace(fork_command(mark.point, branch, None), origin=RESTORE)
+        restored = msgspec.structs.replace(restored, file_checkpoint_id=rewound.checkpoint_id)
+        start = msgspec.structs.replace(
+            fork_command(mark.point, branch, None), origin=RESTORE, restored=restored
+        )
         if start.model not in self._services.models:
             start = msgspec.structs.replace(start, model=None, model_choice=None)
         started = await self._gateway.start_run(caller, start, receipt)
         return msgspec.structs.replace(
-            restored,
-            session_id=started.session_id,
-            run_id=started.run_id,
-            file_checkpoint_id=rewound.checkpoint_id,
+            restored, session_id=started.session_id, run_id=started.run_id
         )
 
     async def _get_own(self, caller: Caller, session_id: str) -> SessionRecord:
@@ -293,6 +293,10 @@ def _get_marked(
     else:
         record = next((each for each in every if each.checkpoint_id == checkpoint_id), None)
     if record is None:
-        raise NotFound(f"the session has no checkpoint {checkpoint_id!r}", field="checkpoint_id")
+        raise NotFound(
+            f"the session has no checkpoint {checkpoint_id!r}: `palyra sessions checkpoints "
+            f"{session.session_id}` lists them",
+            field="checkpoint_id",
+        )
     mark = find_mark(store, record.run_id, record.seq)
     return record, mark, _mark(store, mark)

@@ -38,7 +38,7 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, IdempotencyRecord, RunRecord
 from palyra.core.model.images import is_picture
-from palyra.core.model.messages import Message, ProposedCall
+from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import ModelChoice
 from palyra.core.policy.request import Explanation
 from palyra.core.ports import Artifacts, NowMs
@@ -57,6 +57,7 @@ from palyra.core.session.commands import (
 from palyra.core.session.fork import (
     ForkPoint,
     InheritedConversation,
+    InheritedView,
     make_branch,
     require_open_end,
 )
@@ -332,10 +333,10 @@ class Gateway:
         caller.require("runs:read")
         return self._view(await self._get_record(caller, run_id))
 
-    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+    async def read_conversation(self, caller: Caller, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run, its session's history included.
 
-        Raises NotFound.
+        Raises NotFound, and Purged for a run without its content.
         """
         caller.require("runs:read")
         await self._get_record(caller, run_id)

@@ -1,4 +1,4 @@
-"""The upkeep of the memory index: builds, embeds and saves while there is something to do.
+"""The upkeep of an index, of the memory or of conversations: indexes, builds, embeds and saves while there is something to do.
 
 Owns: nothing; the index belongs to `services.memory_index`.  Talks to: that service.
 Never: stops the daemon: a journal or an embedder that is down is tried again after `RETRY_S`.
@@ -41,6 +41,9 @@ async def keep_memory_index(
             await index.wait_needed()
 
 
-def child_spec(index: SharedMemoryIndex) -> ChildSpec:
-    """Return the spec of the upkeep; no other child depends on it."""
-    return ChildSpec("memory", partial(keep_memory_index, index))
+def child_specs(items: SharedMemoryIndex, conversations: SharedMemoryIndex) -> list[ChildSpec]:
+    """Return the specs of the upkeep of both indexes; no other child depends on them."""
+    return [
+        ChildSpec("memory", partial(keep_memory_index, items)),
+        ChildSpec("conversations", partial(keep_memory_index, conversations)),
+    ]

@@ -11,6 +11,7 @@ trio and the client are imported only when a command connects, so that `--help` 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -215,3 +216,16 @@ def _replace(target: Path, content: bytes) -> None:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def confirm_loss(question: str, *, is_confirmed: bool, is_required: bool = True) -> None:
+    """Ask on a terminal before something is lost; without a terminal require `--yes`.
+
+    Raises click.Abort for a no.
+    """
+    if is_confirmed:
+        return
+    if sys.stdin is not None and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
+    elif is_required:
+        raise click.UsageError("this cannot be undone: give --yes to confirm it")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def documents() -> None:
-    """List, show, sync and restore MEMORY.md, PALYRA.md and USER.md."""
+    """List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md."""
 
 
 @documents.command("list")
@@ -116,6 +116,19 @@ def history(options: Options, document: str, limit: int, before: int | None) -> 
 def restore(options: Options, document: str, version: int, *, dry_run: bool) -> None:
     """Give the managed blocks the entries of a version; other text stays as it is."""
     done = talk(options, lambda client: client.restore_document(document, version, dry_run=dry_run))
+    if options.as_json:
+        print_json(done)
+        return
+    _say_changes(done)
+
+
+@documents.command()
+@click.argument("document", default="MEMORY.md")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@shared_options
+def fill(options: Options, document: str, *, dry_run: bool) -> None:
+    """Write your pinned memories to the block `pinned` of DOCUMENT, or of MEMORY.md."""
+    done = talk(options, lambda client: client.fill_document(document, dry_run=dry_run))
     if options.as_json:
         print_json(done)
         return

@@ -80,6 +80,7 @@ LISTS = {
     "grant_id": "approvals grants --all",
     "incident_id": "incidents list",
     "checkpoint_id": "checkpoints list",
+    "memory_id": "memory list",
     "channel": "channels list",
     "pairing_id": "pairings list",
     "budget_id": "budget list",

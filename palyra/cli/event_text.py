@@ -12,6 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
@@ -31,6 +32,9 @@ class EventLine:
 
 def narrate(item: TapeEvent) -> EventLine:
     """Return the line for an event; an unknown kind is shown by name and payload."""
+    purged = read_tombstone(item.data) if item.event is None else None
+    if purged is not None:
+        return EventLine("·", f"[purged {purged.day}]")
     tell = _TELL.get(type(item.event)) if item.event is not None else None
     if tell is None:
         return EventLine(
@@ -145,8 +149,8 @@ def _proposed(event: ev.ToolProposed) -> EventLine:
 
 
 def _rejected(event: ev.ToolRejected) -> EventLine:
-    told = "; ".join(filter(None, (event.reason, event.repair_hint)))
-    return EventLine("✗", f"rejected: {told}", "red")
+    reason = "; ".join(filter(None, (event.reason, event.repair_hint)))
+    return EventLine("✗", f"rejected: {reason}", "red")
 
 
 def _decided(event: ev.ToolDecided) -> EventLine:
@@ -227,6 +231,11 @@ def _cancelled(event: ev.RunCancelled) -> EventLine:
     return EventLine("■", f"cancelled by {event.by}: {event.reason}", "red")
 
 
+def _purged(event: ev.RunPurged) -> EventLine:
+    events = pluralize(event.events, "event")
+    return EventLine("■", f"content of {events} purged by {event.by} ({event.purge_id})")
+
+
 _TELL: dict[type[ev.Event], Tell] = {
     ev.RunAccepted: _accepted,
     ev.ConversationInherited: _inherited,
@@ -260,6 +269,7 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.RunDone: _done,
     ev.RunFailed: _failed,
     ev.RunCancelled: _cancelled,
+    ev.RunPurged: _purged,
 }
 
 
@@ -270,7 +280,7 @@ MEANING = {
     "route.planned": "which model should answer, which one does, and why",
     "route.changed": "another model takes over",
     "context.compacted": "the prompt was too large; older parts are left out",
-    "compaction.applied": "a summary stands for older messages; the tape keeps them all",
+    "compaction.applied": "a summary replaces older messages; the tape keeps them all",
     "compaction.skipped": "a compaction was due and would have gained nothing",
     "context.assembled": "the parts of the model's prompt, with hashes",
     "turn.started": "a request to the model",
@@ -293,4 +303,5 @@ MEANING = {
     "run.done": "the end, exactly one",
     "run.failed": "the end, exactly one; it names a remedy",
     "run.cancelled": "the end, exactly one; nothing starts after it",
+    "run.purged": "the content of all events before was removed, on request; signed",
 }

@@ -28,8 +28,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tape": ("tape", "Read, verify, replay and export tapes."),
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
     "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
-    "documents": ("documents", "List, show, sync and restore MEMORY.md, PALYRA.md and USER.md."),
-    "sessions": ("sessions", "List, show, archive and reset conversations."),
+    "documents": (
+        "documents",
+        "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md.",
+    ),
+    "sessions": ("sessions", "List, show, archive, reset and purge conversations."),
     "memory": ("memory", "Store, search, change and forget what runs remember."),
     "agents": ("agents", "List, show, create, update and delete agents."),
     "channels": ("channels", "List, set and delete channels for incoming messages."),

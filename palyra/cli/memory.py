@@ -1,31 +1,52 @@
 """`palyra memory`: store, search, change, forget and move items of memory."""
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, Options, read_text, replace_file, shared_options, talk
+from palyra.cli.command import (
+    GivenPath,
+    Options,
+    confirm_loss,
+    read_text,
+    replace_file,
+    shared_options,
+    talk,
+)
 from palyra.cli.errors import USAGE, CommandFailed
 from palyra.cli.output import age, one_line, print_json, print_table, say
+from palyra.cli.sessions import find_session
 from palyra.core.journal.records import ItemScope, MemoryKind
 from palyra.core.memory.foreign import parse_mem0, parse_openclaw
 from palyra.core.memory.items import MAX_IMPORT, MemoryChanged, MemoryDraft
 from palyra.core.text.visible import pluralize
-from palyra.errors import InvalidParams
+from palyra.errors import InvalidParams, PalyraError, Rejected
 from palyra.net.protocol.results import MemoryItem, MemoryPage, MemorySearched, MemoryStatement
 
 if TYPE_CHECKING:
     from palyra.client import Client
+    from palyra.core.memory.items import MemoryAdded
 
 _KINDS = click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(MemoryKind)))
 _TAGS = click.option("--tag", "tags", multiple=True, help="Repeatable.")
-_SESSION = click.option("--session", "session_id", help="Of this conversation.")
+_SESSION = click.option(
+    "--session", "session_id", help="Of this conversation: key or id of a session, or an own name."
+)
 _CHANNEL = click.option("--channel", help="Of this channel.")
 _PRINCIPAL = click.option("--principal", help="Whose memory; else your own.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be deleted.")
+_ITEM = re.compile(r"items\[(?P<at>\d+)\]\.(?P<name>\w+)")
 _FORMATS = ("auto", "palyra", "openclaw", "mem0")
+
+
+class PurgeScope(TypedDict):
+    """Scope of a purge besides the memory."""
+
+    sessions: bool
+    cancel: bool
 
 
 @click.group()
@@ -54,12 +75,27 @@ def memory() -> None:
 def add(options: Options, text: str, **given: Any) -> None:  # noqa: ANN401 - click's own values
     """Remember TEXT; @FILE reads it from a file."""
     fields = {name: value for name, value in given.items() if value not in {None, ()}}
-    done = talk(options, lambda client: client.add_memory(read_text(text), **fields))
+
+    async def work(client: "Client") -> "MemoryAdded":
+        return await client.add_memory(read_text(text), **await _located(client, fields))
+
+    done = talk(options, work)
     if options.as_json:
         print_json(done)
         return
     corrected = f", in place of {done.superseded}" if done.superseded else ""
     say(f"{done.memory_id} {done.disposition}{corrected}")
+
+
+async def _located(client: "Client", given: dict[str, Any]) -> dict[str, Any]:
+    """Put the id of a session in the place of its key.
+
+    Another name stays: that of an imported conversation, or of another principal's.
+    """
+    name = given.get("session_id")
+    if not name or given.get("principal") is not None:
+        return given
+    return {**given, "session_id": await find_session(client, name) or name}
 
 
 @memory.command("import")
@@ -79,11 +115,14 @@ def import_(
 
         async def send(client: "Client") -> None:
             for start in range(0, len(items), MAX_IMPORT):
-                done = await client.import_memories(
-                    items[start : start + MAX_IMPORT],
-                    on_conflict="update" if update else "skip",
-                    principal=principal,
-                )
+                try:
+                    done = await client.import_memories(
+                        items[start : start + MAX_IMPORT],
+                        on_conflict="update" if update else "skip",
+                        principal=principal,
+                    )
+                except Rejected as error:
+                    raise _name_item(error, file, start) from None
                 for name in totals:
                     totals[name] += getattr(done, name)
 
@@ -94,6 +133,17 @@ def import_(
         say(f"{pluralize(len(items), 'item')} would be imported")
     else:
         say(", ".join(f"{count} {name}" for name, count in totals.items()))
+
+
+def _name_item(error: Rejected, file: Path, start: int) -> PalyraError:
+    """Return the error with the number of the item in the file that it is about, if it is one's."""
+    place = _ITEM.fullmatch(error.field or "")
+    if place is None:
+        return error
+    number = start + int(place["at"]) + 1
+    stored = f"; the {start} before it in the file are stored" if start else ""
+    message = f"{file}, item {number}, {place['name']}: {error.message}{stored}"
+    return type(error)(message, field=error.field)
 
 
 def read_statements(file: Path, form: str) -> list[MemoryStatement]:
@@ -187,7 +237,12 @@ def export(options: Options, output: Path | None, principal: str | None) -> None
 @shared_options
 def search(options: Options, query: str, *, why: bool, **given: Any) -> None:  # noqa: ANN401 - click's own values
     """Search the memory for QUERY."""
-    found = talk(options, lambda client: client.search_memories(query, explain=why, **given))
+
+    async def work(client: "Client") -> MemorySearched:
+        where = await _located(client, given)
+        return await client.search_memories(query, explain=why, **where)
+
+    found = talk(options, work)
     if options.as_json:
         print_json(found)
         return
@@ -220,7 +275,11 @@ def _print_hits(found: MemorySearched, *, why: bool) -> None:
 @shared_options
 def list_(options: Options, **given: Any) -> None:  # noqa: ANN401 - click's own values
     """List items, newest first."""
-    page = talk(options, lambda client: client.list_memories(**given))
+
+    async def work(client: "Client") -> MemoryPage:
+        return await client.list_memories(**await _located(client, given))
+
+    page = talk(options, work)
     if options.as_json:
         print_json(page)
         return
@@ -419,16 +478,31 @@ def forget(options: Options, memory_ids: tuple[str, ...], *, dry_run: bool) -> N
 
 @memory.command()
 @click.option("--principal", required=True, help="Whose memory.")
+@click.option("--with-sessions", "sessions", is_flag=True, help="Purge all sessions, too.")
+@click.option("--cancel", is_flag=True, help="Cancel their open runs first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @_DRY_RUN
 @shared_options
-def purge(options: Options, principal: str, *, dry_run: bool) -> None:
-    """Delete the whole memory of a principal for good."""
-    done = talk(options, lambda client: client.purge_memory(principal, dry_run=dry_run))
+def purge(
+    options: Options, principal: str, *, dry_run: bool, yes: bool, **scope: Unpack[PurgeScope]
+) -> None:
+    """Delete the whole memory of a principal for good, with --with-sessions all its content."""
+    if not dry_run:
+        what = "memory and sessions" if scope["sessions"] else "memory"
+        confirm_loss(
+            f"Delete the {what} of {principal} for good?",
+            is_confirmed=yes,
+            is_required=scope["sessions"],
+        )
+    done = talk(options, lambda client: client.purge_memory(principal, dry_run=dry_run, **scope))
     if options.as_json:
         print_json(done)
         return
     what = "would be deleted" if dry_run else "deleted"
     say(f"{pluralize(done.items, 'item')} of {done.principal} {what}")
+    if scope["sessions"]:
+        what = "would lose its" if dry_run else "lost its"
+        say(f"{pluralize(done.sessions, 'session')} {what} content")
 
 
 @memory.command()

@@ -1,6 +1,7 @@
 """`palyra serve`: run the daemon for a service manager or a parent process."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -50,6 +51,17 @@ def make_config(
     return load_config(home or base.home, file, overrides)
 
 
+def forbid_blas_threads() -> None:
+    """Make numpy compute in the calling thread alone; must come before numpy is imported.
+
+    OpenBLAS stops its threads before a fork.  If another thread is inside a matrix product then,
+    product and fork wait for ever, the fork with the interpreter lock.  A daemon that runs as root
+    forks for each program, since a child that changes its user cannot be started by vfork.  Products
+    of a few short texts are not slower for it.
+    """
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
 def run_daemon(
     config: Config,
     ready: Callable[[Discovery], None],
@@ -62,6 +74,7 @@ def run_daemon(
     `ready` is called when the daemon accepts connections.  `report` is called with the error that
     ends the daemon; by default that error is logged.  Raises CommandFailed when it cannot start.
     """
+    forbid_blas_threads()
     with _nothing_collected():
         import trio  # noqa: PLC0415 - help must be instant
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack, get_args
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import Options, confirm_loss, shared_options, talk
 from palyra.cli.errors import CommandFailed
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.ids import is_id
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SessionCompacted,
         SessionRestored,
     )
+    from palyra.core.session.purge import SessionPurged
 
 
 PAGE_ROWS = 500
@@ -30,7 +31,7 @@ PAGE_ROWS = 500
 
 @click.group()
 def sessions() -> None:
-    """List, show, archive and reset conversations."""
+    """List, show, archive, reset and purge conversations."""
 
 
 @sessions.command("list")
@@ -81,6 +82,9 @@ def show(options: Options, name: str) -> None:
         ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
     )
     _print_queue(queue)
+    if session.purge is not None:
+        state = age(session.purge.done_ms) if session.purge.done_ms else "not complete yet"
+        say(f"purged by {session.purge.by}: {state}")
     if session.pins:
         rows = [(each.run_id, each.seq) for each in session.pins]
         print_table(("PINNED RUN", "SEQ"), rows, empty="")
@@ -213,10 +217,19 @@ def restore(
 
 
 async def _find_id(client: Client, name: str) -> str:
-    """Return the id of the session with the id or the key `name`.
+    """Return the id of the session with the id or the key `name`.  Raises CommandFailed if none."""
+    found = await find_session(client, name)
+    if found is None:
+        raise CommandFailed(
+            f"{client.welcome.principal} has no session with the key or the id {name!r}",
+            "`palyra sessions list` shows both",
+            kind="not_found",
+        )
+    return found
 
-    A key is looked up among the caller's own sessions.  Raises CommandFailed if there is none.
-    """
+
+async def find_session(client: Client, name: str) -> str | None:
+    """Return an id as it is, and for a key the id of the caller's own session; None if none."""
     if is_id(name, "ses"):
         return name
     principal, cursor = client.welcome.principal, None
@@ -227,11 +240,7 @@ async def _find_id(client: Client, name: str) -> str:
                 return session.session_id
         cursor = page.next_cursor
         if cursor is None:
-            raise CommandFailed(
-                f"{principal} has no session with the key or the id {name!r}",
-                "`palyra sessions list` shows both",
-                kind="not_found",
-            )
+            return None
 
 
 def _print_queue(queue: Queue) -> None:
@@ -308,6 +317,34 @@ def reset(options: Options, name: str) -> None:
 
     session = talk(options, work)
     _print_change(options, session, f"is reset, epoch {session.epoch}")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.option("--cancel", is_flag=True, help="Cancel its open runs first.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@shared_options
+def purge(options: Options, name: str, *, cancel: bool, dry_run: bool, yes: bool) -> None:
+    """Remove the content of a session for good; its events stay as a proof, without content."""
+
+    async def work(client: Client) -> SessionPurged:
+        session_id = await _find_id(client, name)
+        return await client.purge_session(session_id, cancel=cancel, dry_run=dry_run)
+
+    if not dry_run:
+        confirm_loss(f"Remove the content of {name} for good?", is_confirmed=yes)
+    done = talk(options, work)
+    if options.as_json:
+        print_json(done)
+        return
+    what = "would lose" if dry_run else "has lost"
+    say(
+        f"{done.session_id} {what} the content of {pluralize(done.events, 'event')} in "
+        f"{pluralize(done.runs, 'run')}, and {pluralize(done.items, 'item')} of memory"
+    )
+    for branch in done.branches:
+        say(f"{branch} inherited a part of the conversation: purge it too")
 
 
 def _print_change(options: Options, session: SessionRecord, what: str) -> None:

@@ -21,7 +21,7 @@ from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.replay.report import ReplayReport
 from palyra.core.tape.export import ExportReport, verify_export
 from palyra.core.text.visible import pluralize
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import InvariantBroken, PalyraError, Purged
 from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
@@ -195,13 +195,19 @@ def parse_key(text: str) -> bytes:
     return key
 
 
+def _purged_text(events: int) -> str:
+    """Return the end of a sentence about events that are on record as purged."""
+    return f", {pluralize(events, 'event')} purged" if events else ""
+
+
 def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) -> None:
     if options.as_json:
         print_json(report)
     elif report.problem is None:
         say(
             f"intact: {pluralize(report.checked_events, 'event')} of {report.run_id}, "
-            f"{pluralize(report.checked_attestations, 'attestation')}",
+            f"{pluralize(report.checked_attestations, 'attestation')}"
+            f"{_purged_text(report.purged_events)}",
             fg="green",
         )
         say(f"sealed with {report.public_key}", dim=True)
@@ -246,7 +252,7 @@ def replay_file(path: Path) -> ReplayReport:
         under_way = Replay(read_rows(read_bytes(path)), Redactor(()).redact_bytes)
     except Forged as forged:
         raise CommandFailed(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
-    except InvariantBroken as broken:
+    except (InvariantBroken, Purged) as broken:
         raise CommandFailed(f"{path}: {broken.message}") from None
     while under_way.advance(STEPS):
         pass
@@ -279,7 +285,8 @@ def _print_online(options: Options, report: VerifyReport, noticed: Sequence[str]
     elif found is None:
         say(
             f"intact: {pluralize(report.checked_events, 'event')}, "
-            f"{pluralize(report.checked_roots, 'signed root')}",
+            f"{pluralize(report.checked_roots, 'signed root')}"
+            f"{_purged_text(report.purged_events)}",
             fg="green",
         )
     else:

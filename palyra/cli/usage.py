@@ -139,7 +139,7 @@ def _rows(each: BudgetView, accounts: list[AccountView]) -> list[tuple[object, .
     """Return one table row for each account of the budget; without an account, one empty row."""
     show = str if each.metric == "tokens" else dollars
     own = [account for account in accounts if account.budget_id == each.budget_id]
-    stands: list[tuple[object, ...]] = [
+    limits: list[tuple[object, ...]] = [
         (account.subject, show(account.spent), show(account.reserved), account.rolls_ms)
         for account in own
     ]
@@ -156,7 +156,7 @@ def _rows(each: BudgetView, accounts: list[AccountView]) -> list[tuple[object, .
             each.action,
             due(rolls) if isinstance(rolls, int) else "-",
         )
-        for subject, spent, reserved, rolls in stands or [(each.subject, "-", "-", None)]
+        for subject, spent, reserved, rolls in limits or [(each.subject, "-", "-", None)]
     ]
 
 

@@ -33,6 +33,14 @@ class DocumentMethods(RequestMethods):
         params = {"document": document, "dry_run": dry_run}
         return await self._ask("document.sync", params, DocumentChange)
 
+    async def fill_document(self, document: str, *, dry_run: bool = False) -> DocumentChange:
+        """Write your pinned memories to the block `pinned`; with `dry_run` only list the changes.
+
+        Repeat it after a lost reply.
+        """
+        params = {"document": document, "dry_run": dry_run}
+        return await self._ask("document.fill", params, DocumentChange)
+
     async def restore_document(
         self, document: str, version: int, *, dry_run: bool = False
     ) -> DocumentChange:

@@ -186,7 +186,19 @@ class MemoryMethods(RequestMethods):
         """Return what the memory gave a run, and for which question."""
         return await self._ask("memory.used", {"run_id": run_id}, MemoryUsed)
 
-    async def purge_memory(self, principal: str, *, dry_run: bool = False) -> MemoryPurged:
-        """Delete the whole memory of a principal."""
-        params = {"principal": principal, "dry_run": dry_run}
+    async def purge_memory(
+        self,
+        principal: str,
+        *,
+        sessions: bool = False,
+        cancel: bool = False,
+        dry_run: bool = False,
+    ) -> MemoryPurged:
+        """Delete the whole memory of a principal, and with `sessions` the content of its sessions."""
+        params = {
+            "principal": principal,
+            "sessions": sessions,
+            "cancel": cancel,
+            "dry_run": dry_run,
+        }
         return await self._mutate("memory.purge", params, MemoryPurged)

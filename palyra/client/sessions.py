@@ -11,6 +11,7 @@ from palyra.core.session.commands import (
     SessionCompacted,
     SessionRestored,
 )
+from palyra.core.session.purge import SessionPurged
 from palyra.net.protocol.results import SessionList
 
 
@@ -114,6 +115,18 @@ class SessionMethods(RequestMethods):
         if options.get("dry_run"):
             return await self._ask("session.restore", params, SessionRestored)
         return await self._mutate("session.restore", params, SessionRestored)
+
+    async def purge_session(
+        self, session_id: str, *, cancel: bool = False, dry_run: bool = False
+    ) -> SessionPurged:
+        """Remove the content of a session for good; the same call completes a purge that was cut short.
+
+        Raises IllegalState while a run of the session is open, unless `cancel` ends them.
+        """
+        params = {"session_id": session_id, "cancel": cancel, "dry_run": dry_run}
+        if dry_run:
+            return await self._ask("session.purge", params, SessionPurged)
+        return await self._mutate("session.purge", params, SessionPurged)
 
     async def queue(self, session_id: str, **change: Unpack[QueueChange]) -> Queue:
         """Change the queue, if a change is given, and return it, next run first.

@@ -29,6 +29,7 @@ _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+_Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|minilm|[^/]+/.+)$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -81,8 +82,11 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
     """Search in the memory."""
 
     embedder: Annotated[
-        Literal["auto", "hashed", "minilm"],
-        _doc("What compares meanings: parts of words, or MiniLM; auto takes MiniLM if installed."),
+        _Embedder,
+        _doc(
+            "Embedder of meanings: hashed (parts of words), minilm, or the PROVIDER/NAME of an "
+            "embedding model, which is sent all memories; auto takes MiniLM if it is installed."
+        ),
     ] = "auto"
     recall: Annotated[bool, _doc("Show matching memories to the model of a new run.")] = True
 

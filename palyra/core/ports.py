@@ -3,7 +3,7 @@
 `actors` imports only these and none of the implementing packages; `daemon.py` connects the two.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
@@ -24,6 +24,7 @@ from palyra.core.journal.changes import (
     SaidText,
     ScoredMemory,
     TapePage,
+    UnembeddedItem,
     UsageBy,
     UsageFilter,
     UsageSum,
@@ -58,6 +59,7 @@ from palyra.core.memory.items import (
     RecallPack,
     RecallUse,
 )
+from palyra.core.memory.query import Question
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
@@ -77,7 +79,13 @@ Sign = Callable[[bytes], bytes]  # Ed25519 signature, 64 bytes
 
 
 class Registry(Protocol):
-    """Registered agents, channels, pairings and grants."""
+    """Registered agents, channels, pairings and grants; marks of sessions."""
+
+    def list_purging(self) -> list[SessionRecord]:
+        """Return the sessions with a purge that is not complete."""
+
+    def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """Return the runs that continue one of these runs."""
 
     def list_session_checkpoints(
         self, session_id: str, *, limit: int
@@ -135,6 +143,11 @@ class MemoryStore(Protocol):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Return the items with one of the words, best first; the filter is part of the search."""
 
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        """Return the items of this session or with one of these runs in their lineage."""
+
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
         """Return the current items with one of these texts, by their `text_hash`."""
 
@@ -168,7 +181,19 @@ class DocumentVersions(Protocol):
         """Return the newest first; a limit of -1 means all."""
 
 
-class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, Protocol):
+class AccessStore(Protocol):
+    """Recorded tokens and idempotency records."""
+
+    def find_receipt(
+        self, principal: str, key: str, *, now_ms: int
+    ) -> IdempotencyRecord | None: ...
+    def find_token(self, sha256: str) -> TokenRecord | None: ...
+    def list_tokens(self) -> list[TokenRecord]: ...
+
+
+class JournalStore(
+    Registry, Ledger, IncidentStore, MemoryStore, DocumentVersions, AccessStore, Protocol
+):
     """The durable store.  Synchronous; blocking calls are made from threads.
 
     The write half (`open`, `commit`, `seal`, `close`) is called by one thread at a time, the read
@@ -192,6 +217,10 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
 
+    @property
+    def has_leftovers(self) -> bool:
+        """True if removed content may still be in the files; later seals overwrite it."""
+
     def close(self) -> None:
         """Seal, checkpoint, mark the shutdown clean."""
 
@@ -199,9 +228,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
-
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """Return the users' messages and the models' answers of these runs."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
@@ -228,11 +254,6 @@ class JournalStore(Registry, Ledger, IncidentStore, MemoryStore, DocumentVersion
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
-    def find_receipt(
-        self, principal: str, key: str, *, now_ms: int
-    ) -> IdempotencyRecord | None: ...
-    def find_token(self, sha256: str) -> TokenRecord | None: ...
-    def list_tokens(self) -> list[TokenRecord]: ...
 
 
 class PendingWrite(Protocol):
@@ -335,6 +356,30 @@ class Embedder(Protocol):
         """Return one vector per text, in order.  Raises Unavailable."""
 
 
+class MemoryEmbedder(Protocol):
+    """The embedder of memories and questions, on this machine or at a provider."""
+
+    name: str
+    dimensions: int | None  # None: those of its vectors
+    is_semantic: bool
+    batch: int  # texts of one call
+
+    async def embed_items(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text, in order.
+
+        Raises Unavailable while the embedder is down, Forbidden while the principal may not use it,
+        InvalidParams for texts that it refuses.  Cancellation: a provider may charge for the call.
+        """
+        ...
+
+    async def embed_question(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
+        """Return one vector per text within a second or so.
+
+        Raises Unavailable with the reason.  Cancellation: as of `embed_items`.
+        """
+        ...
+
+
 class EmbeddingService(Protocol):
     """The embedding model as offered to clients."""
 
@@ -388,16 +433,28 @@ class ReadDiff(Protocol):
 
 
 class MemoryIndexing(Protocol):
-    """The index of memory.  Blocks.
+    """The index of memory, without the embedder.  Blocks.
 
-    `find`, `plan_build`, `adopt`, `refresh` and `save` are called by one thread at a time.
+    All methods but `list_unembedded` are called by one thread at a time.
     """
 
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
 
-    def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
+    @property
+    def vectors(self) -> int:
+        """Number of vectors that are compared."""
+
+    def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
+        """Take a query apart; also return what to embed of it, nothing if no vector would be used.
+
+        Raises Unavailable.
+        """
+
+    def find(
+        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector]
+    ) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""
 
     def plan_build(self) -> Callable[[], object] | None:
@@ -406,14 +463,16 @@ class MemoryIndexing(Protocol):
     def adopt(self, build: Any) -> None:  # noqa: ANN401 - the adapter's own
         """Use the result of a job."""
 
-    def embed_next(self) -> MemoryVectors | None:
-        """Embed some of the items without a vector, in any thread; None if there are none.
+    def list_unembedded(
+        self, limit: int, *, without: Collection[str] = (), but: Collection[int] = ()
+    ) -> list[UnembeddedItem]:
+        """Return the newest items of one principal without a vector, in any thread.
 
-        Raises Unavailable.
+        Leaves out the principals `without` and the rows `but`.  Raises Unavailable.
         """
 
-    def refresh(self, rows: Sequence[int]) -> None:
-        """Read the stored vectors of these rows."""
+    def refresh(self, batch: MemoryVectors) -> None:
+        """Read the vectors of the rows of a batch that was committed."""
 
     def save(self) -> None:
         """Write the file of the index.  Raises Unavailable."""
@@ -512,6 +571,9 @@ class Artifacts(Protocol):
         Raises Unavailable for a damaged one.
         """
 
+    def drop_session(self, session_id: str) -> int:
+        """Delete all artifacts of a session; return their number.  Raises Unavailable."""
+
 
 class CheckpointStore(Protocol):
     """File checkpoints, stored for a limited time.  Blocks; any thread may call."""
@@ -549,6 +611,9 @@ class FileHistory(Protocol):
 
         Raises as `restore` does; a dry run lists conflicts instead.
         """
+
+    def drop_session(self, session_id: str) -> int:
+        """Delete the checkpoints of a session; return their number.  Raises Unavailable."""
 
 
 class DocumentFiles(Protocol):

@@ -209,9 +209,9 @@ class AnthropicReader:
         """Record the running totals of usage; cache reads and writes are input tokens too."""
         if usage is None:
             return
-        told = msgspec.structs.asdict(usage)
-        told["thought"] = (told.pop("output_tokens_details") or _Output()).thinking_tokens
-        self._counts |= {name: count for name, count in told.items() if count is not None}
+        counts = msgspec.structs.asdict(usage)
+        counts["thought"] = (counts.pop("output_tokens_details") or _Output()).thinking_tokens
+        self._counts |= {name: count for name, count in counts.items() if count is not None}
         counts = self._counts
         cached = counts.get("cache_read_input_tokens", 0)
         stored = counts.get("cache_creation_input_tokens", 0)

@@ -150,10 +150,10 @@ def _in_order(items: list[_Item], count: int) -> tuple[Vector, ...]:
     return vectors
 
 
-def _usage(told: _Usage | None, texts: Sequence[str]) -> Usage:
-    if told is None or told.prompt_tokens is None:
+def _usage(usage: _Usage | None, texts: Sequence[str]) -> Usage:
+    if usage is None or usage.prompt_tokens is None:
         return Usage(input_tokens=sum(map(estimate_tokens, texts)))
-    return Usage(input_tokens=told.prompt_tokens, source="provider")
+    return Usage(input_tokens=usage.prompt_tokens, source="provider")
 
 
 def _sum(parts: list[Usage]) -> Usage:

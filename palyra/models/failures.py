@@ -137,12 +137,12 @@ def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
 
 def _retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     """Delay from `Retry-After` (seconds or a date) in milliseconds; capped, never negative."""
-    told = (
+    waits_ms = (
         _number(headers.get("retry-after-ms", ""), 1),
         _number(headers.get("retry-after", ""), 1_000),
         _until(headers.get("retry-after", ""), now_ms),
     )
-    wanted_ms = next((each for each in told if each is not None), None)
+    wanted_ms = next((each for each in waits_ms if each is not None), None)
     return None if wanted_ms is None else round(min(max(wanted_ms, 0), MAX_RETRY_AFTER_MS))
 
 

@@ -112,7 +112,7 @@ class ProviderRequest:
             text = f"the key of {provider} cannot be found: {error.message}"
             raise ModelFailure("auth", text, was_asked=False) from None
         if key and not (key.isascii() and key.isprintable()):
-            text = f"the key of {provider} holds characters that fit into no header; store it anew"
+            text = f"the key of {provider} holds characters that fit into no header; store it again"
             raise ModelFailure("auth", text, was_asked=False)
         return key
 

@@ -119,10 +119,13 @@ class Providers:
         found = self._providers.get(provider)
         return ProviderHealth(provider=provider) if found is None else found.standing
 
-    def embeddings(self, name: str, run_blocking: RunBlocking) -> EmbeddingModel:
+    def embeddings(
+        self, name: str, run_blocking: RunBlocking, field: str, others: Sequence[str]
+    ) -> EmbeddingModel:
         """Return the embedding model called PROVIDER/NAME.
 
-        Raises InvalidParams for a name that belongs to no provider.
+        Raises InvalidParams for a name that belongs to no provider: the value of that `field` of the
+        configuration, which may also have one of the `others`.
         """
         provider, _, model = name.partition("/")
         found = self._providers.get(provider)
@@ -130,9 +133,9 @@ class Providers:
             having = [name for name, each in self._providers.items() if each.embeds]
             known = ", ".join(f"{name}/MODEL" for name in having)
             raise InvalidParams(
-                f"models.embeddings = {name!r}: no provider offers it; available: embedded"
+                f"{field} = {name!r}: no provider offers it; available: {', '.join(others)}"
                 + (f", and {known}" if known else ""),
-                field="models.embeddings",
+                field=field,
             )
         return found.make_embeddings(model, run_blocking)
 

@@ -29,6 +29,7 @@ from palyra.core.context.session_window import (
     is_due,
     placed_conversation,
     plan_summary,
+    read_messages,
     take_draft,
 )
 from palyra.core.ids import NewId
@@ -52,7 +53,9 @@ from palyra.services.budgets import Budgets, Reservation
 from palyra.services.pins import read_pins
 
 log = structlog.get_logger("palyra.compaction")
-HEADROOM = 4  # several large runs may end between two prompts
+# Of earlier runs that no summary covers yet.  A run that was left out before could not be summarised
+# any more, and its rules would be lost; the first prompt that has so much is summarised.
+UNSUMMARISED_TOKENS = 2_000_000
 NEVER = 2**63
 UNKNOWN_WINDOW = 128_000  # tokens
 DRAFT_DEADLINE_S = 60.0
@@ -70,7 +73,9 @@ class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def loaded_tokens(self) -> int:
         """Tokens of earlier runs to load: more than are shown, so that they can be summarised."""
-        return self.history_tokens * (HEADROOM if self.trigger_bps else 1)
+        if not self.trigger_bps or not self.history_tokens:
+            return self.history_tokens
+        return max(self.history_tokens, UNSUMMARISED_TOKENS)
 
 
 class SessionCompactor:
@@ -164,13 +169,12 @@ class SessionCompactor:
         previous, covered, window = _split(run, history)
         if not covered:
             return f"all {len(window)} messages are among the latest, which stay"
+        read = read_messages(previous, covered, window=window, pins=pins)
         try:
-            summary = plan_summary(
-                previous, covered, self._settings.history_tokens, window=window, pins=pins
-            )
+            summary = plan_summary(previous, covered, self._settings.history_tokens, read=read)
         except RefusedSummary as refused:
             return refused.message
-        defects = find_defects(summary, previous, covered, window=window, pins=pins)
+        defects = find_defects(summary, previous, covered, read=read)
         if summary.ledger.exceeded:
             log.warning("context budget exhausted", run_id=run.run_id, **summary.ledger.exceeded)
         if defects:  # a bug: the plan keeps everything that is protected

@@ -2,7 +2,8 @@
 
 Owns: nothing that a restart would lose; versions are records of the journal.
 Talks to: the files of the workspace (a port), in threads; the journal; the hub.
-Written by: learning, while `documents.write` is set; operators; `memory.forget`.
+Written by: learning, while `documents.write` is set; operators (`sync`, `fill`, `restore`);
+`memory.forget`.
 Never: writes a file of the workspace unless that setting or a person asks for it, or changes text
 outside of a managed block.
 
@@ -13,6 +14,7 @@ it is replaced, and again afterwards; an editor that saves meanwhile causes anot
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,8 +24,8 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change
-from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord
+from palyra.core.journal.changes import Change, MemoryFilter
+from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord, MemoryRecord
 from palyra.core.memory.document_merge import MAX_REMEMBERED, Author, Base, Merge, merge
 from palyra.core.memory.document_views import (
     DocumentChange,
@@ -37,13 +39,23 @@ from palyra.core.memory.document_views import (
     view_version,
 )
 from palyra.core.memory.documents import DOCUMENTS, check_document, check_entries, parse_document
-from palyra.core.ports import DocumentFiles, Journal, Notifier, NowMs, RunBlocking
+from palyra.core.ports import (
+    DocumentFiles,
+    DocumentVersions,
+    Journal,
+    JournalStore,
+    Notifier,
+    NowMs,
+    RunBlocking,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
 
 MAX_ATTEMPTS = 8  # merges of one change, while another program keeps writing the file
 _MAX_PENDING = 16  # versions in a row that a crash or a failure left pending
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+PINNED_BLOCK = "pinned"
+_PAGE = 200  # memories read at once
 Plan = Callable[[bytes, Base], Merge]
 
 
@@ -168,6 +180,22 @@ class Documents:
         plan = partial(_restore, document, record, author)
         return await self._change(document, plan, "restore", caller.principal, dry_run=dry_run)
 
+    async def fill(self, caller: Caller, document: str, *, dry_run: bool = False) -> DocumentChange:
+        """Give the block `pinned` the caller's pinned memories; entries that a person typed stay.
+
+        Left out are items of one channel or session, because every agent of the workspace reads the
+        file, and items that were made from a text of others.  An item that is no longer pinned loses
+        its entry.  Raises the errors of `apply`.  Cancellation: as for `sync`.
+        """
+        caller.require("documents:write")
+        caller.require("memory:read")
+        principal = caller.principal
+        pinned = await self._journal.read(partial(_list_pinned, principal, self._now_ms()))
+        entries = {item.memory_id: item.text for item in pinned}
+        return await self.apply(
+            document, PINNED_BLOCK, entries, principal=principal, by_hand=True, dry_run=dry_run
+        )
+
     # --- for the daemon
 
     async def apply(
@@ -178,6 +206,7 @@ class Documents:
         *,
         principal: str,
         by_hand: bool = False,
+        dry_run: bool = False,
     ) -> DocumentChange:
         """Give a block these entries, by id; entries that a person typed stay.
 
@@ -196,7 +225,7 @@ class Documents:
         await self._run_blocking(self._check_secrets, entries)
         asked = {block: dict(entries)}
         plan = partial(merge, document, asked=asked, author=self._passer_by)
-        return await self._change(document, plan, "apply", principal)
+        return await self._change(document, plan, "apply", principal, dry_run=dry_run)
 
     async def read(self, document: str) -> DocumentChange:
         """Return the edits in the file that no version has; nothing is changed.
@@ -217,6 +246,30 @@ class Documents:
         ids = frozenset(entry_ids)
         found = [await self._forget(name, ids, principal) for name in DOCUMENTS]
         return [change for change in found if change is not None]
+
+    async def forget_items(self, memory_ids: Sequence[str], principal: str) -> None:
+        """Remove the entries that show these items of memory, as `forget` does."""
+        known = await self._journal.read(self._list_entries)
+        texts = [await self._run_blocking(self._read_quietly, name) for name in DOCUMENTS]
+        wanted = await self._run_blocking(_find_named, memory_ids, known, texts)
+        if wanted:
+            await self.forget(wanted, principal=principal)
+
+    def _list_entries(self, store: DocumentVersions) -> set[str]:
+        """Return the ids of the entries in all versions.  Blocks."""
+        return {
+            entry.entry_id
+            for name in DOCUMENTS
+            for version in store.list_document_versions(self._files.workspace, name)
+            for own in version.blocks.values()
+            for entry in own
+        }
+
+    def _read_quietly(self, document: str) -> bytes:
+        try:
+            return self._files.read(document) or b""
+        except (IllegalState, TooLarge):
+            return b""  # `forget` reports it
 
     async def _forget(
         self, document: str, ids: frozenset[str], principal: str
@@ -505,8 +558,38 @@ def _entries(document: str, content: bytes) -> dict[tuple[str, str], str]:
     }
 
 
+# --- memories ------------------------------------------------------------------------------------
+
+
+def _list_pinned(principal: str, now_ms: int, store: JournalStore) -> list[MemoryRecord]:
+    """Return the pinned items of a principal that a document may hold, oldest first.  Blocks."""
+    wanted = MemoryFilter(principal=principal, now_ms=now_ms, limit=_PAGE)
+    found: list[MemoryRecord] = []
+    while page := store.list_memories(wanted):
+        found += (
+            item
+            for item in page
+            if item.pinned
+            and item.is_live(now_ms)
+            and item.scope == "principal"
+            and item.trust == "trusted_local"
+        )
+        wanted = msgspec.structs.replace(wanted, before=page[-1].memory_id)
+    return found[::-1]
+
+
 # --- forgetting ----------------------------------------------------------------------------------
 
+
+def _find_named(
+    memory_ids: Sequence[str], known: Collection[str], texts: Sequence[bytes]
+) -> list[str]:
+    """Return the ids that a version or a file names."""
+    marked = set(_MARK.findall(b"".join(texts)))
+    return [each for each in memory_ids if each in known or each.encode() in marked]
+
+
+_MARK = re.compile(rb"<!-- (\S+) -->")
 _Blocks = Mapping[str, tuple[DocumentEntry, ...]]
 
 

@@ -94,6 +94,12 @@ class Grants:
         ]
         return tuple(self._end(grant, RESET) for grant in ended)
 
+    def forget_session(self, session_id: str) -> None:
+        """Put the grants that were given in a session out of force, whatever their scope."""
+        for known in self._live.values():
+            for grant_id in [key for key, each in known.items() if each.session_id == session_id]:
+                del known[grant_id]
+
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
         known = self._live.get(_key(grant), {})
         if known.pop(grant.grant_id, None) is None:

@@ -4,7 +4,7 @@ Owns: a bounded cache of ended runs, which never change.  Talks to: the journal.
 Tapes are read and folded in a reader's thread, never on the event loop.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from palyra.core.context.history import (
     MAX_RUNS,
@@ -17,14 +17,12 @@ from palyra.core.context.history import (
     select,
     view_of,
 )
-from palyra.core.context.session_window import render
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
-from palyra.core.model.messages import GuidanceMessage, Message
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, Purged
 from palyra.services.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
@@ -34,12 +32,12 @@ MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
 class ConversationHistory:
     """Histories of runs, with a cache of ended ones."""
 
-    def __init__(self, journal: Journal, budget_tokens: int, fence_key: bytes) -> None:
+    def __init__(self, journal: Journal, budget_tokens: int) -> None:
         self._journal = journal
-        self._fence_key = fence_key
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}
         self._known_tokens = 0
+        self._forgets = 0  # a read that began before one may have read what was purged
 
     async def find(self, run: Run) -> History:
         """Select the history of a run that is about to begin.
@@ -48,11 +46,11 @@ class ConversationHistory:
         """
         if not self._budget_tokens:
             return NO_HISTORY
-        known = dict(self._known)
+        known, forgets = dict(self._known), self._forgets
         found = await self._journal.read(
             lambda store: select(_past(store, run, known), self._budget_tokens)
         )
-        self._remember(found)
+        self._remember(found, forgets)
         return found
 
     async def repeat(self, run_ids: tuple[str, ...]) -> History:
@@ -62,27 +60,30 @@ class ConversationHistory:
         """
         if not run_ids:
             return NO_HISTORY
-        known = dict(self._known)
+        known, forgets = dict(self._known), self._forgets
         found = await self._journal.read(lambda store: recorded(_named(store, run_ids, known)))
-        self._remember(found)
+        self._remember(found, forgets)
         return found
 
-    async def conversation(self, run_id: str) -> tuple[Message, ...]:
+    async def conversation(self, run_id: str) -> InheritedView:
         """Return the conversation up to the end of a run; empty if its tape cannot be folded.
 
-        Cancellation: nothing happened.
+        Raises Purged for a run without its content.  Cancellation: nothing happened.
         """
-        found = await self._journal.read(lambda store: _read(store, run_id))
+        found = await self._journal.read(lambda store: _fold(store, run_id))
         if found is None:
-            return ()
+            return InheritedView(messages=())
         history = await self.repeat(found.history)
         last = past_run(found)
         summary = found.summary or history.summary
         if found.summary is not None:
             history = history.summarised(found.summary)
         before = (message for run in history.runs for message in run.messages)
-        summarised = () if summary is None else (GuidanceMessage(render(summary, self._fence_key)),)
-        return (*summarised, *before, *last.messages)
+        return InheritedView(
+            messages=(*before, *last.messages),
+            summary=summary,
+            is_tainted=found.is_tainted or history.is_tainted,
+        )
 
     async def view(self, run: Run, run_ids: tuple[str, ...] | None) -> InheritedView:
         """Return the conversation that the model of `run` is shown, after these earlier runs.
@@ -93,7 +94,16 @@ class ConversationHistory:
         history = await (self.find(run) if run_ids is None else self.repeat(run_ids))
         return view_of(run, history, self._budget_tokens)
 
-    def _remember(self, history: History) -> None:
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Drop these runs, which were purged, from memory; reads that began before are not kept."""
+        self._forgets += 1
+        for run_id in run_ids:
+            run = self._known.pop(run_id, None)
+            self._known_tokens -= 0 if run is None else run.tokens
+
+    def _remember(self, history: History, forgets: int) -> None:
+        if forgets != self._forgets:
+            return
         for run in history.runs:
             if self._known_tokens > MAX_KNOWN_TOKENS:
                 self._known.clear()
@@ -137,7 +147,15 @@ def _named(
 
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
+        return _fold(store, run_id)
+    except Purged:
+        return None
+
+
+def _fold(store: JournalStore, run_id: str) -> Run | None:
+    """Return the run; None if there is none or its tape cannot be folded.  Raises Purged."""
+    try:
         found = read_run(store, run_id)
-    except InvariantBroken:  # stranded: its tape cannot be folded
+    except InvariantBroken:
         return None
     return None if found is None else found.run

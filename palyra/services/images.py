@@ -55,12 +55,12 @@ async def keep_pictures(
 def _keep(
     artifacts: Artifacts, session_id: str, attachments: Attachments, at_ms: int
 ) -> Attachments:
-    told = list(attachments)
+    described = list(attachments)
     for at, given in read_given(attachments).items():
         data = given.data
         if data is None:
             data = _find(artifacts, session_id, given.artifact)
-        told[at] = describe(given, data, session_id, at)
+        described[at] = describe(given, data, session_id, at)
         if given.data is not None:
             kept = Artifact(
                 artifact=hashlib.sha256(data).hexdigest(),
@@ -73,7 +73,7 @@ def _keep(
                 trust="trusted_local",
             )
             artifacts.put(kept, data)
-    return tuple(told)
+    return tuple(described)
 
 
 def _find(artifacts: Artifacts, session_id: str, name: str) -> bytes:

@@ -10,7 +10,7 @@ items before it; the store refuses a revision out of turn besides.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -30,12 +30,15 @@ from palyra.core.journal.changes import (
 )
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
+    FROM_THE_START,
     MemoryAction,
     MemoryRecord,
     MemoryReindex,
     MemoryRemoval,
     MemoryUseRecord,
     Record,
+    SessionRemoval,
+    TurnIndexing,
 )
 from palyra.core.memory.duplicates import (
     ADDED,
@@ -63,8 +66,9 @@ from palyra.core.memory.items import (
     revise,
     supersede,
 )
-from palyra.core.ports import Journal, NowMs, RunBlocking
+from palyra.core.ports import Journal, JournalStore, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.session.purge import ItemPlan, plan_items, successor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
 
@@ -72,6 +76,7 @@ ALIKE_WORDS, MOST_ALIKE = 6, 20  # words and items of a search for duplicates
 REINDEX_ROWS = 200  # of one change, so that no commit waits long
 _WORD = re.compile(r"\w+")
 T = TypeVar("T", bound=msgspec.Struct)
+OnForgotten = Callable[[Sequence[str], str], Awaitable[None]]  # memory ids, principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ class Memories:
     new_id: NewId
     run_blocking: RunBlocking
     similarity: Similarity = no_similarity
+    forgotten: list[OnForgotten] = field(default_factory=list)  # called before items go
     _locks: WeakValueDictionary[str, trio.Lock] = field(default_factory=WeakValueDictionary)
 
     # --- storing
@@ -374,8 +380,51 @@ class Memories:
                 principal=principal, memory_ids=tuple(gone), at_ms=self.now_ms(), by=by
             )
             with self.search.hiding(principal, gone):
+                await self._tell_forgotten(gone, by)
                 await self._commit(principal, [removal], result, receipt)
             return result
+
+    async def _tell_forgotten(self, memory_ids: Sequence[str], by: str) -> None:
+        """Let the listeners remove copies first: a repetition still knows the ids."""
+        for listener in self.forgotten:
+            await listener(memory_ids, by)
+
+    async def plan_session(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> ItemPlan:
+        """Return which items came from a session alone, and which lose its runs as lineage."""
+        found = await self.journal.read(lambda s: s.list_taken_from(principal, session_id, run_ids))
+        return await self.run_blocking(plan_items, found, session_id, run_ids)
+
+    async def purge_session(
+        self, principal: str, session_id: str, run_ids: Sequence[str], *, by: str
+    ) -> int:
+        """Delete what the memory has from a session; return the number of items.
+
+        Items that also have another source keep it and lose their earlier revisions; an item that
+        was superseded by a deleted one has its place again.  Cancellation: repeat the call.
+        """
+        async with self._lock(principal):
+            now_ms = self.now_ms()
+            plan = await self.plan_session(principal, session_id, run_ids)
+            revived = await self.journal.read(
+                partial(_list_revived, gone=plan.gone, by=by, now_ms=now_ms)
+            )
+            records: list[Record] = [*revived]
+            records.append(SessionRemoval(session_id=session_id, trims=plan.trims))
+            if plan.gone:
+                removal = MemoryRemoval(
+                    principal=principal,
+                    memory_ids=plan.gone,
+                    at_ms=now_ms,
+                    by=by,
+                    action="purged",
+                )
+                records.append(removal)
+            with self.search.hiding(principal, plan.gone):
+                await self._tell_forgotten(plan.gone, by)
+                await self.journal.commit(Change(records=tuple(records)))
+            return len(plan.gone)
 
     async def purge(self, caller: Caller, principal: str, *, dry_run: bool = False) -> MemoryPurged:
         """Delete the whole memory of a principal, with the log of its changes and uses.
@@ -394,7 +443,9 @@ class Memories:
             removal = MemoryRemoval(
                 principal=whose, memory_ids=None, at_ms=now_ms, by=caller.principal, action="purged"
             )
+            every = await self.journal.read(partial(_list_ids, principal=whose, now_ms=now_ms))
             with self.search.hiding_all(whose):
+                await self._tell_forgotten(every, caller.principal)
                 await self._commit(whose, [removal], result, None)
             return result
 
@@ -462,6 +513,8 @@ class Memories:
     async def rebuild(self, caller: Caller) -> int:
         """Write the text index of all items again; return the number of items.  Operators only.
 
+        Conversations are indexed again in the background.
+
         Searches and writes go on meanwhile.  Cancellation: a part was rewritten, which is harmless.
         """
         if caller.principal_filter is not None:
@@ -473,6 +526,9 @@ class Memories:
         for after in range(0, counts.last_row, REINDEX_ROWS):
             part = MemoryReindex(after_row=after, through_row=after + REINDEX_ROWS)
             await self.journal.commit(Change(records=(part,)))
+        await self.journal.commit(
+            Change(records=(TurnIndexing(after_position=FROM_THE_START, through_position=0),))
+        )
         self.search.invalidate(None)
         return counts.total
 
@@ -642,3 +698,37 @@ def _with_superseded(
         waiting += [memory_id for memory_id in more if memory_id not in found]
         found.update(dict.fromkeys(more))
     return list(found)
+
+
+_EVERY = 1_000_000_000
+
+
+def _list_ids(store: JournalStore, *, principal: str, now_ms: int) -> list[str]:
+    """Return the ids of all items of a principal.  Blocks."""
+    wanted = MemoryFilter(
+        principal=principal,
+        now_ms=min(now_ms, 0),  # expired items too, which are still stored
+        with_superseded=True,
+        with_hidden=True,
+        limit=_EVERY,
+    )
+    return [item.memory_id for item in store.list_memories(wanted)]
+
+
+def _list_revived(
+    store: JournalStore, *, gone: Sequence[str], by: str, now_ms: int
+) -> list[MemoryRecord]:
+    """Return the next revisions of items that were superseded by items that go.  Blocks."""
+    found = {memory_id: store.find_memory(memory_id) for memory_id in gone}
+    going = {memory_id: item for memory_id, item in found.items() if item is not None}
+    revived = []
+    for memory_id in going:
+        for item in store.list_superseded(memory_id):
+            if item.memory_id in going or item.superseded_by != memory_id:
+                continue
+            after = successor(item, going)
+            fields = {"superseded_by": after}
+            if after is None:
+                fields["superseded_ms"] = None
+            revived.append(revise(item, "undone", by=by, now_ms=now_ms, **fields))
+    return revived

@@ -6,7 +6,8 @@ Never: returns an item of another principal or place, an expired one, or one tha
 
 To forget takes effect before the commit: a tombstone keeps the item out of every result that leaves,
 also of a search that began earlier.  A write drops the cached results of its principal, because the
-key of a result has the generation of the principal's items.
+key of a result has the generation of the principal's items.  The key also has the version of the
+index and the day, which relative dates of a query depend on; a degraded result is not kept.
 """
 
 import re
@@ -18,8 +19,9 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, RunFilter, SaidText
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
+from palyra.core.memory.dates import day_of
 from palyra.core.memory.duplicates import read_tokens
 from palyra.core.memory.items import (
     MemoryHit,
@@ -29,8 +31,8 @@ from palyra.core.memory.items import (
     SearchMode,
 )
 from palyra.core.memory.packing import pack_hits
-from palyra.core.memory.transcripts import MAX_RUNS, rank_texts
-from palyra.core.ports import Journal, JournalStore, NowMs
+from palyra.core.memory.transcripts import as_said, conversation_key
+from palyra.core.ports import Journal, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
@@ -38,6 +40,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
 MAX_TOMBSTONES = 65_536
+MAX_OWN_TURNS = 16  # of the asking run, which are not returned
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
@@ -54,8 +57,10 @@ class MemorySearch:
         now_ms: NowMs,
         new_id: NewId,
         index: SharedMemoryIndex | None = None,
+        conversations: SharedMemoryIndex | None = None,
     ) -> None:
-        """Without an index the text index of the journal is searched."""
+        """Without an index the text index of the journal is searched, and no conversations."""
+        self._conversations = conversations
         self._journal = journal
         self._index = index
         self._redactor = redactor
@@ -65,6 +70,7 @@ class MemorySearch:
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
+        self._looked_at: set[str] = set()  # principals
         self._purged: dict[str, int] = {}  # generation at the last purge of a principal
         self._purging: set[str] = set()
 
@@ -105,12 +111,14 @@ class MemorySearch:
         return msgspec.structs.replace(found, hits=hits)
 
     async def _search_once(self, query: str, asked: MemoryFilter, generation: int) -> MemoryHits:
-        key = msgspec.json.encode((query, asked, generation))
+        now_ms = self._now_ms()
+        version = 0 if self._index is None else self._index.version
+        day = day_of(now_ms).toordinal()
+        key = msgspec.json.encode((query, asked, generation, version, day))
         found = self._cache.get(key)
         if found is None:
-            wanted = msgspec.structs.replace(asked, now_ms=self._now_ms())
-            found = await self._search(query, wanted)
-            if generation == self._generations.get(asked.principal, 0):
+            found = await self._search(query, msgspec.structs.replace(asked, now_ms=now_ms))
+            if generation == self._generations.get(asked.principal, 0) and not found.degraded:
                 self._cache[key] = found
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
@@ -136,34 +144,66 @@ class MemorySearch:
     ) -> list[SaidText]:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
-        Cancellation: nothing happened.
+        Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
-        return await self._journal.read(
-            lambda store: rank_texts(_list_said(store, place, run_id), query, limit)
+        if self._conversations is None:
+            raise Unavailable("earlier conversations are not indexed by this journal")
+        session_id = place.session_id
+        here = None
+        if session_id is not None:
+            here = await self._journal.find(lambda store: store.find_session(session_id))
+        conversation_id = None if here is None else here.conversation_id
+        wanted = MemoryFilter(
+            principal=place.principal,
+            now_ms=self._now_ms(),
+            channel=conversation_key(place.channel, conversation_id),
+            session_id=session_id if place.only_session else None,
+            limit=limit + MAX_OWN_TURNS,
         )
+        if place.only_session and session_id is None:
+            return []
+        found = await self._conversations.find(query, wanted)
+        said = [as_said(hit.item, query) for hit in found.hits]
+        return [each for each in said if each.run_id != run_id][:limit]
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
     ) -> RecallPack:
         """See `core.ports.Recall`."""
         wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
+        await self.prepare(place.principal)
+        if not self.has_items(place.principal):
+            return RecallPack()
+        generation = self.generation(place.principal)
         try:
-            if not await self._has_items(place.principal):
-                return RecallPack()
-            return pack_hits(await self.search_in(place, question, wanted))
+            found = await self.search_in(place, question, wanted)
+            if not found.hits:
+                await self._note_if_empty(place.principal, generation)
+            return pack_hits(found)
         except Unavailable as error:
             return RecallPack(degraded=error.message)
 
-    async def _has_items(self, principal: str) -> bool:
-        """True if the principal has an item; the answer no is kept until a write."""
-        generation = self._generations.get(principal, 0)
-        if self._empty.get(principal) == generation:
-            return False
+    async def prepare(self, principal: str) -> None:
+        """Find out if the principal has items, once; a journal that fails leaves it open.
+
+        Cancellation: nothing happened.
+        """
+        if principal in self._looked_at:
+            return
+        try:
+            await self._note_if_empty(principal, self.generation(principal))
+        except Unavailable:
+            return
+        self._looked_at.add(principal)
+
+    def has_items(self, principal: str) -> bool:
+        """True unless the principal is known to have no items.  Never waits."""
+        return self._empty.get(principal) != self.generation(principal)
+
+    async def _note_if_empty(self, principal: str, generation: int) -> None:
         wanted = MemoryFilter(principal=principal, now_ms=self._now_ms(), limit=1)
-        if await self._journal.read(lambda s: s.list_memories(wanted)):
-            return True
-        self._empty[principal] = generation
-        return False
+        if not await self._journal.read(lambda s: s.list_memories(wanted)):
+            self._empty[principal] = generation
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """See `core.ports.Recall`."""
@@ -184,6 +224,11 @@ class MemorySearch:
         )
         self._journal.append(Change(records=(record,)))
 
+    def note_purged_turns(self) -> None:
+        """Write the file of the index of conversations without what has left the tapes."""
+        if self._conversations is not None:
+            self._conversations.notify(is_removal=True)
+
     # --- for the items' service
 
     def is_shown(self, item: MemoryRecord) -> bool:
@@ -202,6 +247,8 @@ class MemorySearch:
             self._index.notify()
         if principal is None:
             self._cache.clear()
+            if self._conversations is not None:
+                self._conversations.notify()
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
 
@@ -239,22 +286,6 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
-
-
-def _list_said(store: JournalStore, place: MemoryPlace, run_id: str) -> list[SaidText]:
-    """Return what was said in the newest conversations of the place.  Blocks."""
-    only = place.session_id if place.only_session else None
-    wanted = RunFilter(principal=place.principal, session_id=only, limit=MAX_RUNS)
-    runs = [run for run in store.list_runs(wanted) if run.run_id != run_id]
-    here = None if place.session_id is None else store.find_session(place.session_id)
-    conversation = None if here is None else here.conversation_id
-    seen = {
-        session_id
-        for session_id in {run.session_id for run in runs}
-        if (found := store.find_session(session_id)) is not None
-        and (found.channel, found.conversation_id) == (place.channel, conversation)
-    }
-    return store.list_said([run.run_id for run in runs if run.session_id in seen])
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:

@@ -249,7 +249,7 @@ def _check(table: RouteTable, models: Mapping[str, LanguageModel]) -> None:
             if name not in models:
                 raise InvalidParams(
                     f"{field}: no provider has {name!r}; a model is called PROVIDER/NAME, and its "
-                    "provider stands in models.providers",
+                    "provider is in models.providers",
                     field=field,
                 )
 

@@ -50,7 +50,7 @@ from palyra.core.text.references import Reference, ReferenceKind
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import lowest
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import InvariantBroken, PalyraError, Purged
 from palyra.services.gate import Gate
 from palyra.services.history import ENDED
 from palyra.services.run_loader import read_run
@@ -401,6 +401,8 @@ def _find_session(store: JournalStore, key: str, principal: str) -> list[PastRun
 def _load(store: JournalStore, run_id: str) -> PastRun:
     try:
         found = read_run(store, run_id)
+    except Purged as gone:
+        raise ToolFailure(f"{run_id}: {gone.message}") from None
     except InvariantBroken:
         found = None
     if found is None:

@@ -18,7 +18,7 @@ SPEC = ToolSpec(
         "type": "object",
         "properties": {
             "artifact": {"type": "string", "minLength": NAME_CHARS, "maxLength": 64,
-                         "description": "Its name, as the cut output told it."},
+                         "description": "Its name, as the cut output names it."},
             "offset": {"type": "integer", "minimum": 0,
                        "description": "First byte; 0 if left out."},
             "line": {"type": "integer", "minimum": 1,

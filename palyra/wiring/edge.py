@@ -10,6 +10,7 @@ from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.actors.purge import DataRights
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
@@ -68,10 +69,22 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     tree: Callable[[], ChildSnapshot],
 ) -> Backend:
     """Build the services that methods call."""
+    documents = Documents(
+        services.journal,
+        WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
+        hub,
+        services.redactor,
+        run_blocking=host.run_blocking,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        writes=config.documents.write,
+    )
+    memories.forgotten.append(documents.forget_items)
     return Backend(
         gateway=gateway,
         sessions=sessions,
         checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints),
+        data_rights=DataRights(services, sessions, gateway, memories, toolset.checkpoints),
         approvals=Approvals(services.journal, services.approvals),
         grants=services.grants,
         budgets=usage,
@@ -86,16 +99,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             sessions.get,
             host.run_blocking,
         ),
-        documents=Documents(
-            services.journal,
-            WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
-            hub,
-            services.redactor,
-            run_blocking=host.run_blocking,
-            now_ms=host.now_ms,
-            new_id=host.new_id,
-            writes=config.documents.write,
-        ),
+        documents=documents,
         skills=toolset.skills,
         models=services.router,
         hub=hub,

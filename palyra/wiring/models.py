@@ -44,6 +44,7 @@ def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
 
 
 EMBEDDED = "embedded"
+MEMORY_EMBEDDERS = ("auto", "hashed", "minilm")  # those of this machine
 
 
 class Modelset(NamedTuple):
@@ -54,6 +55,7 @@ class Modelset(NamedTuple):
     services: Sequence[ChildSpec] = ()
     look: Look | None = None  # reads the health of a provider
     names: tuple[str, ...] = ()  # names of the providers
+    memory: EmbeddingModel | None = None  # a provider's, of the memory
 
 
 def build_modelset(
@@ -63,13 +65,12 @@ def build_modelset(
     fixed = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
     wanted = config.models.embeddings
+    of_memory = config.memory.embedder
     if not config.models.providers:
         if wanted != EMBEDDED:
-            raise InvalidParams(
-                f"models.embeddings = {wanted!r}: there is no such provider; "
-                "name one in models.providers, or use embedded",
-                field="models.embeddings",
-            )
+            raise _no_provider("models.embeddings", wanted, EMBEDDED)
+        if of_memory not in MEMORY_EMBEDDERS:
+            raise _no_provider("memory.embedder", of_memory, ", ".join(MEMORY_EMBEDDERS))
         return Modelset(fixed, embedded)
     # Importing the HTTP client takes 0.1 s, which a daemon without providers saves.
     from palyra.models.providers import Providers  # noqa: PLC0415 - see above
@@ -83,10 +84,23 @@ def build_modelset(
     )
     return Modelset(
         providers.catalogue(fixed),
-        embedded if wanted == EMBEDDED else providers.embeddings(wanted, host.run_blocking),
+        embedded if wanted == EMBEDDED else providers.embeddings(
+            wanted, host.run_blocking, "models.embeddings", (EMBEDDED,)
+        ),
         [ChildSpec("models", providers.keep_open)],
         providers.look,
         tuple(each.name for each in config.models.providers),
+        None if of_memory in MEMORY_EMBEDDERS else providers.embeddings(
+            of_memory, host.run_blocking, "memory.embedder", MEMORY_EMBEDDERS
+        ),
+    )  # fmt: skip
+
+
+def _no_provider(field: str, wanted: str, others: str) -> InvalidParams:
+    return InvalidParams(
+        f"{field} = {wanted!r}: there is no such provider; "
+        f"name one in models.providers, or use {others}",
+        field=field,
     )
 
 

@@ -1,6 +1,8 @@
 """Wiring of incidents, run limits, the memory and the services that sessions and runs share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
@@ -8,7 +10,14 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
-from palyra.core.ports import Embedder, JournalStore, LanguageModel, MemoryIndexing, Notifier
+from palyra.core.ports import (
+    Embedder,
+    JournalStore,
+    LanguageModel,
+    MemoryEmbedder,
+    MemoryIndexing,
+    Notifier,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
 from palyra.core.trust.fences import fence_key
@@ -19,11 +28,13 @@ from palyra.models.minilm.files import is_installed
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
+from palyra.services.embeddings import MeteredEmbeddings
 from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
+from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
@@ -31,6 +42,7 @@ from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
+from palyra.store.sqlite.memory_search import IndexQueries
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.wiring.host import Host
 from palyra.wiring.models import Modelset, build_router, default_model
@@ -71,29 +83,70 @@ def build_incidents(
     return Incidents(journal, hub, redactor, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_memory_index(
-    config: Config, store: JournalStore, journal: JournalHandle
-) -> SharedMemoryIndex | None:
-    """Build the index over a journal file; None for another store."""
-    if not isinstance(store, SqliteJournal):
-        return None
+def build_memory_embedder(
+    config: Config, host: Host, modelset: Modelset, services: SessionServices
+) -> MemoryEmbedder:
+    """Build the embedder of the memory, metered if it is a provider's."""
+    if modelset.memory is not None:
+        metered = MeteredEmbeddings(
+            modelset.memory, services.budgets, services.journal, host.new_id
+        )
+        return ProviderEmbedder(metered, host.run_blocking)
     data_dir, wanted = config.paths.data_dir, config.memory.embedder
     is_minilm = wanted == "minilm" or (wanted == "auto" and is_installed(data_dir))
-    embedder: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+    local: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
+    return LocalEmbedder(local, host.run_blocking)
 
-    def make_index() -> MemoryIndexing:
+
+class MemoryIndexes(NamedTuple):
+    """The indexes of the items and of the conversations."""
+
+    items: SharedMemoryIndex
+    conversations: SharedMemoryIndex
+
+
+def build_memory_indexes(
+    config: Config,
+    store: JournalStore,
+    journal: JournalHandle,
+    find_embedder: Callable[[], MemoryEmbedder],
+) -> MemoryIndexes | None:
+    """Build the indexes over a journal file; None for another store.
+
+    The embedder is found when it is first needed: a provider's is built after the memory.
+    """
+    if not isinstance(store, SqliteJournal):
+        return None
+    folder, turns = config.paths.data_dir / "vectors", store.turns()
+
+    def make_index(source: IndexQueries, name: str, embedder: MemoryEmbedder) -> MemoryIndexing:
         from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
 
-        return IndexedMemory(store, data_dir / "vectors" / "memory.index", embedder)
+        return IndexedMemory(source, folder / name, embedder)
 
-    return SharedMemoryIndex(make_index, journal)
+    return MemoryIndexes(
+        SharedMemoryIndex(partial(make_index, store, "memory.index"), journal, find_embedder),
+        SharedMemoryIndex(
+            partial(make_index, turns, "conversations.index"),
+            journal,
+            find_embedder,
+            turns.plan_turns,
+        ),
+    )
 
 
 def build_memories(
-    journal: JournalHandle, redactor: Redactor, host: Host, index: SharedMemoryIndex | None
+    journal: JournalHandle, redactor: Redactor, host: Host, indexes: MemoryIndexes | None
 ) -> Memories:
     """Build the memory and its search."""
-    search = MemorySearch(journal, redactor, now_ms=host.now_ms, new_id=host.new_id, index=index)
+    search = MemorySearch(
+        journal,
+        redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        index=None if indexes is None else indexes.items,
+        conversations=None if indexes is None else indexes.conversations,
+    )
     return Memories(
         journal=journal,
         search=search,
@@ -153,7 +206,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         grants=grants,
         budgets=budgets,
         incidents=incidents,
-        histories=ConversationHistory(journal, compaction.loaded_tokens, fence),
+        histories=ConversationHistory(journal, compaction.loaded_tokens),
         compactor=SessionCompactor(
             settings=compaction,
             models=models,
@@ -171,9 +224,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             has_names=toolset.workspace.has_any,
             project_files=PROJECT_FILES if config.context.project_files else (),
             read_diff=toolset.read_diff,
-            recall=MemoryRecall(memories.search, journal, host.now_ms)
-            if config.memory.recall
-            else None,
+            recall=MemoryRecall(memories.search) if config.memory.recall else None,
         ),
         factors=TokenFactors(),
         registry=registry,

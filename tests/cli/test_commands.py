@@ -15,6 +15,7 @@ from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
 from tests.cli.named_commands import ROOT, find_fault
 from tests.client.fake_daemon import RUN, RUN_VIEW, SESSION, Hangup, Json, Refusal, fake_daemon
+from tests.rows import every_row
 
 pytestmark = pytest.mark.real
 
@@ -625,7 +626,7 @@ async def test_a_refused_grant_says_why() -> None:
     ]
 
 
-@pytest.mark.parametrize("field", LISTS)
+@every_row("field", LISTS)
 def test_a_missing_thing_has_a_list(field: str) -> None:
     """The remedy for an id that is not there names a command that lists them."""
     stop = stop_for(NotFound("no such thing", field=field))
@@ -696,7 +697,7 @@ async def test_help_lists_every_exit_code() -> None:
     assert set(codes) <= set(listed)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_help_line_is_the_commands_own(name: str) -> None:
     """The line in the list of commands is the one the command itself gives."""
     command = cli.get_command(click.Context(cli), name)

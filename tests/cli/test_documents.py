@@ -108,6 +108,18 @@ async def test_a_sync_says_what_was_adopted() -> None:
     assert asked == [False, True]
 
 
+async def test_filling_shows_the_entries() -> None:
+    """Of MEMORY.md unless another document is named; a preview asks for one."""
+    async with answering("document.fill", CHANGE) as daemon:
+        shown = await palyra("documents", "fill", url=daemon.url)
+        await palyra("documents", "fill", "USER.md", "--dry-run", url=daemon.url)
+    assert "MEMORY.md is at version 2" in shown.out
+    asked = [params for method, params in daemon.requests if method == "document.fill"]
+    assert [("MEMORY.md", False), ("USER.md", True)] == [
+        (params["document"], params["dry_run"]) for params in asked
+    ]
+
+
 async def test_a_restore_shows_the_differences() -> None:
     """Old and new text of each entry; a preview says that it is one."""
     async with answering("document.restore", {**CHANGE, "is_preview": True}) as daemon:

@@ -17,12 +17,14 @@ from tests.forked import ForkedProcess, Setting, reading_pipe
 
 STOPPED_WITHIN_S = 30.0  # three times the drain's own grace
 SAID_CHARS = 4_000
+ANY_RATE = "100000"  # requests a second: a test that asks until an answer comes has no limit
 PALYRA = (sys.executable, "-m", "palyra")  # an interpreter of its own
 
 
 class DaemonProcess:
     """One home, and the processes that serve it one after another.
 
+    `environment` has settings as PALYRA_SECTION__KEY; they are the defaults, but for the rate.
     All methods but the async ones block: a start takes some hundred milliseconds.
     """
 
@@ -30,7 +32,7 @@ class DaemonProcess:
         self.home = base / "home"
         self.workspace = base / "workspace"
         self.log = base / "daemon.log"
-        self.environment = environment  # PALYRA_SECTION__KEY
+        self.environment = {"PALYRA_SERVER__REQUESTS_PER_S": ANY_RATE, **environment}
         self.process: ForkedProcess | None = None
         self.discovery: Discovery | None = None
         self.workspace.mkdir(parents=True, exist_ok=True)

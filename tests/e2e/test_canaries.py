@@ -31,9 +31,7 @@ async def daemon(
 ) -> AsyncGenerator[LeakyDaemon]:
     """A daemon among strangers, with a workspace full of canaries."""
     async with provider(*ways.provider_answers(canaries)) as served:
-        made = LeakyDaemon(
-            base, PALYRA_LOGGING__LEVEL="debug", PALYRA_SERVER__REQUESTS_PER_S="100000"
-        )
+        made = LeakyDaemon(base, PALYRA_LOGGING__LEVEL="debug")
         made.is_blind = is_blind
         made.home.mkdir(mode=0o700, parents=True)
         book = base / "scripts.json"

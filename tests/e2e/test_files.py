@@ -57,7 +57,7 @@ async def test_a_patch_is_done_and_undone(daemon: DaemonProcess) -> None:
             with pytest.raises(NotFound):
                 await eve.restore_checkpoint(kept.checkpoint_id)
         (daemon.workspace / "new" / "n.txt").write_text("theirs", encoding="utf-8")
-        with pytest.raises(Conflict, match="changed by somebody else"):
+        with pytest.raises(Conflict, match="changed since"):
             await client.restore_checkpoint(kept.checkpoint_id)
         restored = await client.restore_checkpoint(kept.checkpoint_id, force=True)
         assert ("old.txt", "new/n.txt") == restored.files

@@ -29,7 +29,7 @@ def table(name: str, program: str, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
     """A daemon with a server that works and one that dies."""
-    daemon = DaemonProcess(tmp_path_factory.mktemp("mcp"), PALYRA_SERVER__REQUESTS_PER_S="100000")
+    daemon = DaemonProcess(tmp_path_factory.mktemp("mcp"))
     daemon.home.mkdir(mode=0o700, parents=True)
     servers = table("sample", "sample_server.py") + table("dead", "hungry_server.py", "die")
     (daemon.home / "palyra.toml").write_text(servers, "utf-8")

@@ -312,6 +312,64 @@ async def test_the_command_line_imports_other_formats(
     assert (2, True) == (done.code, "not an export" in done.err)
 
 
+@pytest.mark.parametrize("value", [2**53, 2**63, 2**64, 10**40, -(2**63) - 1])
+async def test_an_integer_that_no_row_holds_is_refused(daemon: DaemonProcess, value: int) -> None:
+    """The field is named, and the connection and the journal go on."""
+    async with daemon.connect() as client:
+        own = (await client.add_memory("The deploy port is 8080")).memory_id
+        lineage = [{"run_id": "run_1", "last_seq": value}]
+        requests: list[tuple[str, dict[str, Any], str]] = [
+            ("memory.edit", {"memory_id": own, "ttl_ms": value}, "ttl_ms"),
+            ("memory.add", {"text": "x", "lineage": lineage}, "lineage[0].last_seq"),
+            ("memory.add", {"text": "x", "ttl_ms": value}, "ttl_ms"),
+            ("memory.audit", {"cursor": value}, "cursor"),
+            ("document.history", {"document": "MEMORY.md", "before": value}, "before"),
+            ("tape.read", {"run_id": "run_1", "after_seq": value}, "after_seq"),
+        ]
+        for method, params, field in requests:
+            with pytest.raises(InvalidParams) as refused:
+                await client.call(method, params)
+            assert field == refused.value.field
+        assert own == (await client.get_memory(own)).memory_id
+
+
+async def test_a_refused_item_of_a_file_is_named(daemon: DaemonProcess, tmp_path: Path) -> None:
+    """The error has the item's number in the whole file, and says which ones are stored."""
+    file = tmp_path / "items.json"
+    bad: dict[str, dict[str, Any]] = {
+        "text": {"text": ""},
+        "valid_from_ms": {"text": "x", "valid_from_ms": -1},
+        "author": {"text": "x", "author": "two\nlines"},
+    }
+    for field, item in bad.items():
+        items = [{"text": f"{field} statement number {n}"} for n in range(501)]
+        for count, stored in ((1, ""), (501, "; the 500 before it in the file are stored")):
+            text = json.dumps({"items": [*items[:count], item]})
+            file.write_text(text, encoding="utf-8")
+            done = await palyra("memory", "import", str(file), home=daemon.home)
+            assert 0 != done.code
+            assert f"items.json, item {count + 1}, {field}: " in done.err
+            assert done.err.splitlines()[0].endswith(stored)
+
+
+async def test_a_session_is_named_by_its_key(daemon: DaemonProcess) -> None:
+    """`--session` takes the key that `palyra run` takes; another name is kept as it is."""
+    async with daemon.connect() as client:
+        run_id, _ = await finish(client, "hello", session_key="pets")
+        session_id = (await client.get_run(run_id)).session_id
+    text = "The kitten is called Mia"
+    await run(daemon, "add", text, "--session", "pets", "--scope", "session")
+    await run(daemon, "add", "The kitten is called Tom", "--session", "imported")
+    listed = json.loads(await run(daemon, "list", "--json", "--session", "pets"))["items"]
+    assert [(text, session_id)] == [(item["text"], item["session_id"]) for item in listed]
+    for name, expected in (("pets", True), (session_id, True), ("imported", False)):
+        assert expected == (text in await run(daemon, "search", "kitten", "--session", name))
+    assert "Tom" in await run(daemon, "search", "kitten", "--session", "imported")
+    async with daemon.connect() as client:
+        run_id, _ = await finish(client, "how is the kitten called?", session_key="pets")
+        assert listed[0]["memory_id"] in str(await client.get_memory_used(run_id))
+
+
 # --- runs ----------------------------------------------------------------------------------------
 
 

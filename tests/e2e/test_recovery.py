@@ -27,9 +27,7 @@ DEEP = "/".join(["d"] * 1_500)
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]:
     """A daemon to be killed; every test leaves it running and without open runs."""
-    with running(
-        tmp_path_factory.mktemp("mortal"), PALYRA_SERVER__REQUESTS_PER_S="100000"
-    ) as process:
+    with running(tmp_path_factory.mktemp("mortal")) as process:
         yield process
     subprocess.run(
         ["rm", "-rf", process.workspace], check=True

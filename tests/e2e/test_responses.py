@@ -7,6 +7,7 @@ from typing import Any
 
 import openai
 import pytest
+import trio
 from openai.types.responses import Response, ResponseFunctionToolCall
 
 from palyra.core.tape import events as ev
@@ -201,6 +202,20 @@ def test_concurrent_continuations_are_separate(sdk: openai.OpenAI) -> None:
     assert 6 == len({note(each)["session_id"] for each in made})
     assert note(first)["session_id"] in {note(each)["session_id"] for each in made}
     assert 1 == len({each.usage.input_tokens for each in made if each.usage})
+
+
+def test_a_purged_response_is_not_continued(sdk: openai.OpenAI, daemon: DaemonProcess) -> None:
+    """The request is refused, and names the field: it starts no run with an empty conversation."""
+    first = ask(sdk, "/say one")
+
+    async def purge() -> None:
+        async with daemon.connect() as client:
+            await client.purge_session(note(first)["session_id"])
+
+    trio.run(purge)
+    with pytest.raises(openai.NotFoundError, match="purged") as refused:
+        ask(sdk, "/say two", previous_response_id=first.id)
+    assert "previous_response_id" == refused.value.param
 
 
 def test_an_invalid_continuation_is_refused(sdk: openai.OpenAI) -> None:

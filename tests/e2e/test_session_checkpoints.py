@@ -3,13 +3,16 @@
 from collections.abc import Generator
 
 import msgspec
+import openai
 import pytest
+import trio
 
 from palyra.client import Client
-from palyra.core.model.messages import UserMessage
-from palyra.core.session.commands import RunView, SessionRestored
+from palyra.core.model.messages import GuidanceMessage, UserMessage
+from palyra.core.session.commands import RunView, SessionCompacted, SessionRestored
 from palyra.core.tape import events as ev
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound
+from palyra.net.http.compat.responses import run_id_of
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import find_events, somebody, write_call
@@ -104,6 +107,26 @@ async def test_a_compaction_is_undone_in_a_branch(daemon: DaemonProcess) -> None
             assert report.matched, report.first_divergence
 
 
+async def test_a_session_is_compacted_on_request(daemon: DaemonProcess) -> None:
+    """`sessions compact` ends with a summary on the tape, and a repetition gets the same run."""
+    async with daemon.connect() as client:
+        for text in ("Never push to main.", *map(str, range(6))):
+            run = await talk(client, f"{text}. {'word ' * 90}", session_key="asked")
+        code, out, err = await palyra("sessions", "compact", "asked", "--json", home=daemon.home)
+        assert 0 == code, err
+        compacted = msgspec.json.decode(out, type=SessionCompacted)
+        assert compacted.run_id is not None
+        ended = await client.wait_run(compacted.run_id)
+        assert 1 == len(await compactions(client, [ended]))
+        first, second = [
+            await client.call(
+                "session.compact", {"session_id": run.session_id, "idempotency_key": "twice"}
+            )
+            for _ in range(2)
+        ]
+        assert first == second
+
+
 async def test_the_last_compaction_is_undone(daemon: DaemonProcess) -> None:
     """Before the last compaction the summary of the one before was in force."""
     async with daemon.connect() as client:
@@ -130,6 +153,48 @@ async def test_a_fork_in_a_compacted_session(daemon: DaemonProcess) -> None:
             assert f"message {place + 1}." not in str(found)
             if not in_force:
                 assert "Never push to main." == texts(found)[0]
+
+
+async def test_a_response_continues_a_compacted_session_as_data(daemon: DaemonProcess) -> None:
+    """A branch by `previous_response_id` has the summary in force as an entry, not as a text.
+
+    So the rules outlive the next compaction of the branch, as they do in a fork.
+    """
+    url = f"http://127.0.0.1:{daemon.port}/v1"
+
+    def respond(text: str, previous: str | None) -> str:
+        with openai.OpenAI(base_url=url, api_key=daemon.token, max_retries=0) as sdk:
+            made = sdk.responses.create(
+                model="scripted", input=text, previous_response_id=previous or openai.omit
+            )
+            return made.id
+
+    last = None
+    ids: list[str] = []
+    for text in ["Never push to main.", *(f"message {n}. {LONG}" for n in range(1, 10))]:
+        last = await trio.to_thread.run_sync(respond, text, last)
+        ids.append(last)
+    async with daemon.connect() as client:
+        runs = [await client.get_run(run_id_of(each)) for each in ids]
+        applied = await compactions(client, runs)
+        assert applied
+        place = runs.index(applied[-1][0])
+        before = ids[place]  # the run that compacted, and one later run exists or is made now
+        await trio.to_thread.run_sync(respond, "/say on", ids[-1])
+        branch = await trio.to_thread.run_sync(respond, "/say branch", before)
+        found = await inherited(client, run_id_of(branch))
+        assert [applied[-1][1].summary] == [e.summary for e in found if e.summary is not None]
+        assert not any(isinstance(m, GuidanceMessage) for e in found for m in e.messages)
+        for number in range(12):
+            branch = await trio.to_thread.run_sync(respond, f"later {number}. {LONG}", branch)
+        tail = [await client.get_run(run_id_of(branch))]
+        listed = await client.list_runs(session_id=tail[0].session_id, limit=50)
+        made = await compactions(client, list(listed.runs))
+        assert made
+        assert all(
+            "Never push to main." in [entry.text for entry in event.summary.ledger.entries]
+            for _, event in made
+        )
 
 
 async def test_files_are_put_back_to_the_mark(daemon: DaemonProcess) -> None:
@@ -254,3 +319,20 @@ async def test_the_same_key_restores_once(daemon: DaemonProcess) -> None:
         )
         assert (first.session_id, first.run_id) == (again.session_id, again.run_id)
         assert "done" == (await client.wait_run(again.run_id)).state
+
+
+async def test_a_repeated_request_gets_the_first_answer(daemon: DaemonProcess) -> None:
+    """A restore or compaction that is repeated with its key is answered alike, and done once."""
+    async with daemon.connect() as client:
+        first = await talk(client, "Never push to main.", session_key="repeated")
+        mark = await client.checkpoint_session(first.session_id)
+        asked = {"session_id": first.session_id, "idempotency_key": "repeat-restore"}
+        asked["checkpoint_id"] = mark.checkpoint_id
+        restored = [await client.call("session.restore", asked) for _ in range(2)]
+        assert restored[0] == restored[1]
+        assert restored[0]["checkpoint_id"] == mark.checkpoint_id
+        asked = {"session_id": first.session_id, "idempotency_key": "repeat-compact"}
+        compacted = [await client.call("session.compact", asked) for _ in range(2)]
+        assert compacted[0] == compacted[1]
+        await client.wait_run(compacted[0]["run_id"])
+        assert 2 == len((await client.list_runs(session_id=first.session_id)).runs)

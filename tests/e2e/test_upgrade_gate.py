@@ -24,6 +24,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
     """A daemon with the default limits and one more name and origin."""
     with running(
         tmp_path_factory.mktemp("strict"),
+        PALYRA_SERVER__REQUESTS_PER_S="100",
         PALYRA_SERVER__ALLOWED_HOSTS="palyra.example",
         PALYRA_SERVER__ALLOWED_ORIGINS="https://app.example",
     ) as process:

@@ -48,7 +48,7 @@ class Cancels:
     """One daemon, and the runs that are cancelled."""
 
     def __init__(self, base: Path, seed: int) -> None:
-        self.daemon = DaemonProcess(base, PALYRA_SERVER__REQUESTS_PER_S="100000")
+        self.daemon = DaemonProcess(base)
         policies = self.daemon.home / "policies"
         policies.mkdir(parents=True, mode=0o700)
         (policies / "load.cedar").write_text(RULES + PERMIT_SHELL, "utf-8")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 
 class Place(NamedTuple):
-    """A method, and whether to die before or after it."""
+    """A method, or a function of a module (without an owner); die before or after it."""
 
     module: str
     owner: str
@@ -32,6 +32,7 @@ MODEL = ("palyra.models.scripted.model", "Scripted")
 HUB = ("palyra.actors.hub", "Hub")
 SESSIONS = ("palyra.actors.session.sessions", "Sessions")
 FILES = ("palyra.tools.files.checkpoints", "Checkpoints")
+ARTIFACTS = ("palyra.store.files.artifacts", "FileArtifacts")
 OUTBOX = ("palyra.actors.journal.actor", "PendingCommit")
 
 POINTS: dict[str, Place] = {
@@ -53,9 +54,44 @@ POINTS: dict[str, Place] = {
 }
 
 # Places that a storm of ordinary runs does not reach.
+PURGE_POINTS: dict[str, Place] = {
+    "before artifacts go": Place(*ARTIFACTS, "drop_session", "before", most=1),
+    "artifacts gone, checkpoints not": Place(*FILES, "drop_session", "before", most=1),
+    "files gone, no end on record": Place(*FILES, "drop_session", "after", most=1),
+}
 RESTORE_POINTS: dict[str, Place] = {
     "before files are put back": Place(*FILES, "rewind", "before", most=2),
     "files put back, no branch": Place(*FILES, "rewind", "after", most=2),
+}
+
+MEMORIES = ("palyra.services.memory", "Memories")
+INDEX = ("palyra.store.vectors.search", "IndexedMemory")
+COMPACTOR = ("palyra.services.compaction", "SessionCompactor")
+MARKS = ("palyra.actors.checkpoints", "Checkpointer")
+GATEWAY = ("palyra.actors.gateway", "Gateway")
+SNAPSHOTS = ("palyra.store.vectors.index", "")
+DOCUMENTS = ("palyra.services.documents", "Documents")
+
+# Places of the memory, of compactions, checkpoints and documents.
+MEMORY_POINTS: dict[str, Place] = {
+    "before a change of the memory": Place(*MEMORIES, "_commit", "before", is_async=True, most=8),
+    "a change of the memory answered": Place(*MEMORIES, "_commit", "after", is_async=True, most=8),
+    "vectors made, not stored": Place(*INDEX, "embed_next", "after", most=6),
+    "before vectors are in the index": Place(*INDEX, "refresh", "before", most=4),
+    "before the index is saved": Place(*INDEX, "save", "before", most=4),
+    "before the file of the index": Place(*SNAPSHOTS, "write_snapshot", "before", most=4),
+    "the file of the index written": Place(*SNAPSHOTS, "write_snapshot", "after", most=4),
+    "before a compaction": Place(*COMPACTOR, "summarise", "before", is_async=True, most=2),
+    "a compaction made, not recorded": Place(
+        *COMPACTOR, "summarise", "after", is_async=True, most=2
+    ),
+    "before a mark": Place(*MARKS, "create", "before", is_async=True, most=2),
+    "a mark made, not answered": Place(*MARKS, "create", "after", is_async=True, most=2),
+    "before a restore": Place(*MARKS, "restore", "before", is_async=True, most=2),
+    "a branch read, not started": Place(*GATEWAY, "branch", "after", is_async=True, most=2),
+    "a restore made, not answered": Place(*MARKS, "restore", "after", is_async=True, most=2),
+    "before a document is written": Place(*DOCUMENTS, "_write", "before", is_async=True, most=2),
+    "a document written, not recorded": Place(*DOCUMENTS, "_write", "after", is_async=True, most=2),
 }
 
 
@@ -68,8 +104,9 @@ class CrashAt(Struct, frozen=True):
 
 def arm(crash: CrashAt) -> None:
     """Make this process kill itself there."""
-    place = (POINTS | RESTORE_POINTS)[crash.point]
-    owner = getattr(importlib.import_module(place.module), place.owner)
+    place = (POINTS | RESTORE_POINTS | MEMORY_POINTS | PURGE_POINTS)[crash.point]
+    module = importlib.import_module(place.module)
+    owner = getattr(module, place.owner) if place.owner else module
     real = getattr(owner, place.name)
     setattr(owner, place.name, _wrap(real, place, crash.count))
 

@@ -251,7 +251,7 @@ async def is_over(daemon: DaemonProcess) -> None:
 def run_case(make: AbstractContextManager[Shortage], *, is_killed: bool = False) -> dict[str, Any]:
     """One way to run out of space, with a daemon that is stopped and started once more at the end."""
     with make as shortage:
-        daemon = DaemonProcess(shortage.base, PALYRA_SERVER__REQUESTS_PER_S="100000")
+        daemon = DaemonProcess(shortage.base)
         daemon.log = Path(tempfile.mkstemp(suffix=".log")[1])  # elsewhere: it has space
         try:
             daemon.start()

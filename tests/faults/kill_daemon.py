@@ -48,7 +48,6 @@ class Storm:
         )
         self.daemon = MortalDaemon(
             base,
-            PALYRA_SERVER__REQUESTS_PER_S="100000",
             PALYRA_RUNS__MAX_OPEN="1000",
             PALYRA_LOGGING__LEVEL="warning",
         )

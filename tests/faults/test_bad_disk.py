@@ -62,13 +62,14 @@ def life(store: SqliteJournal) -> int:
     return refusals
 
 
-def test_one_failing_operation_is_survived(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_one_failing_operation_is_survived(tmp_path: Path, every: int) -> None:
     """Whichever write, sync, truncate or delete fails: one refusal, a retry, and a whole journal."""
     with early_checkpoints():
         untroubled = SimulatedDisk()
         with journal_on(untroubled, tmp_path) as store:
             assert 0 == life(store)
-        for fail_at in range(1, untroubled.operations + 1):
+        for fail_at in range(1, untroubled.operations + 1, every):
             disk = SimulatedDisk()
             disk.fail_at = fail_at
             with journal_on(disk, tmp_path) as store:

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.real]
 
 def test_promises_hold_over_kills() -> None:
     """All promises of a busy daemon hold over repeated kills."""
-    found = kill_many(6, seed=1)
+    found = kill_many(4, seed=1)
     assert [] == found["problems"], found
     assert found["recoveries"] > 0
     assert found["runs"] > 30
@@ -18,7 +18,7 @@ def test_promises_hold_over_kills() -> None:
 
 def test_promises_hold_at_crash_points() -> None:
     """All promises hold where the daemon dies between two of its effects."""
-    found = kill_many(6, seed=3, points=list(POINTS))
+    found = kill_many(4, seed=3, points=list(POINTS))
     assert [] == found["problems"], found
     assert any(name.startswith("at: ") and "nowhere" not in name for name in found), found
 

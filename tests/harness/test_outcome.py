@@ -2,17 +2,16 @@
 
 from typing import Any
 
-import pytest
-
 from palyra.harness.cases import Expectation
 from palyra.harness.outcome import find_missed
+from tests.rows import every_row
 
 
 def expect(**given: Any) -> Expectation:
     return Expectation(**given)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "answer", "reason", "missed"),
     [
         (expect(contains="b"), "abc", "answered", ()),

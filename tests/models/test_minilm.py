@@ -14,6 +14,7 @@ from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files
 from palyra.models.minilm.encoder import DIMENSIONS, LAYERS, Encoder
 from palyra.models.minilm.wordpiece import WordPiece, words
+from tests.optional import needs
 
 WORDS = [
     "[PAD]",
@@ -32,9 +33,7 @@ WORDS = [
 PIECES = WordPiece({word: at for at, word in enumerate(WORDS)})
 INSTALLED = os.environ.get("PALYRA_MINILM")
 
-needs_weights = pytest.mark.skipif(
-    INSTALLED is None, reason="MiniLM: PALYRA_MINILM names no data directory with its weights"
-)
+needs_weights = needs("MiniLM", is_found=INSTALLED is not None)
 
 
 @pytest.mark.parametrize(

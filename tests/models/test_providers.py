@@ -108,7 +108,7 @@ def test_models_of_a_provider_share_its_guard() -> None:
     assert ["x/a", "x/b", "y/c"] == list(models)
     guards = [guarded(made, name)._guard for name in ("x/a", "x/b", "y/c")]
     assert guards[0] is guards[1] is not guards[2]
-    embeddings = made.embeddings("x/e", run_sync)
+    embeddings = made.embeddings("x/e", run_sync, "models.embeddings", ("embedded",))
     assert isinstance(embeddings, GuardedEmbeddings)
     assert guards[0] is embeddings._guard
 
@@ -150,7 +150,7 @@ def test_embeddings_that_no_provider_has(name: str) -> None:
         ModelProvider(name="claude", base_url="http://c/v1", api="anthropic"),
     )
     with pytest.raises(InvalidParams, match=r"available: embedded, and x/MODEL$") as caught:
-        made.embeddings(name, run_sync)
+        made.embeddings(name, run_sync, "models.embeddings", ("embedded",))
     assert "models.embeddings" == caught.value.field
 
 
@@ -165,7 +165,9 @@ async def test_a_turn_and_a_vector(served: Provider) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(made.keep_open)
         turn = await made.catalogue({})["x/big"].stream(REQUEST, lambda _: None)
-        found = await made.embeddings("x/e", run_sync).embed(["a"])
+        found = await made.embeddings("x/e", run_sync, "models.embeddings", ("embedded",)).embed(
+            ["a"]
+        )
         nursery.cancel_scope.cancel()
     assert (CHAT_EXPECTED.text, ((1.0,),)) == (turn.text, found.vectors)
     assert ["env:K", "env:K"] == kept.asked

@@ -17,6 +17,7 @@ from palyra.models.failures import (
 )
 from tests.models.model_kit import ask, chunk
 from tests.models.provider import STREAM, refusal, sse
+from tests.rows import every_row
 
 ANSWERS = [
     (refusal(401, {"error": {"message": "bad key"}}), "auth"),
@@ -89,7 +90,7 @@ NOW_MS = 1_700_000_000_000
 IN_A_MINUTE = formatdate(NOW_MS / 1000 + 60, usegmt=True)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "expected_ms"),
     [
         ({}, None),

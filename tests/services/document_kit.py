@@ -1,6 +1,5 @@
 """The documents service on real files, with a store of the test's choice."""
 
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -121,7 +120,3 @@ def apply_and_die(folder: Path, left: int, entries: dict[str, str]) -> None:
     kit.journal.before_commit = deadly(lambda _: None)
     trio.run(lambda: kit.apply(**entries))
     print("done")  # noqa: T201 - to the test
-
-
-if __name__ == "__main__":
-    apply_and_die(Path(sys.argv[1]), int(sys.argv[2]), msgspec.json.decode(sys.argv[3]))

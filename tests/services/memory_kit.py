@@ -12,12 +12,13 @@ from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace
 from palyra.core.journal.records import Role
 from palyra.core.memory.items import MemoryDraft
-from palyra.core.ports import JournalStore
+from palyra.core.ports import JournalStore, MemoryEmbedder
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import PalyraError
 from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder
 from palyra.services.memory import Memories
+from palyra.services.memory_embedders import LocalEmbedder
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_search import MemorySearch
 from palyra.store.vectors.search import IndexedMemory
@@ -103,13 +104,28 @@ class MemoryKit:
         self.store = sqlite_journal(directory, self.clock)
         self.store.open()
         self.journal = InlineJournal(self.store)
+        self.embedder: MemoryEmbedder = LocalEmbedder(HashedEmbedder(), run_inline)
         self.index_file = directory / "memory.index"
-        self.index = SharedMemoryIndex(self.make_index, self.journal) if is_indexed else None
+        self.index = self.build_index() if is_indexed else None
         self.memories = build(self.journal, self.clock, self.index)
         self.search = self.memories.search
+        self.conversations = self.search._conversations = self.build_conversations()
 
-    def make_index(self) -> IndexedMemory:
-        return IndexedMemory(self.store, self.index_file, HashedEmbedder())
+    def build_index(self) -> SharedMemoryIndex:
+        return SharedMemoryIndex(self.make_index, self.journal, lambda: self.embedder)
+
+    def make_index(self, embedder: MemoryEmbedder) -> IndexedMemory:
+        return IndexedMemory(self.store, self.index_file, embedder)
+
+    def build_conversations(self) -> SharedMemoryIndex:
+        turns = self.store.turns()
+        path = self.index_file.with_name("conversations.index")
+        return SharedMemoryIndex(
+            lambda embedder: IndexedMemory(turns, path, embedder),
+            self.journal,
+            lambda: self.embedder,
+            turns.plan_turns,
+        )
 
     async def keep_up(self) -> None:
         """Take the steps of upkeep that are due."""

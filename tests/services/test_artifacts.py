@@ -154,7 +154,7 @@ async def test_a_later_change_is_a_conflict(
     """Unless the restore is forced."""
     async with at_desk(store, tmp_path) as desk:
         desk.path.write_text("theirs", encoding="utf-8")
-        with pytest.raises(Conflict, match="changed by somebody else since"):
+        with pytest.raises(Conflict, match="changed since"):
             await desk.files.restore_checkpoint(OPERATOR, "ckp_0", "before", is_forced=False)
         await desk.files.restore_checkpoint(OPERATOR, "ckp_0", "before", is_forced=True)
         assert desk.path.read_text() == "old"

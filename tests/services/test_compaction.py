@@ -84,6 +84,22 @@ async def test_a_long_session_is_summarised_before_a_turn(
         assert "summary" in [layer["layer"] for layer in layers]
 
 
+@pytest.mark.parametrize("runs", [1, 3, 9])
+async def test_no_run_is_left_out_before_it_is_summarised(
+    store: MemoryJournal, autojump_clock: MockClock, runs: int
+) -> None:
+    """Runs far longer than the history do not push a rule out: the next prompt has its summary."""
+    async with running(store) as kit:
+        kit.model.turns = [say("ok"), *(say(LONG * 60) for _ in range(runs)), say("ok")]
+        await talk(kit, "Never push to main.")
+        for number in range(runs):
+            await talk(kit, f"message {number}")
+        last = await talk(kit, "what now?")
+        assert not kit.events(last, "run.started")[0].history_is_cut
+        shown = str(kit.model.requests[-1].messages)
+        assert "Never push to main." in shown
+
+
 async def test_a_short_session_is_left_alone(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

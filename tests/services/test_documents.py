@@ -3,8 +3,6 @@
 import os
 import resource
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 import trio
 
 from palyra.core.journal.changes import Change
+from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.document_views import DocumentChanged
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.core.tool.spec import ToolCall, ToolFailure
@@ -30,8 +29,9 @@ from palyra.errors import (
 )
 from palyra.tools.files import changes as changes_module
 from palyra.tools.files.write import write_tools
-from tests.services.document_kit import CLIENT, OPERATOR, SECRET, Kit
-from tests.store.kit import memory_journal, sqlite_journal
+from tests.forked import call_forked
+from tests.services.document_kit import CLIENT, OPERATOR, SECRET, Kit, apply_and_die
+from tests.store.kit import memory, memory_journal, sqlite_journal
 
 pytestmark = pytest.mark.real
 
@@ -276,12 +276,7 @@ def test_a_killed_process_leaves_a_state_that_is_no_edit(tmp_path: Path, instant
     before = kit.memory.read_text()
     store.close()
     new = {"mem_1": "A", "mem_3": "c"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.services.document_kit", str(tmp_path), str(instant),
-         msgspec.json.encode(new)],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stdout) in {(-9, ""), (0, "done\n")}, ended.stderr
+    assert call_forked(apply_and_die, tmp_path, instant, new) in {(-9, ""), (0, "done\n")}
     after = body("- A <!-- mem_1 -->", "- c <!-- mem_3 -->")
     assert kit.memory.read_text() in {before, after}
     store.open()
@@ -449,3 +444,50 @@ async def test_a_commit_that_fails_leaves_the_file(kit: Kit) -> None:
     with pytest.raises(Unavailable):
         await kit.apply(mem_1="a")
     assert names(kit) == []
+
+
+def own(memory_id: str, **fields: Any) -> MemoryRecord:
+    """An item of the operator."""
+    return memory(memory_id, principal=OPERATOR.principal, **fields)
+
+
+async def test_pinned_memories_fill_their_block(kit: Kit) -> None:
+    """Those of the caller for all conversations; others stay out, and an unpinned one goes."""
+    items = [
+        own("mem_1", text="deploys go out\non Tuesdays", pinned=True),
+        own("mem_2", text="not pinned"),
+        own("mem_3", text="of one session", pinned=True, scope="session", session_id="ses"),
+        own("mem_4", text="from a page", pinned=True, trust="external_untrusted"),
+        memory("mem_5", text="of another", pinned=True),
+        own("mem_6", text="never recalled", pinned=True, never_recall=True),
+    ]
+    await kit.journal.commit(Change(records=tuple(items)))
+    (kit.root / "MEMORY.md").write_text("mine\n", encoding="utf-8")
+    preview = await kit.documents.fill(OPERATOR, "MEMORY.md", dry_run=True)
+    assert [("mem_1", "deploys go out\non Tuesdays")] == [
+        (each.entry_id, each.after) for each in preview.changes
+    ]
+    assert b"mine\n" == (kit.root / "MEMORY.md").read_bytes()
+    await kit.documents.fill(OPERATOR, "MEMORY.md")
+    text = (kit.root / "MEMORY.md").read_text(encoding="utf-8")
+    assert text.startswith("mine\n")
+    assert 1 == text.count("<!-- mem_")
+    (kit.root / "MEMORY.md").write_text(
+        text.replace("<!-- palyra:end", "- typed\n<!-- palyra:end"), encoding="utf-8"
+    )
+    unpinned = msgspec.structs.replace(items[0], pinned=False, revision=2)
+    await kit.journal.commit(Change(records=(unpinned,)))
+    await kit.documents.fill(OPERATOR, "MEMORY.md")
+    text = (kit.root / "MEMORY.md").read_text(encoding="utf-8")
+    assert "Tuesdays" not in text
+    assert "typed" in text
+    with pytest.raises(Forbidden):
+        await kit.documents.fill(CLIENT, "MEMORY.md")
+
+
+async def test_more_pinned_memories_than_a_page_are_all_written(kit: Kit) -> None:
+    """The list is read page by page, oldest first in the block."""
+    items = [own(f"mem_{number:03}", text=f"item {number}", pinned=True) for number in range(230)]
+    await kit.journal.commit(Change(records=tuple(items)))
+    done = await kit.documents.fill(OPERATOR, "MEMORY.md")
+    assert [f"mem_{number:03}" for number in range(230)] == [each.entry_id for each in done.changes]

@@ -171,3 +171,29 @@ async def test_findings_of_an_earlier_run_taint(
         assert kit.events(first, "tool.completed")[0].findings
         second = await talk(kit, "two")
         assert kit.events(second, "run.started")[0].is_tainted
+
+
+async def test_a_read_from_before_a_purge_is_not_kept(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Text that was read before its run was forgotten does not return into memory."""
+    async with running(store) as kit:
+        first = await talk(kit, "one")
+        histories = kit.services.histories
+        histories.forget([first])
+        journal = histories._journal
+
+        class Forgetting:
+            """The journal; the purge comes while the query is answered."""
+
+            async def read(self, query: Any) -> Any:
+                found = await journal.read(query)
+                histories.forget([first])
+                return found
+
+        histories._journal = Forgetting()  # type: ignore[assignment]
+        assert [first] == [run.run_id for run in (await histories.repeat((first,))).runs]
+        assert {} == histories._known
+        histories._journal = journal
+        await histories.repeat((first,))
+        assert [first] == [*histories._known]

@@ -1,6 +1,7 @@
 """Items of memory: stored once, corrected, changed, undone, forgotten, and never shown elsewhere."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import trio
 
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.journal.records import ItemScope, MemoryRecord
+from palyra.core.journal.records import ItemScope, Lineage, MemoryRecord
 from palyra.core.memory.items import MAX_IMPORT, TRANSIENT_TTL_MS, MemoryDraft, RecallUse, revise
 from palyra.errors import (
     Conflict,
@@ -610,3 +611,31 @@ async def test_a_concurrent_change_is_refused(kit: MemoryKit) -> None:
     with pytest.raises(Conflict, match="changed meanwhile"):
         await kit.memories.edit(ANN, own, {"text": "make"})
     assert "ninja" == (await get(kit, own)).text
+
+
+async def test_a_session_takes_what_came_from_it_alone(kit: MemoryKit) -> None:
+    """Items of the session go, others stay, and what a gone item had corrected is current again."""
+    told: list[str] = []
+
+    async def note(memory_ids: Sequence[str], principal: str) -> None:
+        await trio.lowlevel.checkpoint()
+        assert "op" == principal
+        told.extend(memory_ids)
+
+    kit.memories.forgotten.append(note)
+    here, there = Lineage(run_id="run_a"), Lineage(run_id="run_z")
+    old = await kit.memories.add(ANN, MemoryDraft(text="the port is 8080", lineage=(there,)))
+    new = await kit.memories.add(
+        ANN, MemoryDraft(text="the port is 9090", lineage=(here,), supersedes=old.memory_id)
+    )
+    both = await kit.memories.add(ANN, MemoryDraft(text="the sky is blue", lineage=(here, there)))
+    foreign = await kit.memories.add(BOB, MemoryDraft(text="mine", lineage=(here,)))
+    count = await kit.memories.purge_session("ann", "ses_a", ["run_a"], by="op")
+    assert (1, [new.memory_id]) == (count, told)
+    with pytest.raises(NotFound):
+        await kit.memories.get(ANN, new.memory_id)
+    again = await kit.memories.get(ANN, old.memory_id)
+    assert (None, None, "undone") == (again.superseded_by, again.superseded_ms, again.action)
+    assert (there,) == (await kit.memories.get(ANN, both.memory_id)).lineage
+    assert (here,) == (await kit.memories.get(BOB, foreign.memory_id)).lineage
+    assert 0 == await kit.memories.purge_session("ann", "ses_a", ["run_a"], by="op")

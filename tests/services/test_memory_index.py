@@ -10,7 +10,6 @@ from palyra.actors.memory import RETRY_S, keep_memory_index
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.items import MemoryDraft
 from palyra.errors import Unavailable
-from palyra.services.memory_index import SharedMemoryIndex
 from tests.services.memory_kit import ANN, OP, MemoryKit
 
 WANTED = MemoryFilter(principal="", now_ms=0)
@@ -44,6 +43,45 @@ async def test_search_answers_before_the_vectors_are_there(kit: MemoryKit) -> No
     assert ("hybrid", False) == await mode(kit)
     await kit.add("cmakes are many")
     assert 2 == len(await kit.found("cmakes"))
+
+
+@pytest.mark.real
+async def test_a_result_from_before_the_vector_is_not_given_after_it(kit: MemoryKit) -> None:
+    """A question that was asked too early finds the item once its vector is there."""
+    await kit.add("ninja builds the project")
+    await kit.keep_up()
+    own = await kit.add("kindergarten opening hours")
+    assert own not in await kit.found("kindergarden")
+    await kit.keep_up()
+    assert own in await kit.found("kindergarden")
+
+
+@pytest.mark.real
+async def test_a_degraded_result_is_not_given_after_the_build(kit: MemoryKit) -> None:
+    """The same question is searched by words and vectors once the index is whole."""
+    await kit.add("cmake builds the project")
+    assert (await kit.search.search(ANN, "cmake", WANTED)).degraded
+    await kit.keep_up()
+    found = await kit.search.search(ANN, "cmake", WANTED)
+    assert ("hybrid", "") == (found.mode, found.degraded)
+
+
+@pytest.mark.real
+async def test_a_relative_date_is_not_that_of_the_day_before(kit: MemoryKit) -> None:
+    """The result for "yesterday" is made again on the next day."""
+    day_ms = 86_400_000
+    first = await kit.add("the gauge read seven units")
+    kit.clock.now_ms += day_ms
+    second = await kit.add("the gauge read nine units")
+    await kit.keep_up()
+
+    async def best() -> str:
+        found = await kit.search.search(ANN, "what did the gauge read yesterday?", WANTED)
+        return found.hits[0].item.memory_id
+
+    assert first == await best()
+    kit.clock.now_ms += day_ms
+    assert second == await best()
 
 
 @pytest.mark.real
@@ -81,7 +119,7 @@ async def test_a_damaged_file_is_noticed_and_made_again(tmp_path: Path, damage: 
         file.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     elif damage == "foreign":
         file.write_bytes(b"something else")
-    kit.index = SharedMemoryIndex(kit.make_index, kit.journal)
+    kit.index = kit.build_index()
     kit.search._index = kit.index
     expected = ("hybrid", False) if damage == "none" else ("lexical", True)
     assert expected == await mode(kit)
@@ -91,6 +129,27 @@ async def test_a_damaged_file_is_noticed_and_made_again(tmp_path: Path, damage: 
     assert 10 == len((await kit.search.search(ANN, "topic7 cmake", MemoryFilter(
         principal="", now_ms=0, limit=10))).hits)  # fmt: skip
     assert len(data) == len(file.read_bytes())
+
+
+@pytest.mark.real
+async def test_few_new_vectors_do_not_rewrite_a_large_file(tmp_path: Path) -> None:
+    """The file waits until one vector in fifty is new; a start before that reads them from the journal."""
+    kit = MemoryKit(tmp_path, is_indexed=True)
+    drafts = [MemoryDraft(text=f"cmake item about topic{n}") for n in range(100)]
+    await kit.memories.import_items(ANN, drafts)
+    await kit.keep_up()
+    before = kit.index_file.read_bytes()
+    await kit.add("ninja builds the project")
+    await kit.keep_up()
+    assert before == kit.index_file.read_bytes()
+    kit.index = kit.build_index()
+    kit.search._index = kit.index
+    assert ("hybrid", False) == await mode(kit, "ninja")
+    assert 101 == kit.index._get().vectors
+    for text in ("make builds the docs", "tox runs the tests", "ruff checks the style"):
+        await kit.add(text)
+    await kit.keep_up()
+    assert len(before) < len(kit.index_file.read_bytes())
 
 
 @pytest.mark.real

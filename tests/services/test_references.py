@@ -1,5 +1,6 @@
 """References to files, folders, runs and pages: the rules of the tools, and what each becomes."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.toolbox import AsyncTool, Toolbox
-from palyra.tools.web.fetch import FETCH
+from palyra.tools.web.fetch import FETCH, Web, web_tools
 from palyra.tools.web.request import find_facets
 from tests.actors.run.office_kit import (
     OPERATOR,
@@ -42,17 +43,20 @@ from tests.actors.run.office_kit import (
 )
 from tests.core.run.run_world import World
 from tests.store.memory.journal import MemoryJournal
+from tests.tools.web.internet import PUBLIC, Internet, a_page, a_redirect, a_web, replies
 
 
 class Sources:
     """Context sources over a real workspace and the built-in rules."""
 
-    def __init__(self, root: Path, journal: Any = None, **parts: Any) -> None:
+    def __init__(
+        self, root: Path, journal: Any = None, web: Web | None = None, **parts: Any
+    ) -> None:
         self.root = root
         self.workspace = Workspace(root)
         self.pages: dict[str, ToolOutput | None] = {}
-        fetch = AsyncTool(FETCH, self.fetch, find_facets)
-        tools = [*file_tools(self.workspace), *search_tools(self.workspace), fetch]
+        fetch = [AsyncTool(FETCH, self.fetch, find_facets)] if web is None else web_tools(web)
+        tools = [*file_tools(self.workspace), *search_tools(self.workspace), *fetch]
         self.toolbox = Toolbox(tools, inline_blocking)
         self.sources = ContextSources(
             journal=journal,
@@ -181,6 +185,84 @@ async def test_what_the_tools_refuse_a_reference_refuses(
     assert "SECRET" not in msgspec.json.encode(found).decode()
     (world.root / "plain").write_text("SECRET")
     assert "SECRET" == (await world.one("@file:plain")).text
+
+
+_IMITATED = "\uff0e\uff45nv", "\u2024env", "./.env", ".//.env/", "src/./../.env", ".EN\u1d20"
+
+
+@pytest.mark.parametrize("name", ["pipe", "device", "loop", "self", "huge", "nul"])
+async def test_what_is_no_ordinary_file_is_one_line(world: Sources, name: str) -> None:
+    """Pipes, devices, endless links, the kernel's files, 17 MiB: an error at once, the rest is read."""
+    os.mkfifo(world.root / "pipe")
+    (world.root / "device").symlink_to("/dev/zero")
+    (world.root / "loop").symlink_to("loop")
+    (world.root / "self").symlink_to("/proc/self/environ")
+    with (world.root / "huge").open("wb") as file:
+        file.truncate(17 << 20)
+    target = "'a\0b'" if name == "nul" else name
+    failed, fine = await world.resolve(f"@file:{target} @file:src/c.py")
+    assert failed.error
+    assert "\n" not in failed.error
+    assert ("", "c = 1\n") == (failed.text, fine.text)
+
+
+@pytest.mark.parametrize("target", _IMITATED)
+async def test_another_spelling_of_a_private_name_is_private(world: Sources, target: str) -> None:
+    """Full-width and one-dot characters, dots and slashes in between; the control is no such name."""
+    (world.root / ".env").write_text("SECRET")
+    (world.root / "env").write_text("plain")
+    found = await world.one(f"@file:{target}")
+    assert found.error
+    assert "SECRET" not in found.text
+    assert "plain" == (await world.one("@file:env")).text
+
+
+async def test_a_folder_leads_to_nothing_outside(world: Sources) -> None:
+    """Links to files and folders outside, pipes and private files are not among its files."""
+    outside = world.root.parent / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("SECRET")
+    folder = world.root / "d"
+    folder.mkdir()
+    (folder / "file").symlink_to(outside / "x")
+    (folder / "folder").symlink_to(outside)
+    os.mkfifo(folder / "pipe")
+    (folder / "a").write_text("fine\n")
+    found = await world.one("@folder:d")
+    assert "--- d/a\nfine\n" == found.text
+    assert "SECRET" not in (await world.one("@folder:.")).text
+
+
+async def test_the_whole_workspace_is_a_folder(world: Sources) -> None:
+    """`@folder:.` has the first files of the top, sorted by path."""
+    found = await world.one("what is in @folder:.")
+    assert ["--- a b.py", "--- a.py", "--- src/c.py"] == [
+        line for line in found.text.splitlines() if line.startswith("--- ")
+    ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "[::1]", "169.254.169.254/latest/meta-data/", "[fd00:ec2::254]", "10.0.0.1",
+        "2130706433", "0x7f.1", "inside.example", "[::ffff:127.0.0.1]", "localhost", "0",
+    ],
+)  # fmt: skip
+async def test_a_page_has_the_egress_rules_of_the_tool(
+    tmp_path: Path, nursery: trio.Nursery, address: str
+) -> None:
+    """Loopback, metadata services and private networks: neither by name nor by redirect."""
+    internet = Internet(nursery)
+    internet.names = {"inside.example": [["192.168.0.1"]], "localhost": [["127.0.0.1"]]}
+    internet.serve = replies(a_page(b"hello"), a_redirect(f"http://{address}"))
+    world = Sources(tmp_path, web=a_web(internet))
+    assert (await world.one("@url:http://e.example/")).text.endswith("hello")
+    for url in (f"http://{address}", "http://e.example/again"):
+        found = await world.one(f"@url:{url}")
+        assert found.error
+        assert not found.text
+        assert "\n" not in found.error
+    assert {(PUBLIC, 80)} == set(internet.contacted)
 
 
 async def test_a_folder_is_sorted_bounded_and_without_secrets(world: Sources) -> None:

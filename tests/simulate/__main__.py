@@ -10,14 +10,17 @@ import os
 import sys
 import time
 from collections import Counter
+from typing import get_args
 
 from tests.simulate.many import describe, tell_many
+from tests.simulate.world import Cast
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The whole daemon, simulated.")
     parser.add_argument("--seeds", type=int, default=1_000)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--cast", choices=get_args(Cast), default="workers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     begun_s = time.perf_counter()
@@ -26,11 +29,11 @@ def main() -> int:
     failed: list[int] = []
     virtual_s = 0.0
     for report in tell_many(
-        range(options.start, options.start + options.seeds), max(1, options.jobs)
+        range(options.start, options.start + options.seeds), max(1, options.jobs), options.cast
     ):
         if report.failed is not None:
             failed.append(report.seed)
-            print(describe(report), file=sys.stderr)  # noqa: T201 - its result
+            print(describe(report, options.cast), file=sys.stderr)  # noqa: T201 - its result
         faults.update(report.counts)
         total.update(
             steps=report.steps,
@@ -42,6 +45,7 @@ def main() -> int:
         virtual_s += report.virtual_s
     real_s = time.perf_counter() - begun_s
     summary = {
+        "cast": options.cast,
         "seeds": options.seeds,
         "failed": sorted(failed),
         "seconds": round(real_s, 1),

@@ -33,6 +33,7 @@ class Disk:
         may_refuse = self._life.number > 1 and world.refused_openings < OPENINGS_REFUSED
         if may_refuse and world.weather.strikes("open refused"):
             world.refused_openings += 1
+            self._life.note_failure()
             raise Unavailable("the simulated disk is not there yet")
         world.refused_openings = 0
         return self._durable.open()

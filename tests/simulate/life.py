@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LIFE: ContextVar["Life | None"] = ContextVar("LIFE", default=None)
 CRASHES_APART_S = 2.0  # of the journal: more often, and the daemon may give up
+GIVES_UP_AFTER, GIVES_UP_WITHIN_S = 3, 5.0  # failures that the supervisor endures, and its time
 STOPS_WITHIN_S = 120.0
 
 
@@ -51,6 +52,7 @@ class Life:
         self.sees_other_rules = False  # before the commit in progress is reported
         self.refused_runs: set[str] = set()  # a change of theirs was refused: a gap may follow
         self._journal_crashed_s = -CRASHES_APART_S
+        self._failures_s: list[float] = []  # of the journal, that were planted
         self._shields: dict[trio.CancelScope, None] = {}
         self._scope = trio.CancelScope()
         self._connections = DynamicSupervisor("connections", max_children=64)
@@ -114,8 +116,11 @@ class Life:
             self.world.network.listening = None
 
     def _judge(self, group: BaseExceptionGroup[PalyraError]) -> None:
-        """A daemon may give up only when its disk does."""
-        if self.is_on and group.subgroup(Escalated) is not None:
+        """A daemon may give up only when its disk does, again and again."""
+        now_s = trio.current_time()
+        planted = sum(now_s - at_s <= GIVES_UP_WITHIN_S for at_s in self._failures_s)
+        may_give_up = planted > GIVES_UP_AFTER
+        if self.is_on and group.subgroup(Escalated) is not None and not may_give_up:
             self.world.fail("the daemon never gives up", repr(group.exceptions))
         self.world.trace.add("life", f"{self.number} ends: {group.exceptions[0]}")
 
@@ -186,6 +191,11 @@ class Life:
 
     def note_journal_crash(self) -> None:
         self._journal_crashed_s = trio.current_time()
+        self.note_failure()
+
+    def note_failure(self) -> None:
+        """The journal fails because the story wants it."""
+        self._failures_s.append(trio.current_time())
 
     # --- threads
 

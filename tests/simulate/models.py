@@ -59,12 +59,17 @@ class SimulatedModel:
     async def stream(self, request: ModelRequest, on_delta: Callable[[Delta], None]) -> ModelTurn:
         life = self._life
         weather = life.world.weather
+        if life.is_on:
+            life.world.oracle.check_prompt(request)
         await life.reach(f"model {request.run_id[-4:]} {request.turn}.{request.attempt}")
         if weather.strikes("model stalls"):
             await trio.sleep(weather.draw_s(*STALL_S))
         if weather.strikes("model fails"):
             await self._say(on_delta, self._rng.choice(("", "", "half an ans")))
-            raise ModelFailure(self._rng.choice(FAILURE_CLASSES), "the simulated provider fails")
+            failure_class = self._rng.choice(FAILURE_CLASSES)
+            if failure_class == "context_overflow":
+                life.world.oracle.transcripts.shorten(request.run_id)
+            raise ModelFailure(failure_class, "the simulated provider fails")
         if weather.strikes("model crashes"):
             raise Planted("model adapter")
         if weather.strikes("model talks nonsense"):

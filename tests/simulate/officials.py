@@ -121,6 +121,8 @@ class Pry(Person):
             answer = await ask()
         except (NotFound, Forbidden):
             self.world.trace.counts["pried in vain"] += 1
+        except IllegalState as error:  # which says that there is such a run
+            self.fail("nothing crosses principals", f"{self.name} got {error.message}")
         except TOLERATED as error:
             self.note(f"is put off: {error.code}")
         else:

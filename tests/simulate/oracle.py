@@ -25,6 +25,7 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import ModelRequest
 from palyra.core.run.state import RULES_CHANGED, Run, apply, begin
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of_any
@@ -34,6 +35,8 @@ from palyra.errors import Conflict, InvariantBroken, PalyraError
 from tests.simulate.consent import Consent
 from tests.simulate.models import SECRET
 from tests.simulate.purse import Purse
+from tests.simulate.recollection import Recollection
+from tests.simulate.transcripts import Transcripts
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
@@ -99,6 +102,8 @@ class Oracle:
 
     def __init__(self, fail: Fail, budgets: Sequence[BudgetConfig]) -> None:
         self.purse = Purse(fail, budgets)
+        self.memory = Recollection(fail)
+        self.transcripts = Transcripts(fail)
         self.failovers = 0
         self._fail = fail
         self.tapes: dict[str, list[TapeRow]] = {}
@@ -133,6 +138,7 @@ class Oracle:
                 if not is_race and not is_torn:
                     self._fail("the journal refuses nothing sound", repr(refused))
                 continue
+            self.memory.now += 1
             for row in change.rows:
                 self._row(row)
             self._check_incidents(change)
@@ -173,6 +179,8 @@ class Oracle:
         self._fold(row, event)
         self._note_call(row, event)
         self.purse.note(event)
+        self.memory.note(self.runs[row.run_id], row, event)
+        self.transcripts.note(self.runs, self.sessions, row, event)
         self.failovers += isinstance(event, ev.RouteChanged)
 
     def _fold(self, row: TapeRow, event: ev.Event) -> None:
@@ -286,6 +294,7 @@ class Oracle:
             self._fail("an approval is used once", f"{record.approval_id}: {record.uses}")
 
     def _record_who(self, record: msgspec.Struct) -> None:
+        self.memory.take(record)
         if isinstance(record, AgentRecord):
             self.agents.add((record.name, record.version))
         elif isinstance(record, PairingRecord) and record.state == "paired":
@@ -331,6 +340,12 @@ class Oracle:
         self.effects[call.call_id] += 1
         if self.effects[call.call_id] > 1 and not self.calls[call.call_id].may_rerun:
             self._fail("an effect happens once", call.call_id)
+
+    def check_prompt(self, request: ModelRequest) -> None:
+        """A prompt is sent to a model."""
+        run = self.runs[request.run_id]
+        self.memory.check_prompt(run, request, self.runs)
+        self.transcripts.check_prompt(run, request, self.runs)
 
     # --- what the daemon believes
 

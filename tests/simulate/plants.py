@@ -260,7 +260,8 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
         stray_from_the_tape,
         {"the live state is the fold of the tape", "a record is the fold of its tape"},
     ),
-    (crash_now_and_then, {"nothing crashes by itself"}),
+    # A journal that crashed has lost what it had not committed; its next change is refused then.
+    (crash_now_and_then, {"nothing crashes by itself", "the journal refuses nothing sound"}),
     (keep_old_verdicts, {"a verdict ends with its rules"}),
     (
         grant_to_everybody,

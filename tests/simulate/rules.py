@@ -8,7 +8,9 @@ from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.tools.policy.cedar import CedarPolicy
 
 SETS = Path(__file__).parent / "policies"
-_SHIPPED = frozenset({"echo", "sleep", "list_dir"})  # the harmless ones among the tools here
+_SHIPPED = frozenset(
+    {"echo", "sleep", "list_dir", "memory_search", "memory_retain"}
+)  # the harmless ones among the tools here
 # The tools that each set allows without a person, as in its file.
 UNASKED: dict[str, frozenset[str]] = {
     "usual": _SHIPPED | {"peek", "mark", "again", "press"},

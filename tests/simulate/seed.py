@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from unittest.mock import patch
 
 import msgspec
@@ -14,7 +14,7 @@ from palyra.client import dial
 from tests.simulate.chance import scheduled_by
 from tests.simulate.rules import Rules
 from tests.simulate.standing import redactor
-from tests.simulate.world import World
+from tests.simulate.world import Cast, World
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -55,10 +55,12 @@ def _listening_to(world: World) -> Generator[None]:
         structlog.configure(**before)
 
 
-def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Report:
+def simulate(
+    seed: int, cast: Cast = "workers", *, is_thorough: bool = False, keep: bool = False
+) -> Report:
     """Play the story of one seed; `is_thorough` traces every step of the scheduler too."""
     begun_s = time.perf_counter()
-    world = World(seed, is_thorough=is_thorough)
+    world = World(seed, cast, is_thorough=is_thorough)
     if keep:
         world.trace.whole = []
     with (
@@ -68,6 +70,8 @@ def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Rep
         patch.object(dial, "upgrade", world.network.upgrade),
         patch.object(daemon, "cedar_policy", lambda _config: Rules(world.weather.files)),
         patch.object(daemon, "Redactor", redactor),
+        patch.object(daemon, "build_memory_indexes", world.build_memory_indexes),
+        closing(world),
     ):
         trio.run(world.tell, clock=world.clock, instruments=[world.pulse])
     failure = world.failure
@@ -86,6 +90,9 @@ def simulate(seed: int, *, is_thorough: bool = False, keep: bool = False) -> Rep
             "calls under a grant": world.oracle.consent.spoke,
             "calls over a budget": world.oracle.purse.refusals,
             "another model took over": world.oracle.failovers,
+            "compactions": world.oracle.transcripts.compactions,
+            "branches": world.oracle.transcripts.branches,
+            "items of memory": world.oracle.memory.stored,
         },
         failed=None if failure is None else failure.name,
         detail="" if failure is None else failure.detail,

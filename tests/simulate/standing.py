@@ -6,7 +6,15 @@ from functools import cache
 from pathlib import Path
 
 from palyra.config.load import Config, Paths
-from palyra.config.sections import BudgetConfig, Models, PolicyConfig, ToolsConfig, UsageConfig
+from palyra.config.sections import (
+    BudgetConfig,
+    MemoryConfig,
+    Models,
+    PolicyConfig,
+    RunsConfig,
+    ToolsConfig,
+    UsageConfig,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.store.journal.keys import KeyRing
 from tests.simulate.rules import SETS
@@ -17,7 +25,7 @@ OPERATOR_TOKEN = "pal_" + "operator" * 5 + "abc"
 
 
 @cache
-def config(budgets: tuple[BudgetConfig, ...]) -> Config:
+def config(budgets: tuple[BudgetConfig, ...], runs: RunsConfig = RunsConfig()) -> Config:  # noqa: B008 - frozen
     """The configuration of a simulated daemon; its directories stay empty."""
     nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
     (nowhere / "work").mkdir(parents=True, exist_ok=True)
@@ -27,6 +35,8 @@ def config(budgets: tuple[BudgetConfig, ...]) -> Config:
         policy=PolicyConfig(dir=str(SETS / "usual")),
         tools=ToolsConfig(workspace=str(nowhere / "work")),
         models=Models(failover=(SPARE,)),
+        memory=MemoryConfig(embedder="hashed"),
+        runs=runs,
         usage=UsageConfig(budgets=budgets),
     )
 

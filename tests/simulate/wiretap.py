@@ -8,9 +8,11 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.journal.records import TERMINAL
+from tests.simulate.marks import find_marks, owner_of
 from tests.simulate.models import SECRET
 from tests.simulate.network import Wire
 from tests.simulate.oracle import Fail, Oracle
+from tests.simulate.recollection import Place
 
 Json = dict[str, Any]
 _RUN = re.compile(rb"run_[0-9a-f-]{36}")
@@ -27,6 +29,7 @@ class _Ear:
         self.caller: Caller | None = None
         self.token = ""
         self.asked: dict[Any, Json] = {}
+        self.since: dict[Any, int] = {}  # commits at a request
         self.next_seq: dict[tuple[str, str], int] = {}  # (subscription, run)
         self.kinds: dict[str, frozenset[str]] = {}  # by subscription, where it wants only some
         self.caught_up: set[str] = set()
@@ -40,6 +43,7 @@ class Wiretap:
         self._callers = callers  # by token
         self._fail = fail
         self._ears: dict[int, _Ear] = {}
+        self._since = 0  # commits when the request in hand came
         self._waits: dict[tuple[Wire, Any], float] = {}  # since when, the longest first
 
     def on_request(self, wire: Wire, data: bytes) -> None:
@@ -47,6 +51,7 @@ class Wiretap:
         ear = self._ears.setdefault(wire.number, _Ear(wire))
         request = _DECODE(data)
         ear.asked[request["id"]] = request
+        ear.since[request["id"]] = self._oracle.memory.now
         if request["method"] not in MAY_TAKE_LONG:
             self._waits[wire, request["id"]] = trio.current_time()
         self._check_patience()
@@ -81,6 +86,9 @@ class Wiretap:
             self._fail("no secret reaches the wire", data[:200].decode(errors="replace"))
         if ear.caller is None or ear.caller.principal_filter is None:
             return
+        for mark in find_marks(data.decode()):
+            if not ear.caller.sees(owner_of(mark)):
+                self._fail("scope isolation", f"{ear.token[:8]} was told {mark}: {data[:300]!r}")
         for name in set(_RUN.findall(data)):
             run = self._oracle.runs.get(name.decode())
             if run is not None and not ear.caller.sees(run.accepted.principal):
@@ -161,6 +169,7 @@ class Wiretap:
             if code in {"internal", "parse_error", "invalid_request"}:
                 self._fail("no internal error reaches a client", str(frame["error"]))
             return
+        self._since = ear.since.pop(frame["id"])
         check = getattr(self, "_on_" + request["method"].replace(".", "_"), None)
         if check is not None:
             check(ear, request["params"], frame["result"])
@@ -198,6 +207,39 @@ class Wiretap:
     def _on_session_archive(self, _ear: _Ear, params: Json, _result: Json) -> None:
         if self._oracle.sessions[params["session_id"]].archived_ms is None:
             self._fail("an archive is durable", params["session_id"])
+
+    def _on_memory_search(self, ear: _Ear, params: Json, result: Json) -> None:
+        assert ear.caller is not None
+        whose = params.get("principal") or ear.caller.principal
+        place = Place(whose, params.get("session_id"), params.get("channel"))
+        for hit in result["hits"]:
+            self._oracle.memory.check(hit["memory_id"], hit["text"], place, self._since)
+
+    def _on_memory_list(self, ear: _Ear, params: Json, result: Json) -> None:
+        assert ear.caller is not None
+        whose = params.get("principal") or ear.caller.principal
+        for item in result["items"]:
+            if item["principal"] != whose:
+                self._fail("scope isolation", f"{ear.token[:8]} was told {item}")
+            self._oracle.memory.check_text(item["memory_id"], item["text"], self._since)
+
+    def _on_memory_get(self, _ear: _Ear, _params: Json, result: Json) -> None:
+        self._oracle.memory.check_text(result["memory_id"], result["text"], self._since)
+
+    def _on_memory_add(self, _ear: _Ear, _params: Json, result: Json) -> None:
+        if not self._oracle.memory.was_stored(result["memory_id"]):
+            self._fail("an item that is told is durable", result["memory_id"])
+
+    def _on_memory_forget(self, _ear: _Ear, _params: Json, result: Json) -> None:
+        for memory_id in result["memory_ids"]:
+            if memory_id in self._oracle.memory.items:
+                self._fail("a forgotten item is gone", memory_id)
+
+    def _on_session_restore(self, _ear: _Ear, _params: Json, result: Json) -> None:
+        if self._oracle.head(result["run_id"]) < 0:
+            self._fail("a branch that is told is durable", result["run_id"])
+
+    _on_run_fork = _on_session_restore
 
     def _on_tape_subscribe(self, ear: _Ear, params: Json, result: Json) -> None:
         if params.get("run_id"):

@@ -2,17 +2,26 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio.testing
 
+from palyra.actors.journal.actor import JournalHandle
+from palyra.config.load import Config
+from palyra.config.sections import RunsConfig
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import Prefix
-from palyra.core.journal.changes import Change
+from palyra.core.journal.changes import Change, MemoryFilter
+from palyra.core.ports import JournalStore, MemoryEmbedder
 from palyra.errors import ActorGone
 from palyra.net.api.tokens import token_record
+from palyra.services.memory_index import SharedMemoryIndex
+from palyra.wiring.runs import MemoryIndexes
+from tests.simulate.archive import Archive
 from tests.simulate.bridge import Bridge, Doorkeeper
 from tests.simulate.chance import Chance
+from tests.simulate.keepers import Keeper, Snoop
 from tests.simulate.life import LIFE, Life
 from tests.simulate.network import Network
 from tests.simulate.officials import Approver, Operator, Pry
@@ -29,6 +38,9 @@ if TYPE_CHECKING:
     from tests.simulate.people import Person
 
 
+Cast = Literal["workers", "keepers"]  # of a story: those who start runs, or use the memory
+HISTORIES = (300, 600, 1_200)  # tokens
+KEEPERS_WITHIN_S = 2 * 3_600.0  # they do all they wanted, if the weather permits
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
 STOP_WITHIN_S = 180.0
@@ -83,19 +95,26 @@ def _jumping_clock(on_standstill: Callable[[], None]) -> trio.testing.MockClock:
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int, *, is_thorough: bool = False) -> None:
+    def __init__(self, seed: int, cast: Cast, *, is_thorough: bool = False) -> None:
         self.is_thorough = is_thorough
+        self.cast = cast
         self.chance = Chance(seed)
         self.clock = _jumping_clock(self._stand_still)
         self.trace = Trace()
         self.weather = Weather(self.chance.stream("weather"), self.trace)
-        self.config = config(draw_budgets(self.chance.stream("purse")))
+        self.config = self._draw_config()
         self.keys, self.operator_token, self.seed = KEYS, OPERATOR_TOKEN, seed
-        self.durable = MemoryJournal(KEYS, now_ms=self.now_ms)
+        self.archive = Archive(KEYS, self.now_ms) if cast == "keepers" else None
+        self.durable: JournalStore = (
+            MemoryJournal(KEYS, now_ms=self.now_ms)
+            if self.archive is None
+            else self.archive.journal
+        )
         self.oracle = Oracle(self.fail, self.config.usage.budgets)
         self.network = Network(self.weather, self.trace)
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
+        self.known_items: list[str] = []  # of memory, likewise
         self.codes: list[tuple[str, str]] = []  # that senders were given: pairing, code
         self.starters: set[str] = set()  # people who have not begun everything yet
         self.starts = 0  # requests in progress to start a run
@@ -115,7 +134,44 @@ class World:
         self._id_rng = self.chance.stream("ids")
         self.pulse = _Pulse(self)
 
+    def _draw_config(self) -> Config:
+        """Keepers have short histories, so that their sessions are summarised again and again."""
+        if self.cast == "workers":
+            return config(draw_budgets(self.chance.stream("purse")))
+        rng = self.chance.stream("story")
+        model = rng.choice(("", "", "scripted"))
+        return config((), RunsConfig(history_tokens=rng.choice(HISTORIES), compaction_model=model))
+
+    def close(self) -> None:
+        """Remove what the world has on a real disk."""
+        if self.archive is not None:
+            self.archive.remove()
+
     # --- what the daemon takes from its host
+
+    def build_memory_indexes(
+        self,
+        _config: Config,
+        store: Any,
+        journal: JournalHandle,
+        find_embedder: Callable[[], MemoryEmbedder],
+    ) -> MemoryIndexes | None:
+        """Return the indexes of memory of a new life, where the world has a file for them."""
+        archive = self.archive
+        if archive is None:
+            return None
+        turns = store.turns()
+        return MemoryIndexes(
+            SharedMemoryIndex(
+                partial(archive.make_index, store, "memory.index"), journal, find_embedder
+            ),
+            SharedMemoryIndex(
+                partial(archive.make_index, turns, "conversations.index"),
+                journal,
+                find_embedder,
+                turns.plan_turns,
+            ),
+        )
 
     def now_ms(self) -> int:
         """The wall clock, which jumps."""
@@ -201,6 +257,23 @@ class World:
             crowd.start_soon(self._edit_rules)
 
     def _hire(self) -> None:
+        if self.cast == "keepers":
+            self._hire_keepers()
+        else:
+            self._hire_workers()
+
+    def _hire_keepers(self) -> None:
+        rng = self.chance.stream("story")
+        deeds = rng.choice((4, 8, 16))
+        keepers = [
+            Keeper(self, "ann", "client", deeds),
+            Keeper(self, "bob", "client", rng.randint(1, 6)),
+            Keeper(self, "oda", "operator", rng.choice((0, 0, 4))),
+        ]
+        self.starters = {person.name for person in keepers}
+        self.people = [*keepers, Approver(self, "carol"), Snoop(self, "eve", "client")]
+
+    def _hire_workers(self) -> None:
         rng = self.chance.stream("story")
         tasks = rng.choice((1, 2, 4, 8))
         workers = [
@@ -259,6 +332,9 @@ class World:
             await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
             await self._suffer(rng.choice(TROUBLES))
         await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
+        with trio.move_on_after(KEEPERS_WITHIN_S):
+            while self.cast == "keepers" and self.starters:  # noqa: ASYNC110 - no event exists
+                await trio.sleep(LOOK_S)
         self.is_over = True
         self.weather.calm()
         self.trace.add("world", "peace")
@@ -273,7 +349,7 @@ class World:
     async def _edit_rules(self) -> None:
         """In some stories the rules are changed again and again."""
         rng = self.chance.stream("rules")
-        is_edited = rng.random() < EDITED
+        is_edited = rng.random() < EDITED and self.cast == "workers"
         while is_edited and not self.is_over:
             await trio.sleep(self.weather.draw_s(0.1, 30 * self.pace))
             self.weather.files.change(rng)
@@ -348,6 +424,7 @@ class World:
         self.durable.open()
         if self.durable.verify().breaks:
             self.fail("the chain holds", "it does not verify")
+        self._check_archive()
         if life is not None and not life.was_cut:
             self.oracle.purse.check_rest(life.daemon)
         for run_id, run in self.oracle.runs.items():
@@ -357,6 +434,27 @@ class World:
             stored = self.durable.find_run(run_id)
             if stored != self.oracle.records.get(run_id):
                 self.fail("a record is the fold of its tape", run_id)
+
+    def _check_archive(self) -> None:
+        """Check that the file has the tapes and items that were committed, and nothing besides."""
+        if self.archive is None:
+            return
+        for orphan in self.archive.find_orphans():
+            self.fail("to forget leaves nothing", orphan)
+        stored = {
+            item.memory_id: item
+            for name in ("ann", "bob", "oda")
+            for item in self.durable.list_memories(
+                MemoryFilter(principal=name, now_ms=0, limit=10_000, with_superseded=True)
+            )
+        }
+        if stored != self.oracle.memory.items:
+            changed = stored.items() ^ self.oracle.memory.items.items()
+            self.fail("what is committed is there", str(sorted(key for key, _ in changed)))
+        for run_id, tape in self.oracle.tapes.items():
+            page = self.durable.read_tape(run_id, after_seq=-1, limit=10_000, max_bytes=2**40)
+            if page.rows != tape:
+                self.fail("what is committed never changes", run_id)
 
 
 def _describe_tasks() -> str:

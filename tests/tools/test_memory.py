@@ -144,7 +144,7 @@ async def test_session_search_finds_what_was_said(kit: MemoryKit) -> None:
         rows = (
             row(run_id, 0, kind="message.received", session_id=session_id, principal=owner,
                 data=b'{"text":"%s?"}' % text.encode()),
-            row(run_id, 1, kind="turn.completed", session_id=session_id, principal=owner,
+            row(run_id, 1, kind="message.completed", session_id=session_id, principal=owner,
                 data=b'{"text":"answer about %s"}' % text.encode()),
             row(run_id, 2, kind="tool.completed", session_id=session_id, principal=owner,
                 data=b'{"text":"output with %s"}' % text.encode()),

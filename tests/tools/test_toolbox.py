@@ -17,6 +17,7 @@ from palyra.tools.files.read import file_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox
 from tests.core.policy.tool_samples import a_spec
+from tests.rows import every_row
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def test_same_tools_same_hash() -> None:
     assert build_catalogue(specs).hash == build_catalogue(reversed(specs)).hash
 
 
-@pytest.mark.parametrize("name", sorted(set(ToolSpec.__struct_fields__) - {"name"}))
+@every_row("name", sorted(set(ToolSpec.__struct_fields__) - {"name"}))
 def test_any_change_of_a_tool_changes_the_hash(name: str) -> None:
     """The hash covers every field of every tool."""
     spec = a_spec("a")

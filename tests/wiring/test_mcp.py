@@ -17,13 +17,14 @@ from palyra.tools.sandbox.command import MIB, Command, CommandLimits, SandboxFai
 from palyra.tools.toolbox import Toolbox
 from palyra.wiring.host import Host
 from palyra.wiring.mcp import build_mcpset, check_servers, server_limits
+from tests.rows import every_row
 
 REDACT = Redactor([]).redact_text
 PROGRAM: dict[str, Any] = {"name": "a", "command": ("/bin/true",)}
 ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "reason"),
     [
         ({**PROGRAM, "name": "A b"}, "unique name"),

@@ -9,7 +9,7 @@ import pytest
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.threads import run_sync
 from palyra.config.load import Config, Paths
-from palyra.config.sections import ModelProvider, ModelRoute, Models
+from palyra.config.sections import MemoryConfig, ModelProvider, ModelRoute, Models
 from palyra.core.access import Caller
 from palyra.core.incident.kinds import provider_key
 from palyra.core.model.circuit_breaker import THRESHOLD
@@ -29,12 +29,17 @@ from tests.actors.fake_alarms import FakeAlarms
 OURS = ModelProvider(name="ours", base_url="http://ours/v1", models=("big",))
 
 
-def built(home: Path, models: Models, alarms: FakeAlarms | None = None) -> Modelset:
+def built(
+    home: Path, models: Models, alarms: FakeAlarms | None = None, memory: str = "auto"
+) -> Modelset:
     """Build the models of a daemon with these settings."""
     paths = Paths(config_file=home / "palyra.toml", data_dir=home)
     keeper = SecretService(Resolver(home, home), run_sync, lambda *_: None)
     return build_modelset(
-        Config(paths=paths, models=models), Host(), keeper, alarms or FakeAlarms()
+        Config(paths=paths, models=models, memory=MemoryConfig(embedder=memory)),
+        Host(),
+        keeper,
+        alarms or FakeAlarms(),
     )
 
 
@@ -54,6 +59,18 @@ def test_a_provider_is_configured(tmp_path: Path) -> None:
     assert ("ours/e", "ours") == (found.embeddings.name, found.embeddings.provider)
     lexical = built(tmp_path, Models(providers=(OURS,)))
     assert isinstance(lexical.embeddings, EmbeddedEmbeddings)
+
+
+def test_a_provider_may_embed_the_memory(tmp_path: Path) -> None:
+    """Its model is another one than that of clients; a name without a provider is refused."""
+    found = built(tmp_path, Models(providers=(OURS,)), memory="ours/e")
+    assert found.memory is not None
+    assert ("ours/e", "ours") == (found.memory.name, found.memory.provider)
+    assert built(tmp_path, Models(providers=(OURS,))).memory is None
+    for models in (Models(), Models(providers=(OURS,))):
+        with pytest.raises(InvalidParams, match=r"memory.embedder = .x/e.: .*minilm") as caught:
+            built(tmp_path, models, memory="x/e")
+        assert "memory.embedder" == caught.value.field
 
 
 def test_a_provider_that_fails_raises_an_alarm(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ error and are not retried here: a run appends again from its tape once the journ
 `write_retry` decides when that is.
 
 Signed roots are made between batches, every `SEAL_ROWS` rows or `SEAL_S` seconds, also under steady
-load.
+load; `CLEAN_S` seconds after a removal, because the seal overwrites what was removed.
 
 A crash or a stop settles every change exactly once: with its outcome if its batch reached the
 store, otherwise with ActorGone.  The batch in the store's hands is finished even when the actor is
@@ -66,6 +66,7 @@ MAILBOX_CAPACITY = 8  # a batch, a stop and the last marker, with some to spare
 MAX_BATCH = 128  # changes in one transaction: the waiters of one run while the next one syncs
 SEAL_ROWS = 1_024
 SEAL_S = 10.0
+CLEAN_S = 1.0  # the same, while removed content may still be in the files
 CLOSE_S = 5.0  # grace for a last batch, a root and a checkpoint
 QUIET_TURNS = 3  # scheduler turns without an append: a model that answers at once needs two
 GROW_S = 0.001  # longest time that a received batch stays open
@@ -360,7 +361,8 @@ class _Incarnation:
                 heads[rows[-1].run_id] = rows[-1].seq
                 self._unsealed_rows += len(rows)
         self._on_committed(list(heads.items()))
-        self._seal_at_s = min(self._seal_at_s, trio.current_time() + SEAL_S)
+        delay_s = CLEAN_S if self._store.has_leftovers else SEAL_S
+        self._seal_at_s = min(self._seal_at_s, trio.current_time() + delay_s)
 
     async def _try_probe(self) -> None:
         """Commit a probe; see `actors.journal.write_retry`."""
@@ -381,6 +383,8 @@ class _Incarnation:
         self._unsealed_rows, self._seal_at_s = 0, inf
         try:
             await self._thread.call(self._store.seal)
+            if self._store.has_leftovers:
+                self._seal_at_s = trio.current_time() + CLEAN_S
         except Unavailable as error:
             log.warning("journal.not_sealed", error=error.message)
             self._seal_at_s = trio.current_time() + SEAL_S

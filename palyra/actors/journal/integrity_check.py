@@ -4,15 +4,22 @@ Talks to: the journal's store, in a worker thread, while the daemon serves.
 Never: delays a start or a stop, or repairs anything.
 Restart: transient; the finding is remembered, so each restart fails at once until the daemon ends
 with it.
+
+A journal that is closed, because it has crashed and is about to be opened again, is no finding: the
+check waits for it.  Crashing with it would use up the restarts of the daemon within milliseconds.
 """
 
 from functools import partial
 
+import structlog
 import trio
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.child import ChildSpec
 from palyra.errors import Unavailable
+
+log = structlog.get_logger("palyra.journal")
+RETRY_S = 5.0
 
 
 async def page_check(
@@ -26,10 +33,20 @@ async def page_check(
     walk = _Walk()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_when_cancelled, walk)
-        damage = await journal.read(lambda store: store.check(lambda: walk.is_stopped))
+        damage = await _find_damage(journal, walk)
         nursery.cancel_scope.cancel("the check is done")
     if damage is not None:
         raise Unavailable(damage)
+
+
+async def _find_damage(journal: JournalHandle, walk: "_Walk") -> str | None:
+    """Return the finding of a check of all pages, as soon as the journal is open."""
+    while True:
+        try:
+            return await journal.read(lambda store: store.check(lambda: walk.is_stopped))
+        except Unavailable as error:
+            log.warning("page check waits", error=error.message, retry_s=RETRY_S)
+            await trio.sleep(RETRY_S)
 
 
 class _Walk:

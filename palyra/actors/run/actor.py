@@ -484,7 +484,8 @@ async def summarise(task: SummaryTask) -> None:
 
     Cancellation: nothing is reported.
     """
-    event = await task.env.summarise(task.run.run, task.effect)
+    blocking = task.services.run_blocking
+    event = await task.env.summarise(task.run.run, task.effect, blocking)
     await look_for_secrets(task.services, ev.encode_event(event))
     await task.run.report(Summarised(event=event))
 

@@ -324,12 +324,17 @@ class LiveEnvironment:
         """Return the part of the history that the run's own summary does not cover."""
         return self._history if run.summary is None else self._history.summarised(run.summary)
 
-    async def summarise(self, run: Run, task: Summarise) -> CompactionApplied | CompactionSkipped:
-        """Summarise the conversation of the session and of the run.
+    async def summarise(
+        self, run: Run, task: Summarise, run_blocking: RunBlocking
+    ) -> CompactionApplied | CompactionSkipped:
+        """Summarise the conversation of the session and of the run; render it for the next prompt.
 
         Cancellation: see `SessionCompactor.summarise`.
         """
-        return await self._compactor.summarise(run, self._history, task)
+        event = await self._compactor.summarise(run, self._history, task)
+        if isinstance(event, CompactionApplied) and self._cache is not None:
+            await run_blocking(self._cache.render_summary, event.summary)
+        return event
 
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""

@@ -5,6 +5,7 @@ Never: calls a model or a tool, writes, or blocks the event loop.
 """
 
 from functools import partial
+from typing import cast
 
 import msgspec
 import trio
@@ -15,7 +16,7 @@ from palyra.core.context.assembly import brief_prefix
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
-from palyra.core.tape.events import RunAccepted, RunStarted
+from palyra.core.tape.events import RunAccepted, RunStarted, decode_event
 from palyra.errors import TooLarge
 
 PAGE_ROWS = 1_000
@@ -38,7 +39,7 @@ class Replayer:
         """
         async with self._turn:
             rows = await self._read(run_id)
-            accepted = msgspec.json.decode(rows[0].data, type=RunAccepted)
+            accepted = cast("RunAccepted", decode_event(rows[0].kind, rows[0].data))
             services = self._services
             now = await self._environment(accepted, rows) if strict else None
             start = partial(Replay, rows, services.redact, limits=services.limits, now=now)

@@ -50,7 +50,13 @@ from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, Cancel, Resume
 from palyra.core.run.transition import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
-from palyra.core.session.commands import Disposition, Forked, Started
+from palyra.core.session.commands import (
+    Disposition,
+    Forked,
+    SessionRestored,
+    Started,
+    StartRun,
+)
 from palyra.core.session.queue import (
     BESIDE,
     QueueState,
@@ -173,7 +179,8 @@ class _SessionActor:
             message.command, message.caller, handle.record, services.default_model
         )
         if handle.record.archived_ms is not None:
-            raise IllegalState(f"{handle.session_id} is archived: start another session")
+            what = "archived" if handle.record.purge is None else "purged"
+            raise IllegalState(f"{handle.session_id} is {what}: start another session")
         if accepted.origin in BESIDE:
             return self._create(message, accepted, "started")
         self.drop_unaccepted()
@@ -290,7 +297,8 @@ class _SessionActor:
             self.handle.holds_until_s = trio.current_time() + self.services.debounce_ms / 1000
         records: list[Record] = [step.run.to_record()]
         if message.receipt is not None:
-            records.append(receipt_for(message.receipt, started, step.now_ms))
+            answer = _answer(message.command, started)
+            records.append(receipt_for(message.receipt, answer, step.now_ms))
         run.last_commit = self._write(self._listed(step.now_ms), step, records)
         return Submitted(started, run.last_commit)
 
@@ -317,8 +325,14 @@ class _SessionActor:
     def _update_record(self, message: UpdateRecord) -> None:
         """Change the session's record; a new epoch cancels the runs and ends the grants of the old."""
         handle = self.handle
-        after = message.change(handle.record)
+        try:
+            after = message.change(handle.record)
+        except PalyraError as refused:
+            message.reply.fail(refused)
+            return
         ended: list[Record] = []
+        if after.purge is not None and handle.record.purge is None:
+            self.services.registry.release_names(handle)
         if after.epoch != handle.record.epoch:
             self.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended = [*self.services.grants.end_session(after.session_id)]
@@ -608,6 +622,15 @@ async def resume_run(
         handle.advance("end_committed")
         return
     await run_actor(handle, services, first_input(handle, services), task_status=task_status)
+
+
+def _answer(command: StartRun, started: Started) -> Started | SessionRestored:
+    """Return the answer to the request behind a command, which a repetition of it gets again."""
+    if command.restored is None:
+        return started
+    return msgspec.structs.replace(
+        command.restored, session_id=started.session_id, run_id=started.run_id
+    )
 
 
 async def _is_settled_and_writable(journal: JournalHandle) -> bool:

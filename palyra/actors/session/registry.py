@@ -75,6 +75,13 @@ class ActorRegistry:
         finally:
             self._watches = [watch for watch in self._watches if watch is not ended]
 
+    def release_names(self, handle: SessionHandle) -> None:
+        """Make key and place of a session free for another one."""
+        if handle.record.key is not None:
+            self.keys.pop((handle.record.principal, handle.record.key), None)
+        if handle.record.place is not None:
+            self.conversations.pop(handle.record.place, None)
+
     def remove_session(self, handle: SessionHandle) -> None:
         """Unregister a session whose actor has ended; its appends are committed or refused."""
         for ended in self._watches:

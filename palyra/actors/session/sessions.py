@@ -19,9 +19,10 @@ from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
-from palyra.core.journal.records import Pin, SessionRecord
+from palyra.core.journal.records import Pin, SessionPurge, SessionRecord
 from palyra.core.ports import JournalStore
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
+from palyra.core.session.purge import mark_done, mark_purged, run_is_open
 from palyra.errors import ActorGone, Conflict, InvalidParams, InvariantBroken, NotFound, TooSlow
 from palyra.services.pins import read_pin
 from palyra.services.run_loader import LoadedRun
@@ -220,6 +221,27 @@ class Sessions:
                 record, epoch=record.epoch + 1, updated_ms=now_ms, pins=()
             ),
         )
+
+    async def mark_purged(self, record: SessionRecord, purge: SessionPurge) -> SessionRecord:
+        """Put the request of a purge on record, committed; no run starts in the session any more.
+
+        Raises IllegalState, with nothing changed, while a run of the session has not ended.
+        Cancellation: the request may be on record.
+        """
+        handle = self._live(record)
+
+        def mark(before: SessionRecord) -> SessionRecord:
+            for run in (*handle.under_way, *handle.waiting):
+                if not run.is_over:
+                    raise run_is_open(run.run_id)
+            return mark_purged(before, purge)
+
+        return await self._update(handle, mark)
+
+    async def mark_purge_done(self, record: SessionRecord) -> SessionRecord:
+        """Record that the purge of a session is complete."""
+        now_ms = self._services.now_ms()
+        return await self._update(self._live(record), lambda before: mark_done(before, now_ms))
 
     async def pin(self, caller: Caller, session_id: str, pin: Pin, *, is_on: bool) -> SessionRecord:
         """Pin the message that an event of the session's tapes brought, or unpin it.

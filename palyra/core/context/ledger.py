@@ -24,13 +24,15 @@ tool calls: they are facts about calls, and the text of an error keeps the trust
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, cast
 
 import msgspec
 
-from palyra.core.context import statements
+from palyra.core.context import corrections, statements
+from palyra.core.context.corrections import Mentions
 from palyra.core.context.statements import Statement, StatementKind
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -248,11 +250,17 @@ class _Builder:
 
     def __init__(self, ledger: Ledger) -> None:
         self._before = ledger
-        self._entries = {e.entry_id: e for e in ledger.entries if e.kind != "request"}
+        self._entries = dict[str, Entry]()
+        self._keys: dict[EntryKind, dict[str, None]] = defaultdict(dict)  # of each kind, in order
         self._request = next((e for e in ledger.entries if e.kind == "request"), None)
         self._replaced = list(ledger.replaced)
+        self._mentions = Mentions()
+        self._unread = list[str]()  # keys that the first correction adds to the index
         self._open: dict[str, ProposedCall] = {}
         self._ahead = list[tuple[str, int]]()
+        for entry in ledger.entries:
+            if entry.kind != "request":
+                self._put(entry)
         self._before_ids = frozenset(self._entries)
 
     def ledger(self) -> Ledger:
@@ -270,7 +278,7 @@ class _Builder:
         """Read one message."""
         match placed.message:
             case UserMessage(text):
-                self._drop(lambda entry: entry.kind == "ask" and entry.by == "model")  # answered
+                self._drop("ask", lambda entry: entry.by == "model")  # answered
                 self._add_statements(placed, statements.read_user(text), "user")
                 shown = truncate_safely(text.strip(), REQUEST_CHARS)
                 self._request = Entry("request", shown, placed.run_id, placed.index)
@@ -303,7 +311,7 @@ class _Builder:
 
     def replace_pins(self, pins: Iterable[Placed]) -> None:
         """Keep exactly these pinned messages."""
-        self._drop(lambda entry: entry.kind == "pin")
+        self._drop("pin")
         for placed in pins:
             self._pin(placed)
 
@@ -316,11 +324,22 @@ class _Builder:
         self._put(Entry("pin", shown, placed.run_id, placed.index, by, trust=trust))
 
     def _put(self, entry: Entry) -> None:
-        self._entries.setdefault(entry.entry_id, entry)
+        key = entry.entry_id
+        if key not in self._entries:
+            self._entries[key] = entry
+            self._keys[entry.kind][key] = None
+            if entry.kind in _CORRECTABLE:
+                self._unread.append(key)
 
-    def _drop(self, goes: Callable[[Entry], bool]) -> list[str]:
-        gone = [key for key, entry in self._entries.items() if goes(entry)]
-        return [self._entries.pop(key).text for key in gone]
+    def _remove(self, key: str) -> Entry:
+        entry = self._entries.pop(key)
+        del self._keys[entry.kind][key]
+        self._mentions.remove(key, entry.text)
+        return entry
+
+    def _drop(self, kind: EntryKind, goes: Callable[[Entry], bool] = lambda _entry: True) -> None:
+        for key in [key for key in self._keys[kind] if goes(self._entries[key])]:
+            self._remove(key)
 
     # --- statements
 
@@ -346,24 +365,37 @@ class _Builder:
             return statement
         place = (placed.run_id, placed.index)
         known = self._before_ids if place in self._before.ahead else frozenset[str]()
-        removable = [
-            (key, entry)
-            for key, entry in self._entries.items()
-            if entry.kind in _CORRECTABLE
-            and key not in known  # it was applied to those
-            and (by == "user" or entry.by == "model")
-            and (entry.run_id, entry.message) != place
-        ]
-        wrong = [key for key, entry in removable if statements.replaces(statement, entry.text)]
-        if not wrong and by == "user" and statements.takes_back(statement):
-            found = statements.find_corrected(
-                statement, [(cast("StatementKind", e.kind), e.text) for _, e in removable]
+
+        def removable(keys: Iterable[str]) -> Iterator[tuple[str, Entry]]:
+            for key in keys:
+                entry = self._entries.get(key)
+                if entry is None or key in known or (entry.run_id, entry.message) == place:
+                    continue  # the correction was applied to the known ones
+                if by == "user" or entry.by == "model":
+                    yield key, entry
+
+        mentions = self._index()
+        near = list(removable(mentions.find_replaceable(statement)))
+        found = corrections.find_replaced(statement, [entry.text for _, entry in near])
+        wrong = [near[at][0] for at in found]
+        if not wrong and by == "user" and corrections.takes_back(statement):
+            near = list(removable(mentions.find_near(statement)))
+            one = corrections.find_corrected(
+                statement, ((cast("StatementKind", e.kind), e.text) for _, e in near)
             )
-            wrong = [] if found is None else [removable[found][0]]
+            wrong = [] if one is None else [near[one][0]]
         if wrong:
             statement = _completed(statement, self._entries[wrong[-1]])
-        self._replaced += [self._entries.pop(key).text for key in wrong]
+        self._replaced += [self._remove(key).text for key in wrong]
         return statement
+
+    def _index(self) -> Mentions:
+        """Return the index of the statements; made only for a conversation with corrections."""
+        for key in self._unread:
+            if key in self._entries:
+                self._mentions.add(key, self._entries[key].text)
+        self._unread.clear()
+        return self._mentions
 
     def _is_known(self, statement: Statement, placed: Placed) -> bool:
         """True if a statement of a message that was read ahead is an entry, or was one."""
@@ -388,7 +420,7 @@ class _Builder:
     def _finish(self, result: ToolMessage, placed: Placed) -> None:
         """Close the call; record the files it used, or its error."""
         call = self._open.pop(result.call_id, None)
-        self._drop(lambda entry: entry.kind == "call" and entry.detail == result.call_id)
+        self._drop("call", lambda entry: entry.detail == result.call_id)
         if result.status == _OK:
             for path in () if call is None else _paths(call.arguments):
                 self._use(path, result.tool, placed)
@@ -408,7 +440,8 @@ class _Builder:
 
     def _use(self, path: str, tool: str, placed: Placed) -> None:
         entry = Entry("file", path, placed.run_id, placed.index, "tool")
-        known = self._entries.get(entry.entry_id, entry)
+        self._put(entry)
+        known = self._entries[entry.entry_id]
         uses = {*known.detail.split(", "), "changed" if _CHANGES.search(tool) else "read"} - {""}
         detail = ", ".join(sorted(uses))
         self._entries[entry.entry_id] = msgspec.structs.replace(known, detail=detail)
@@ -427,7 +460,7 @@ class _Builder:
             self._replace_plan(opened or rows, placed)
 
     def _replace_plan(self, steps: Sequence[str], placed: Placed) -> None:
-        self._drop(lambda entry: entry.kind == "step")
+        self._drop("step")
         for step in steps:
             self._put(Entry("step", step, placed.run_id, placed.index, "model"))
 
@@ -444,9 +477,9 @@ def _completed(statement: Statement, corrected: Entry) -> Statement:
     if kind in {"remark", "fact", "preference"}:
         kind = cast("StatementKind", corrected.kind)
     text = statement.text
-    if statements.is_elliptic(text) and statements.names_more(corrected.text, text):
+    if statements.is_elliptic(text) and corrections.names_more(corrected.text, text):
         known = _ABOUT.search(corrected.text)
-        subject = statements.elide(corrected.text, text) if known is None else known["subject"]
+        subject = corrections.elide(corrected.text, text) if known is None else known["subject"]
         text = f"{text} [about: {subject}]"
     return msgspec.structs.replace(statement, kind=kind, text=text)
 
@@ -455,19 +488,28 @@ def _compact(arguments: object) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _paths(arguments: object, key: str = "", depth: int = 0) -> Iterator[str]:
+def _paths(arguments: object) -> Iterator[str]:
     """Yield the paths that a call's arguments name, nested ones included."""
-    if isinstance(arguments, str):
-        if "\n" in arguments:
-            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(arguments))
-        elif _is_path(key, path := arguments.removeprefix("file://")):
+    for key, text in _strings(arguments):
+        if "\n" in text:
+            yield from (match["path"].strip() for match in _PATCH_PATH.finditer(text))
+        elif _is_path(key, path := text.removeprefix("file://")):
             yield path
-    elif isinstance(arguments, dict) and depth < _MAX_DEPTH:
-        for name, value in arguments.items():
-            yield from _paths(value, name, depth + 1)
-    elif isinstance(arguments, list) and depth < _MAX_DEPTH:
-        for value in arguments:
-            yield from _paths(value, key, depth + 1)
+
+
+def _strings(value: object, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the strings of a JSON value, each with the name of the member that holds it."""
+    if isinstance(value, str):
+        yield key, value
+    if depth == _MAX_DEPTH:
+        return
+    members: Iterable[tuple[str, object]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = ((key, each) for each in value)
+    for name, each in members:
+        yield from _strings(each, name, depth + 1)
 
 
 def _is_path(key: str, text: str) -> bool:
@@ -499,14 +541,17 @@ def _state(text: object) -> str:
 
 def _plan_items(call: ProposedCall) -> Iterator[tuple[str, bool]]:
     """Yield the steps of a plan that a call carries as a list, and which of them are open."""
-    arguments = call.arguments
     is_plan = _PLAN_TOOL.search(call.tool) is not None
-    for value in arguments.values() if isinstance(arguments, dict) else ():
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, str) and is_plan:
-                yield item, True
-            elif isinstance(item, dict) and (found := _step(item, is_plan=is_plan)):
-                yield found
+    given = call.arguments.values() if isinstance(call.arguments, dict) else ()
+    items = chain.from_iterable(value for value in given if isinstance(value, list))
+    found = (_plan_item(item, is_plan=is_plan) for item in items)
+    yield from (step for step in found if step is not None)
+
+
+def _plan_item(item: object, *, is_plan: bool) -> tuple[str, bool] | None:
+    if isinstance(item, dict):
+        return _step(item, is_plan=is_plan)
+    return (item, True) if isinstance(item, str) and is_plan else None
 
 
 def _step(item: dict[str, object], *, is_plan: bool) -> tuple[str, bool] | None:

@@ -36,7 +36,7 @@ from palyra.core.tape.events import ContextGathered
 from palyra.core.trust.fences import fence, make_nonce
 from palyra.core.trust.labels import Trust, lowest
 
-LONG_TOKENS, LONG_MESSAGES = 8_000, 64  # rendered within a millisecond
+LONG_TOKENS, LONG_MESSAGES, LONG_SUMMARY_TOKENS = 8_000, 64, 1_000  # rendered within a millisecond
 _Rendered = GuidanceMessage | None
 _OWN: Trust = "trusted_local"  # label of messages without a text from outside
 
@@ -152,6 +152,7 @@ class PromptCache:
         self._place = run.accepted.session_id
         self._history = history
         self._summary: Summary | None = None
+        self._ahead: tuple[Summary, GuidanceMessage] | None = None  # rendered in a thread
         self.summary: tuple[Message, ...] = ()  # the session's summary, which is never dropped
         self.summary_tokens = 0
         self._key = fence_key
@@ -170,8 +171,17 @@ class PromptCache:
         self._summary = found
         if own is not None:
             self._past = None
-        self.summary = (GuidanceMessage(render(found, self._key)),)
-        self.summary_tokens = sum(map(message_tokens, self.summary))
+        ahead = self._ahead
+        is_ready = ahead is not None and ahead[0] == found
+        shown = ahead[1] if ahead and is_ready else self.render_summary(found)
+        self.summary = (shown,)
+        self.summary_tokens = message_tokens(shown)
+
+    def render_summary(self, summary: Summary) -> GuidanceMessage:
+        """Render a summary before a prompt needs it; for a thread, some milliseconds."""
+        shown = GuidanceMessage(render(summary, self._key))
+        self._ahead = summary, shown
+        return shown
 
     def describe_summary(self) -> dict[str, Any]:
         """Return the segment of the summary."""
@@ -197,7 +207,12 @@ class PromptCache:
     def is_long(self, run: Run) -> bool:
         """True if the first prompt of this run should be prepared in a thread."""
         past_tokens = sum(past.tokens for past in self._history.runs)
-        return past_tokens > LONG_TOKENS or len(run.transcript) > LONG_MESSAGES
+        summary = run.summary or self._history.summary
+        return (
+            past_tokens > LONG_TOKENS
+            or len(run.transcript) > LONG_MESSAGES
+            or (summary is not None and summary.after_tokens > LONG_SUMMARY_TOKENS)
+        )
 
     def prepare(self, run: Run) -> None:
         """Render history and conversation, so that the first prompt finds them rendered.

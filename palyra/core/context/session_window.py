@@ -7,7 +7,7 @@ messages but the last `WINDOW`, and leaves a `Summary`: a ledger of typed verbat
     plan    read the covered messages into the ledger and fit it to its budget
     draft   optional: a model writes the narrative, quotes what the cues missed, closes requests
     check   refuse a draft, or any summary, that loses or contradicts what is protected
-    render  the text that stands in the prompt for the covered messages
+    render  the text in the prompt for the covered messages
 
 A model adds to the ledger and closes what is done; it cannot remove a rule.  A refused draft falls
 back to the deterministic plan, so compaction works without any model.  Compaction is incremental:
@@ -24,7 +24,7 @@ import msgspec
 from palyra.core.context import ledger as ledgers
 from palyra.core.context.history import History, is_left_out, uncovered
 from palyra.core.context.ledger import EMPTY, PROTECTED, Placed
-from palyra.core.context.statements import WORD, is_normative, sentences, topic, values
+from palyra.core.context.statements import WORD, claim, is_normative, sentences, topic, values
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -118,6 +118,21 @@ def placed_conversation(history: History, run: Run) -> list[Placed]:
 # --- plan ----------------------------------------------------------------------------------------
 
 
+def read_messages(
+    previous: Summary | None,
+    messages: Sequence[Placed],
+    *,
+    window: Sequence[Placed] = (),
+    pins: Iterable[Placed] | None = None,
+) -> Ledger:
+    """Return the ledger of `previous` with everything that the messages add, before it is fitted.
+
+    The longest part of a compaction: some tenths of a second for two thousand messages.
+    """
+    known = EMPTY if previous is None else previous.ledger
+    return ledgers.extend(known, messages, window=window, pins=pins)
+
+
 def plan_summary(
     previous: Summary | None,
     messages: Sequence[Placed],
@@ -125,15 +140,16 @@ def plan_summary(
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
+    read: Ledger | None = None,
 ) -> Summary:
     """Summarise `messages`, which follow those that `previous` covers, without a model.
 
     `window` are the messages that stay in the prompt; what they correct is left out.
-    `budget_tokens` is the input budget of the model.  Raises RefusedSummary if nothing would be
-    gained: the summary would be as large as what it replaces.
+    `budget_tokens` is the input budget of the model.  `read` is the result of `read_messages` for the
+    same messages, if it is known.  Raises RefusedSummary if nothing would be gained: the summary would
+    be as large as what it replaces.
     """
-    known = EMPTY if previous is None else previous.ledger
-    found = ledgers.extend(known, messages, window=window, pins=pins)
+    found = read or read_messages(previous, messages, window=window, pins=pins)
     fitted = ledgers.fit(found, budget_tokens * LEDGER_BPS // 10_000)
     lines = _narrate(messages)
     earlier = "" if previous is None else previous.narrative
@@ -334,40 +350,56 @@ def _one_line(text: str) -> str:
 
 def _false_quotes(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Iterable[str]:
     """Find quotes with a wrong author, of half a sentence, of a question, of what was corrected."""
-    for each in draft.entries:
-        is_there = 0 <= each.message < len(messages)
-        message = messages[each.message].message if is_there else None
-        wanted = (UserMessage,) if each.kind in _OF_USERS else (UserMessage, AssistantMessage)
-        if not isinstance(message, wanted):
-            yield (
-                f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
-                "cannot state one"
-            )
-            continue
-        quote, said = _one_line(each.quote), [_one_line(text) for text in sentences(message.text)]
-        if quote not in _one_line(message.text):
-            yield f"the quote {each.quote!r} does not occur in message {each.message}"
-        elif not any(quote.endswith(text) for text in said) or not any(map(quote.startswith, said)):
-            yield f"the quote {each.quote!r} is not a whole sentence of message {each.message}"
-        elif quote.endswith("?"):
-            yield f"the quote {each.quote!r} asks; it states nothing"
-        elif any(text in quote or quote in text for text in map(_one_line, plan.ledger.replaced)):
-            yield f"the quote {each.quote!r} was corrected later"
+    found = (_find_false_quote(plan, each, messages) for each in draft.entries)
+    return filter(None, found)
+
+
+def _find_false_quote(plan: Summary, each: DraftEntry, messages: Sequence[Placed]) -> str:
+    """Return the defect of one quote; "" if it has none."""
+    is_there = 0 <= each.message < len(messages)
+    message = messages[each.message].message if is_there else None
+    wanted = (UserMessage,) if each.kind in _OF_USERS else (UserMessage, AssistantMessage)
+    if not isinstance(message, wanted):
+        return (
+            f"the {each.kind} {each.quote!r} is quoted from message {each.message}, which "
+            "cannot state one"
+        )
+    quote, said = _one_line(each.quote), [_one_line(text) for text in sentences(message.text)]
+    defects = (
+        (quote not in _one_line(message.text), f"does not occur in message {each.message}"),
+        (
+            not any(map(quote.endswith, said)) or not any(map(quote.startswith, said)),
+            f"is not a whole sentence of message {each.message}",
+        ),
+        (quote.endswith("?"), "asks; it states nothing"),
+        (
+            any(text in quote or quote in text for text in map(_one_line, plan.ledger.replaced)),
+            "was corrected later",
+        ),
+    )
+    defect = next((text for is_so, text in defects if is_so), "")
+    return defect and f"the quote {each.quote!r} {defect}"
 
 
 _OF_USERS = frozenset({"constraint", "convention", "preference"})
 
 
 def _wrong_closes(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Iterable[str]:
+    """Find closed ids of no entry, of a kind that no summary closes, or without a later report."""
     known = {entry.entry_id: entry for entry in plan.ledger.entries}
-    for entry_id in draft.closed:
-        entry = known.get(entry_id)
-        if entry is None:
-            yield f"closed names {entry_id!r}, which is no entry"
-        elif entry.kind not in CLOSABLE:
-            yield f"the {entry.kind} {entry.text!r} cannot be closed by a summary"
-        elif not _is_reported_done(entry, messages):
-            yield f"the {entry.kind} {entry.text!r} is closed, but no later message reports it done"
+    found = (_find_wrong_close(known.get(each), each, messages) for each in draft.closed)
+    return filter(None, found)
+
+
+def _find_wrong_close(entry: Entry | None, entry_id: str, messages: Sequence[Placed]) -> str:
+    """Return the defect of one closed id; "" if it has none."""
+    if entry is None:
+        return f"closed names {entry_id!r}, which is no entry"
+    if entry.kind not in CLOSABLE:
+        return f"the {entry.kind} {entry.text!r} cannot be closed by a summary"
+    if not _is_reported_done(entry, messages):
+        return f"the {entry.kind} {entry.text!r} is closed, but no later message reports it done"
+    return ""
 
 
 _COMPLETION = re.compile(
@@ -446,13 +478,17 @@ def _narrative_defects(plan: Summary, narrative: str, messages: Sequence[Placed]
         if _VOID.search(sentence) and not any(sentence in each.text for each in rules):
             yield f"the narrative says {sentence!r}; only the user lifts a rule"
             continue
-        if is_normative(sentence) and not any(sentence in each.text for each in rules):
+        if is_normative(sentence) and not (
+            sentence in plan.narrative or any(sentence in each.text for each in rules)
+        ):
             yield f"the narrative says {sentence!r}; a summary reports, it states no rule"
             continue
         if not _is_supported(sentence, units):
             yield f"the narrative says {sentence!r}, which joins what was said apart"
         for rule in rules:
-            if _speaks_of(sentence, rule.text) and _parity(sentence) != _parity(rule.text):
+            if _speaks_of(sentence, rule.text) and _parity(claim(sentence)) != _parity(
+                claim(rule.text)
+            ):
                 yield f"the narrative says {sentence!r} where the user said {rule.text!r}"
 
 
@@ -497,7 +533,7 @@ def _everything(placed: Placed) -> str:
 
 
 def _speaks_of(sentence: str, rule: str) -> bool:
-    about = _stems(rule)
+    about = _stems(claim(rule))
     return bool(about) and len(about & _stems(sentence)) >= _NEAR * len(about)
 
 
@@ -521,13 +557,15 @@ def find_defects(
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
+    read: Ledger | None = None,
 ) -> tuple[str, ...]:
     """Return what a summary lost: protected entries, ranges, or the gain; empty if it is sound.
 
-    The expected entries are read again from the messages, independent of how `summary` was made.
+    The expected entries are those that `read_messages` finds (`read`, if it is known): fitting, a
+    draft and rendering are what may lose one.
     """
     known = EMPTY if previous is None else previous.ledger
-    expected = ledgers.extend(known, messages, window=window, pins=pins)
+    expected = read or read_messages(previous, messages, window=window, pins=pins)
     kept = {entry.entry_id for entry in summary.ledger.entries}
     may_close = CLOSABLE if summary.is_drafted else frozenset[EntryKind]()
     text = render(summary, b"")
@@ -572,7 +610,7 @@ _DRAFTED = "What happened, in a model's words; it instructs nothing, the entries
 
 
 def render(summary: Summary, fence_key: bytes) -> str:
-    """Return the text that stands for the covered messages.
+    """Return the text that replaces the covered messages.
 
     Texts of tools are fenced; everything else is on lines of its own and cannot end the summary.
     """

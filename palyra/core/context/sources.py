@@ -4,7 +4,6 @@ Every text is fenced (`core.trust.fences`), so its author cannot end the element
 Attributes are reduced to harmless characters, and a line of the daemon has no text of the source.
 """
 
-import re
 from collections.abc import Iterable
 
 from palyra.core.model.messages import GuidanceMessage, UserMessage
@@ -12,7 +11,7 @@ from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import ContextGathered
 from palyra.core.text.references import remove_references
 from palyra.core.text.visible import visible
-from palyra.core.trust.fences import fence, make_nonce
+from palyra.core.trust.fences import break_tags, fence, make_nonce
 
 ELEMENT = "context_references"
 _NAME_CHARS = 200
@@ -82,13 +81,12 @@ def _entry(number: int, source: ContextSource, place: str, key: bytes, *, is_sho
     nonce = make_nonce(key, place, source.text)
     # The element's own tag inside the text is harmless between fences; it is broken up all the same,
     # because a reader of the prompt may look for the tag alone.
-    text = _TAG.sub(r"\\u003c", source.text)
+    text = break_tags(source.text, _NAMES)
     fenced = fence(text, nonce=nonce, trust=source.trust, source=source.kind or "file")
     return f"[{number}] {name}{note}\n{fenced}"
 
 
-_NAMES = "|".join((ELEMENT, *_ELEMENTS.values()))
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{_NAMES}))", re.IGNORECASE)
+_NAMES = (ELEMENT, *_ELEMENTS.values())
 
 
 def harmless_name(name: str) -> str:

@@ -7,7 +7,8 @@ content.  Only what a user or the model wrote is read; text that a tool returned
 (`core.trust.fences`) and is never classified.
 
 The cues are words that the class can hardly be expressed without.  A sentence gets the first class
-of `CUES` that matches; the order is that of the damage done when it is forgotten.
+of `CUES` that matches; the order is that of the damage done when it is forgotten.  A user's sentence
+without a cue gets the class of its form (`core.context.forms`), if that binds.
 """
 
 import re
@@ -17,6 +18,8 @@ from itertools import pairwise
 from typing import Literal
 
 import msgspec
+
+from palyra.core.context.forms import find_form
 
 StatementKind = Literal[
     "constraint", "convention", "preference", "decision", "ask", "fact", "finding", "remark"
@@ -30,13 +33,34 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 # A sentence ends at a mark before a blank and a capital, digit, quote or bracket; not after the
 # abbreviations that are common in instructions, and not within a number or a name of a file.
 _END = re.compile(
-    r"(?<!\be\.g)(?<!\bi\.e)(?<!\bz\.B)(?<!\bd\.h)(?<!\bvs)(?<!\bca)(?<!\bNr)(?<!\bno)"
-    r"[.!?…][\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])|(?<=[。！？])"
+    r"[.!?…](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bd\.h\.)(?<!\bvs\.)(?<!\bca\.)(?<!\bNr\.)"
+    r"(?<!\bno\.)[\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])"
+    r"(?!(?<=\d\.)\s+(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|"
+    r"Dezember))|[。！？]"  # the mark first: it is rare
 )
 
 
-def _words(*cues: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{'|'.join(cues)})(?!\w)", re.IGNORECASE)
+class Cues:
+    """Alternative cues in small letters, each as whole words.
+
+    The text is lowered instead of comparing without case: then an alternative that begins with
+    another letter costs one comparison, and a search a third of the time.
+    """
+
+    def __init__(self, cues: Iterable[str]) -> None:
+        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(cues)})(?!\w)")
+
+    def search(self, text: str) -> bool:
+        """True if a cue is in the text."""
+        return self._pattern.search(text.lower()) is not None
+
+    def match(self, text: str) -> bool:
+        """True if the text begins with a cue."""
+        return self._pattern.match(text.lower()) is not None
+
+
+def whole_words(*cues: str) -> Cues:
+    return Cues(cues)
 
 
 def _misspelt(*words: str) -> tuple[str, ...]:
@@ -65,9 +89,8 @@ _TAKES_BACK = (
     r"ach nein", r"nein,? doch", r"halt,? nein", r"moment,? nein", r"vertippt", r"mein fehler",
     r"war falsch", r"ist falsch", r"quatsch", r"doch nicht", r"anders überlegt", r"nee,? doch",
 )  # fmt: skip
-_STRONG = _words(*_TAKES_BACK)
-_ADDS = _words(r"also", r"too", r"as well", r"in addition", r"auch", r"zusätzlich", r"außerdem")
-CORRECTION = _words(
+TAKES_BACK = whole_words(*_TAKES_BACK)
+CORRECTION = whole_words(
     *_TAKES_BACK, r"no longer", r"any ?more", r"not \S+(?: \S+){0,5}? but", r"instead(?: of)?",
     r"rather than", r"from now on", r"(?:change|changed|rename|renamed|move|moved|switch|switched)"
     r" .{1,80}? (?:to|into)", r"replaces?", r"replaced (?:by|with)", r"supersedes?", r"update:",
@@ -90,8 +113,8 @@ _CHOOSES = (
     r"daher", r"darum", r"entscheide",
 )  # fmt: skip
 
-CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
-    ("constraint", _words(
+CUES: tuple[tuple[StatementKind, Cues], ...] = (
+    ("constraint", whole_words(
         *_misspelt("never", "always", "without", "should", "niemals", "nicht ohne"), r"must",
         r"mustn[’']?t", r"no (?!problem|worries|idea|wait|thanks|hurry|rush|need to thank)\w+",
         r"nothing", r"nobody", r"no one", r"none", r"not (?:a|more|on|in|before|after|until|by|to)",
@@ -103,7 +126,16 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"treat", r"compatible", r"confidential", r"secret", r"nichts", r"niemand(?:em|en)?",
         r"kein\w*", r"bleib\w*", r"soll\w*", r"finger weg", r"tabu", r"falls", r"wenn", r"sobald",
         r"sofern", r"solange", r"erst", r"ohne", r"pflicht", r"zwingend", r"unbedingt", r"außer",
-        r"frühestens", r"spätestens", r"bevor", r"do not", r"don[’']?t", r"shall", r"may not",
+        r"frühestens", r"spätestens", r"bevor", r"no[- ]go", r"bann?(?:ed|s)?", r"steer clear", r"away from",
+        r"off the table", r"out of (?:bounds|the question)", r"taboo", r"won[’']?t (?:accept|tolerate|have)",
+        r"will not (?:accept|tolerate|have)", r"outlawed", r"prohibits?", r"disallow\w*", r"(?:not|no) (?:an )?"
+        r"option", r"obligatory", r"compulsory", r"imperative", r"(?:expected|supposed|meant|obliged) to",
+        r"(?:is|are) needed", r"provided", r"providing", r"assuming", r"in doubt", r"as soon as",
+        r"on condition", r"only after", r"due(?! to\b)", r"no later than", r"at the latest",
+        r"only (?:i|we|me)", r"strictly", r"exclusively", r"nur (?:ich|wir)", r"defaults? to", r"you have until",
+        r"gesperrt", r"untersagt", r"unzulässig", r"unerwünscht", r"verzicht\w*", r"unterlass\w*", r"tabus?",
+        r"hände weg", r"notwendig", r"nötig", r"erforderlich", r"vorausgesetzt", r"im zweifel\w*",
+        r"im fall\w*", r"angenommen", r"fällig", r"stichtag", r"abgabe(?:termin)?", r"do not", r"don[’']?t", r"shall", r"may not",
         r"may only", r"cannot", r"can[’']?t", r"should not", r"shouldn[’']?t", r"only (?:use|touch|"
         r"change|edit|write|run|call|if|when|after|with|in|on|the|for)", r"no more than", r"at most",
         r"at least", r"not (?:allowed|permitted|acceptable)", r"forbidden", r"prohibited", r"required",
@@ -118,7 +150,7 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"vermeide", r"regel", r"vorgabe", r"ausschließlich", r"nur (?:mit|in|wenn|nach|für|die|das|"
         r"den)", r"auf keinen fall", r"frag(?:e)? (?:mich )?(?:vorher|zuerst)",
     )),
-    ("convention", _words(
+    ("convention", whole_words(
         r"conventions?", r"code style", r"\w+[- ]spaces?", r"semicolons?", r"columns", r"type hints",
         r"branches", r"are (?:called|named)", r"heißen", r"lower[- ]?case", r"upper[- ]?case",
         r"(?:start|begin|end)s? with", r"comments?", r"imports?", r"style guide", r"naming", r"(?:snake|camel|kebab|pascal)"
@@ -128,20 +160,26 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"konvention(?:en)?", r"schreibweise", r"einrückung", r"wir (?:schreiben|benennen|nennen|"
         r"formatieren|verwenden|benutzen)", r"üblich",
     )),
-    ("preference", _words(
+    ("preference", whole_words(
         r"prefer(?:s|red|ence)?", r"(?:a )?fan of", r"would (?:love|like|prefer|rather)", r"emojis?",
         r"keep (?:answers|replies|it|them)", r"concise", r"brief", r"terse", r"(?:reicht|reichen) mir",
         r"knapp", r"i(?:[’']d)? (?:rather|like|love|want|hate|dislike|enjoy)",
         r"i would (?:rather|like|prefer)", r"favou?rite", r"please (?:answer|reply|use|write|be|keep)",
         r"i(?:[’']m| am) (?:fond|allergic|a fan)", r"my (?:preference|choice)",
         r"ich (?:mag|bevorzuge|möchte|will|hätte|hasse|liebe)", r"lieber", r"am liebsten", r"bevorzugt",
+        r"i(?:[’']d| would) sooner", r"suits? me", r"keen on", r"fond of", r"(?:easier|better|best) for me",
+        r"happie(?:r|st)", r"can[’']?t stand", r"could do without", r"gets on my nerves", r"annoy(?:s|ing)",
+        r"lieg(?:t|en) mir", r"halte ich (?:wenig|viel|nichts)", r"nicht leiden", r"gefällt mir", r"gefallen mir",
+        r"i find", r"(?:bore|irritate|tire|please|delight|confuse|help)s? me", r"soft spot", r"any day",
+        r"finde ich", r"ich finde", r"langweil\w* mich", r"schwäche",
+        r"am besten", r"stör(?:t|en) mich", r"nerv(?:t|en)", r"mir wichtig",
         r"lieblings\w*",
     )),
-    ("decision", _words(
+    ("decision", whole_words(
         *_CHOOSES, r"decide", r"we(?:[’']ll| will| are going to| shall)", r"let[’']?s",
         r"choose", r"pick", r"the plan is", r"approach", r"wir werden",
     )),
-    ("ask", _words(
+    ("ask", whole_words(
         *_misspelt("please", "bitte"), r"(?:can|could|would|will) (?:you|u)", r"ping", r"at some point",
         r"when you(?:[’']?re| are) done", r"once (?:done|you)", r"we (?:still )?owe", r"appreciate",
         r"grateful", r"would be (?:great|nice|good)", r"at the end", r"in the end", r"look into",
@@ -153,20 +191,25 @@ CUES: tuple[tuple[StatementKind, re.Pattern[str]], ...] = (
         r"offene frage", r"später", r"danach", r"sag mir", r"steht noch aus",
     )),
 )  # fmt: skip
-_CHOICE = _words(*_CHOOSES)
-_FINDING = _words(
+_CHOICE = whole_words(*_CHOOSES)
+_FINDING = whole_words(
     r"root cause", r"(?:found|discovered|noticed|confirmed|learned|see) (?:that|out)", r"turns out",
     r"turned out", r"the (?:problem|issue|bug|reason|cause|culprit|fix) (?:is|was)", r"because",
     r"verified", r"measured", r"fails? (?:when|if|with|because)", r"caused by",
     r"ursache", r"grund", r"weil", r"stellt sich heraus", r"festgestellt", r"gemessen", r"liegt an",
 )  # fmt: skip
-_REASON = _words(
+_REASON = whole_words(
     r"because", r"since", r"so that", r"reason", r"due to", r"in order to", r"otherwise", r"to avoid",
     r"that way", r"weil", r"damit", r"grund", r"wegen", r"sonst", r"denn", r"um .{1,60}? zu",
 )  # fmt: skip
 _CONCLUDES = re.compile(
     r"(?:so|therefore|hence|thus|that is why|which is why|for that reason|deshalb|daher|darum|also|"
     r"deswegen|somit)\b",
+    re.IGNORECASE,
+)
+_BECAUSE = re.compile(  # where a reason begins that follows its claim
+    r"(?<=\w)[,;:]?\s+(?:[–—-]\s+)?(?:because|since|as (?:it|they|we|the|that)|so that|due to|in order to|"
+    r"otherwise|to avoid|the reason|weil|damit|wegen|sonst|denn|da (?:er|sie|es|wir|die|der|das))\b",
     re.IGNORECASE,
 )
 # A value: something that a statement can be about and that a paraphrase cannot replace.
@@ -202,7 +245,7 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a message, without code blocks, pasted lines and list marks.
 
-    An item of a list carries the line that leads into it if a cue stands there: without `do not:`
+    An item of a list carries the line that leads into it if that line has a cue: without `do not:`
     the item would say the opposite.  A line of more than MAX_SENTENCE_CHARS is read clause by
     clause; a clause with a cue keeps its neighbours.
     """
@@ -224,7 +267,7 @@ def sentences(text: str) -> Iterator[str]:
         yield from _fit(bare[start:])
 
 
-_PERMITS = _words(
+_PERMITS = whole_words(
     r"may", r"might as well", r"allowed", r"permitted", r"fine", r"ok(?:ay)?", r"free to", r"safe to",
     r"feel free", r"welcome to", r"go ahead", r"approved", r"authori[sz]ed", r"no objection",
     r"acceptable", r"optional", r"(?:can|could|should|must|shall|needs? to|has to|have to)",
@@ -236,12 +279,14 @@ _PERMITS = _words(
 
 def is_normative(text: str) -> bool:
     """True if the sentence says what may, must or must not be done."""
-    return _PERMITS.search(text) is not None
+    return _PERMITS.search(text)
 
 
 @lru_cache(maxsize=8_192)
 def _has_cue(text: str) -> bool:
-    return len(text) <= MAX_SENTENCE_CHARS and any(cue.search(text) for _, cue in CUES)
+    return len(text) <= MAX_SENTENCE_CHARS and (
+        any(cue.search(text) for _, cue in CUES) or find_form(text) is not None
+    )
 
 
 def _prose(lines: Sequence[str]) -> Iterator[str]:
@@ -315,16 +360,19 @@ def read_user(text: str) -> Iterator[Statement]:
 )  # a summary is planned, then checked, and the next one meets the window again
 def _classified(sentence: str) -> Statement:
     kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
+    corrects = CORRECTION.search(sentence)  # gets the class of what it corrects, whatever its form
     if sentence.endswith("?"):
         kind = "ask"
+    elif kind == "remark" and not corrects and (form := find_form(sentence)) is not None:
+        kind = form
     elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
         kind = "fact"
-    return Statement(text=sentence, kind=kind, corrects=CORRECTION.search(sentence) is not None)
+    return Statement(text=sentence, kind=kind, corrects=corrects)
 
 
 @lru_cache(maxsize=8_192)
 def _only_takes_back(sentence: str) -> bool:
-    return bool(_STRONG.search(sentence) and is_elliptic(sentence) and not values(sentence))
+    return bool(TAKES_BACK.search(sentence) and is_elliptic(sentence) and not values(sentence))
 
 
 def _with_markers(found: Iterable[str]) -> Iterator[str]:
@@ -345,12 +393,12 @@ def read_model(text: str) -> Iterator[Statement]:
     for sentence in _with_reasons(sentences(text)):
         if sentence.endswith("?"):
             continue
-        is_decision = _CHOICE.search(sentence) is not None
-        if is_decision or _FINDING.search(sentence) is not None:
+        is_decision = _CHOICE.search(sentence)
+        if is_decision or _FINDING.search(sentence):
             yield Statement(
                 text=sentence,
                 kind="decision" if is_decision else "finding",
-                corrects=CORRECTION.search(sentence) is not None,
+                corrects=CORRECTION.search(sentence),
             )
 
 
@@ -372,9 +420,24 @@ def _with_reasons(found: Iterable[str]) -> Iterator[str]:
 def _belongs(before: str, after: str) -> bool:
     if before.endswith("?") or after.endswith("?"):
         return False
-    concludes = _CONCLUDES.match(after) is not None and _CHOICE.search(after) is not None
-    explains = _CHOICE.search(before) is not None and _REASON.search(before) is None
-    return concludes or (explains and _REASON.match(after) is not None)
+    concludes = _CONCLUDES.match(after) is not None and _CHOICE.search(after)
+    explains = _CHOICE.search(before) and not _REASON.search(before)
+    return concludes or (explains and _REASON.match(after))
+
+
+def claim(text: str) -> str:
+    """Return what a statement claims, without its reasons: a reason may be long, and negated.
+
+    Of a decision joined with the sentence that explains it, the sentence with the choice.  A claim of
+    fewer than two words of its own (`We use SQLite, because …`) keeps its reasons.
+    """
+    parts = list(sentences(text)) or [text]
+    chosen = [part for part in parts if _CHOICE.search(part)] or parts
+    claims = [
+        _CONCLUDES.sub("", _BECAUSE.split(part, maxsplit=1)[0]).strip(" ,") for part in chosen
+    ]
+    whole = " ".join(filter(None, claims))
+    return whole if len(topic(whole)) > 1 else text
 
 
 @lru_cache(maxsize=4096)
@@ -390,75 +453,9 @@ def topic(text: str) -> frozenset[str]:
     return frozenset(word for word in words if word not in STOP_WORDS and len(word) > 1)
 
 
-_TERM = r"[\"'`“(]?[^\s,;!?\"'`”)]+[\"'`”)]?"
-_INSTEAD = r"instead of|rather than|statt|anstatt|anstelle von"
-_CHANGE = r"(?:change|rename|move|switch|replace|swap|ersetze|ändere|tausche)\w*"
-_TO = r"to|into|with|by|for|durch|in|zu|auf|nach|gegen"
-_PAIRS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?P<new>{_TERM})\s+(?:{_INSTEAD})\s+(?:the\s+)?(?P<old>{_TERM})",
-        rf"\b(?:{_INSTEAD})\s+(?P<old>{_TERM})",
-        rf"\b(?:not|nicht)\s+(?P<old>{_TERM}),?\s+(?:but|sondern)\s+(?P<new>{_TERM})",
-        rf"(?P<new>{_TERM}),?\s+(?:not|nicht)\s+(?P<old>{_TERM})\s*[.!]?$",
-        rf"\b(?:no longer|nicht mehr|not)\s+(?P<old>{_TERM})",
-        rf"\b(?:from|von)\s+(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
-        rf"\b{_CHANGE}\s+(?:the\s+)?(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
-        rf"(?P<old>{_TERM})\s+(?:is out|ist raus)\b",
-        rf"(?P<old>{_TERM})\s*(?:->|→|=>)\s*(?P<new>{_TERM})",
-    )
-)
-
-
-@lru_cache(maxsize=256)
-def replacements(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the terms that a correction names as no longer valid, and those it names instead."""
-    old, new = set[str](), set[str]()
-    for pattern in _PAIRS:
-        for match in pattern.finditer(text):
-            found = match.groupdict()
-            old.add(_bare(found["old"]))
-            new.add(_bare(found.get("new") or ""))
-    return frozenset(old - {""}), frozenset(new - {""})
-
-
-@lru_cache(maxsize=4096)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(word.casefold() for word in WORD.findall(text)) | values(text)
-
-
-def _bare(term: str) -> str:
-    return term.strip("`\"“”'.,:;()").casefold()
-
-
-def replaces(newer: Statement, old: str) -> bool:
-    """True if the correction `newer` makes the earlier statement `old` invalid.
-
-    `newer` must name a term of `old` as replaced, and apart from the terms that change, one of the
-    two has no word that the other lacks; or it must give other values where all other words are
-    the same, but for a lead-in (`before you start:`).  Two statements with different values and no word of
-    correction coexist: two servers have two ports.
-    """
-    if not newer.corrects:
-        return False
-    named_old, named_new = replacements(newer.text)
-    about, about_old = topic(newer.text) - _MARKERS, topic(old) - _MARKERS
-    if named_old & _terms(old):
-        mine, theirs = about - named_old - named_new, about_old - named_old
-        return (mine <= theirs or theirs <= mine) and (
-            not mine or not about_old or bool(about & about_old)
-        )
-    mine, theirs = values(newer.text) - values(old), values(old) - values(newer.text)
-    same_form = {_shape(value) for value in mine} & {_shape(value) for value in theirs}
-    is_repeated = len(about) > 1 and about <= about_old and len(about_old - about) <= _LEAD_WORDS
-    return bool(same_form and about & about_old) and (
-        is_repeated or about - _VERBS == about_old - _VERBS
-    )
-
-
 # What a statement may say about its subject.  Two statements about one subject that name different
 # attributes are about different things.
-_ATTRIBUTES = frozenset(
+ATTRIBUTES = frozenset(
     [
         "port",
         "host",
@@ -515,7 +512,7 @@ _ATTRIBUTES = frozenset(
         "tabelle",
     ]
 )
-_MARKERS = frozenset(
+MARKERS = frozenset(
     [
         "actually",
         "correction",
@@ -569,121 +566,7 @@ _MARKERS = frozenset(
 ) - {"port"}
 
 
-_VERBS = frozenset(
-    [
-        "go",
-        "goes",
-        "going",
-        "take",
-        "takes",
-        "use",
-        "uses",
-        "run",
-        "runs",
-        "running",
-        "listen",
-        "listens",
-        "live",
-        "lives",
-        "sit",
-        "sits",
-        "stay",
-        "keep",
-        "set",
-        "called",
-        "named",
-        "lauscht",
-        "läuft",
-        "laufen",
-        "hört",
-        "liegt",
-        "nehmen",
-        "heißt",
-        "bleibt",
-        "setzen",
-        "nutzen",
-        "gehen",
-    ]
-)
-
-
-def takes_back(newer: Statement) -> bool:
-    """True if the sentence changes something that was said, and does not only add to it."""
-    return newer.corrects and _ADDS.search(newer.text) is None
-
-
 @lru_cache(maxsize=8_192)
 def is_elliptic(text: str) -> bool:
     """True if a correction names no subject: `make that 9443`."""
-    return not topic(text) - _MARKERS - _ATTRIBUTES
-
-
-def names_more(old: str, newer: str) -> bool:
-    """True if a statement has words for its subject that its correction lacks."""
-    return bool(topic(old) - topic(newer) - _MARKERS)
-
-
-def find_corrected(  # noqa: PLR0914 - one weighing, read from top to bottom
-    newer: Statement, earlier: Sequence[tuple[StatementKind, str]]
-) -> int | None:
-    """Return the place of the statement that `newer` most likely takes back; None if none is.
-
-    For corrections in words of their own, which `replaces` cannot recognize (`no wait, staging is
-    on 9443`).  A candidate has a value of the same shape in its place, or is a choice, and shares
-    the subject; a correction without a subject is about the latest such statement.  The latest of
-    the candidates with the largest overlap is chosen, and only one: a wrong guess must not cost
-    more.
-    """
-    named_old, named_new = replacements(newer.text)
-    about = topic(newer.text) - _MARKERS
-    attributes = about & _ATTRIBUTES
-    subject = about - _ATTRIBUTES - _VERBS - named_old.union(named_new)
-    shapes = {_shape(value) for value in values(newer.text)}
-    is_bare = is_elliptic(newer.text)
-    spoken = _terms(newer.text)
-    is_outright = _STRONG.search(newer.text) is not None
-    plain = {word for word in subject if word in newer.text}  # in small letters: no name
-    best, place_of_best = (0, 0), None
-    for place, (kind, old) in enumerate(earlier):
-        words = _terms(old)
-        if attributes and words & _ATTRIBUTES and not attributes & words:
-            continue
-        shared = len(subject & words)
-        is_near = len(spoken & words) >= _NEAR_WORDS
-        changed = {
-            _shape(value)
-            for value in values(old) - values(newer.text)
-            if is_near or _YEAR.fullmatch(value) is None  # a year is no port
-        }
-        if kind != "fact" and not is_outright:
-            fits = False
-        elif kind == "decision" and "9" not in shapes and not is_bare:
-            fits = not plain or bool(plain & words)
-        elif kind == "fact" or is_bare or shared > 1:
-            rest = topic(old) - _ATTRIBUTES - _VERBS - _MARKERS - subject
-            fits = not (rest and subject - words) and bool(changed & shapes - {"a"})
-        else:
-            fits = False
-        score = (shared, 0 if is_bare else len(spoken & words))
-        if (shared or is_bare) and fits and score >= best:
-            best, place_of_best = score, place
-    return place_of_best
-
-
-_NEAR_WORDS = 4
-_LEAD_WORDS = 2
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_DIGITS = re.compile(r"\d+")
-_LETTERS = re.compile(r"[^\W\d_]+")
-
-
-def _shape(value: str) -> str:
-    """Return the form of a value: `9` of a port, `a/a.a` of a file."""
-    return _LETTERS.sub("a", _DIGITS.sub("9", value))
-
-
-def elide(text: str, newer: str) -> str:
-    """Return a corrected statement without the values that are no longer valid."""
-    for value in sorted(values(text) - values(newer), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", text, flags=re.IGNORECASE)
-    return text
+    return not topic(text) - MARKERS - ATTRIBUTES

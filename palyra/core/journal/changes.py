@@ -131,6 +131,15 @@ class ScoredMemory(msgspec.Struct, frozen=True, kw_only=True):
     item: MemoryRecord
 
 
+class UnembeddedItem(msgspec.Struct, frozen=True, gc=False):
+    """An item without a vector."""
+
+    row: int
+    principal: str
+    text_hash: str
+    text: str
+
+
 class MemoryLogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the memory, without text; `memory_id` is * for a whole principal."""
 
@@ -229,6 +238,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     checked_roots: int
     through_position: int
     signed_through_position: int
+    purged_events: int = 0  # of the checked ones: without their payload, by a recorded purge
     first_break: ChainViolation | None = None
     breaks: int = 0
     found: tuple[ChainViolation, ...] = ()

@@ -5,7 +5,7 @@ durable fact of its own (sessions, session checkpoints, idempotency records, tok
 budgets, incidents, memories).  The wire shows them as they are.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -77,6 +77,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     parent_run_id: str | None = None
     attempts: int = 0
+    purged_ms: int | None = None  # when its content was removed for good
 
     @property
     def is_terminal(self) -> bool:
@@ -89,6 +90,15 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
 
     run_id: str
     seq: int
+
+
+class SessionPurge(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The request to remove the content of a session for good, on record before anything goes."""
+
+    purge_id: str
+    by: str  # principal
+    requested_ms: int
+    done_ms: int | None = None
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -109,6 +119,12 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     channel: str | None = None
     conversation_id: str | None = None
     pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
+    purge: SessionPurge | None = None
+
+    @property
+    def is_purging(self) -> bool:
+        """True if a purge was requested and is not complete."""
+        return self.purge is not None and self.purge.done_ms is None
 
     @property
     def place(self) -> "Place | None":
@@ -400,12 +416,15 @@ MemoryAction = Literal[
 ]
 
 
+EventSeq = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]  # exact in every JSON parser
+
+
 class Lineage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Events that an item of memory was taken from."""
 
     run_id: str
-    first_seq: int = 0
-    last_seq: int | None = None  # None: to the end of the run
+    first_seq: EventSeq = 0
+    last_seq: EventSeq | None = None  # None: to the end of the run
 
 
 class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -482,6 +501,62 @@ class MemoryVectors(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     embedder: str
     vectors: tuple[MemoryVector, ...]
+    of: Literal["items", "turns"] = "items"
+
+
+FROM_THE_START = -1  # tapes are indexed again
+
+
+class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
+    """Entry of a message or an answer in the search index, made from its event."""
+
+    run_id: str
+    seq: int
+    session_id: str
+    is_user: bool
+    chars: int
+    text: str  # columns of the text index
+    when: str
+
+
+class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Entries of the tapes up to a position.
+
+    It has no effect unless the tapes are indexed up to `after_position`, or that is `FROM_THE_START`.
+    """
+
+    after_position: int
+    through_position: int
+    turns: tuple[IndexedTurn, ...] = ()
+    is_last: bool = False  # the tapes end at that position
+
+
+class RunRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Replacement of the payloads of an ended run, and deletion of its approvals.
+
+    It belongs to the change that appends `run.purged`.
+    """
+
+    run_id: str
+    events: int  # from the first on
+    at_ms: int
+
+
+class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Remaining lineage of an item, whose earlier revisions are deleted."""
+
+    memory_id: str
+    lineage: tuple[Lineage, ...]
+
+
+class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of the traces of a session outside of its tapes: marks, uses of memory, grants, receipts.
+
+    A receipt holds the reply to a request: of one about the session also its key, or an approval.
+    """
+
+    session_id: str
+    trims: tuple[LineageTrim, ...] = ()
 
 
 MemoryWay = Literal["auto", "tool", "reference"]
@@ -564,7 +639,10 @@ Record = (
     | MemoryRemoval
     | MemoryReindex
     | MemoryVectors
+    | TurnIndexing
     | MemoryUseRecord
     | DocumentRecord
+    | RunRemoval
+    | SessionRemoval
 )
 RECEIPT_TTL_MS = 86_400_000

@@ -133,7 +133,8 @@ def _check_name(name: str | None, field: str) -> None:
         return
     if not name.strip() or len(name) > MAX_NAME_CHARS or _CONTROLS.search(name):
         raise InvalidParams(
-            f"{name[:40]!r} is not one line of 1 to {MAX_NAME_CHARS} characters", field=field
+            f"{field}: {name[:40]!r} is not one line of 1 to {MAX_NAME_CHARS} characters",
+            field=field,
         )
 
 
@@ -146,7 +147,7 @@ def _check_scope(draft: MemoryDraft, field: str) -> None:
 
 def _check_range(value: int | None, least: int, most: int, field: str) -> None:
     if value is not None and not least <= value <= most:
-        raise InvalidParams(f"{value} is not from {least} to {most}", field=field)
+        raise InvalidParams(f"{field}: {value} is not from {least} to {most}", field=field)
 
 
 # --- making and changing -------------------------------------------------------------------------
@@ -333,6 +334,7 @@ class MemoryPurged(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     items: int
     dry_run: bool = False
+    sessions: int = 0  # whose content was removed too
 
 
 class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """The recall pack: as many of the best hits as a budget of tokens holds, in an order to be read.
 
 Statements that were made to last (facts, preferences, procedures, decisions) come first, at most
-eight.  Then follow single items in the order of their rank: about 35 turns of a conversation in
+eight, if they score at least half as much as the best hit.  A hit without any score has nothing to
+do with the question and is left out.  Then follow single items in the order of their rank: about 35 turns of a conversation in
 1 500 tokens.  Fewer turns, or turns with their neighbours, find less (`bench/recall.py`): the
 answer to a question about several events is in several places.  A text that is too long for the
 rest of the budget is passed over, not cut.
@@ -16,13 +17,18 @@ from palyra.core.text.tokens import estimate_tokens
 
 PACK_TOKENS = 1_500
 MAX_LASTING = 8
+LASTING_SHARE = 0.5  # of the best score, for a place among the first
 LASTING_KINDS = frozenset({"fact", "preference", "procedure", "decision"})
 
 
 def pack_hits(found: MemoryHits, budget_tokens: int = PACK_TOKENS) -> RecallPack:
     """Choose from hits, best first: lasting ones by rank, others by conversation and time."""
-    lasting = [hit for hit in found.hits if hit.item.kind in LASTING_KINDS][:MAX_LASTING]
-    others = [hit for hit in found.hits if hit.item.kind not in LASTING_KINDS]
+    scored = [hit for hit in found.hits if hit.score > 0]
+    least = LASTING_SHARE * max((hit.score for hit in scored), default=0.0)
+    strong = [hit for hit in scored if hit.item.kind in LASTING_KINDS and hit.score >= least]
+    lasting = strong[:MAX_LASTING]
+    left_out = {hit.item.memory_id for hit in strong}
+    others = [hit for hit in scored if hit.item.memory_id not in left_out]
     left_tokens, first = _fill(lasting, budget_tokens)
     left_tokens, rest = _fill(others, left_tokens)
     return RecallPack(

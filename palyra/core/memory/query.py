@@ -77,16 +77,21 @@ def analyse(text: str, authors: Collection[str], today: date) -> Question:
     text = text[:MAX_QUESTION_CHARS]
     names = _named(text, tuple(sorted(authors)))
     without = _replace(text, names, "")
-    words = _WORD.findall(searchable(without_dates(without, today)).lower())
-    content = [word for word in words if word not in _STOP_WORDS]
+    words = content_words(without_dates(without, today))
     texts = (without, _replace(text, names, "I")) if names else (text,)
     return Question(
         text=text,
-        terms=tuple(dict.fromkeys(content or words))[:MAX_TERMS],
+        terms=tuple(dict.fromkeys(words))[:MAX_TERMS],
         authors=names,
         dates=find_spans(text, today),
         texts=tuple(dict.fromkeys(each for each in texts if each.strip())) or (text,),
     )
+
+
+def content_words(text: str) -> list[str]:
+    """Return the words of a text in lower case without stop words; if it has no others, these."""
+    words = _WORD.findall(searchable(text).lower())
+    return [word for word in words if word not in _STOP_WORDS] or words
 
 
 def _named(text: str, authors: Sequence[str]) -> tuple[str, ...]:
@@ -127,4 +132,4 @@ def _replace(text: str, names: Sequence[str], by: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-__all__ = ["MAX_TERMS", "Question", "analyse"]
+__all__ = ["MAX_TERMS", "Question", "analyse", "content_words"]

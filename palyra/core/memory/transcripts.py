@@ -1,39 +1,44 @@
-"""Search in what was said in earlier conversations of a principal.
+"""Turns of conversations as a search returns them.
 
-There is no index: the newest runs are read and their texts compared by words.  A word counts more
-the fewer texts have it.
+A turn is a user's message or a final answer, in the form of an item of memory with the kind `turn`
+and one event as its lineage (`store.sqlite.turns`).  Its channel is the key of its conversation:
+what was said in one place is recalled in that place only.
 """
 
-import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 
-from palyra.core.journal.changes import SaidText
-from palyra.core.memory.duplicates import read_tokens
+import msgspec
 
-MAX_RUNS = 300  # newest ones of a search
+from palyra.core.journal.changes import SaidText
+from palyra.core.journal.records import MemoryRecord
+from palyra.core.memory.query import content_words
+
 EXCERPT_CHARS = 600
 _AROUND_CHARS = 200  # before the first word of the query
 
 
-def rank_texts(texts: Sequence[SaidText], query: str, limit: int) -> list[SaidText]:
-    """Return the texts with words of the query, best first and newer first, cut to an excerpt."""
-    wanted = {token.plain for token in read_tokens(query)}
-    sets = [wanted & {token.plain for token in read_tokens(text.text)} for text in texts]
-    frequency = Counter(word for words in sets for word in words)
-    scored = [
-        (sum(math.log(1 + len(texts) / frequency[word]) for word in words), text.at_ms, at)
-        for at, (text, words) in enumerate(zip(texts, sets, strict=True))
-        if words
-    ]
-    best = sorted(scored, reverse=True)[:limit]
-    return [_excerpt(texts[at], sets[at]) for _, _, at in best]
+def conversation_key(channel: str | None, conversation_id: str | None) -> str:
+    """Return the place of a session: a conversation of a channel; "" for one without a channel."""
+    return "" if channel is None else msgspec.json.encode((channel, conversation_id)).decode()
 
 
-def _excerpt(text: SaidText, words: set[str]) -> SaidText:
-    if len(text.text) <= EXCERPT_CHARS:
+def as_said(turn: MemoryRecord, query: str) -> SaidText:
+    """Return the turn as said, cut to an excerpt around the first word of the query."""
+    (event,) = turn.lineage
+    return SaidText(
+        event.run_id,
+        turn.session_id or "",
+        event.first_seq,
+        turn.at_ms,
+        turn.author == "user",
+        _excerpt(turn.text, content_words(query)),
+    )
+
+
+def _excerpt(text: str, words: Sequence[str]) -> str:
+    if len(text) <= EXCERPT_CHARS:
         return text
-    first = re.search("|".join(map(re.escape, sorted(words))), text.text, re.IGNORECASE)
+    first = re.search("|".join(map(re.escape, words)), text, re.IGNORECASE) if words else None
     start = max(0, (first.start() if first else 0) - _AROUND_CHARS)
-    return text._replace(text=text.text[start : start + EXCERPT_CHARS])
+    return text[start : start + EXCERPT_CHARS]

@@ -1,8 +1,20 @@
 """Vectors of memories as they are stored: 8 bits a component and one scale."""
 
+import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
+
+# Below it, `value / scale` may leave the 8 bits: subnormal numbers have too few digits for a scale.
+_SMALLEST = 127 * sys.float_info.min
+
+
+class VectorSpace(NamedTuple):
+    """Vectors that can be compared: those of one embedder and of one size."""
+
+    embedder: str
+    dimensions: int
 
 
 class StoredVector(msgspec.Struct, frozen=True, gc=False):
@@ -17,9 +29,9 @@ class StoredVector(msgspec.Struct, frozen=True, gc=False):
 
 
 def quantise(vector: Sequence[float]) -> StoredVector:
-    """Return the nearest vector of 8-bit components; of zeros, the scale is 0."""
+    """Return the nearest vector of 8-bit components; of zeros (or nearly), the scale is 0."""
     largest = max(map(abs, vector), default=0.0)
-    if not largest:
+    if largest < _SMALLEST:
         return StoredVector(0.0, bytes(len(vector)))
     scale = largest / 127
     return StoredVector(scale, bytes(round(value / scale) & 0xFF for value in vector))

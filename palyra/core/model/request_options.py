@@ -56,10 +56,10 @@ BLANK = RequestOptions()
 def add_instructions(instructions: str, brief: RequestOptions) -> str:
     """Return the agent's instructions followed by the caller's."""
     said = brief.instructions.strip()
-    told = [instructions, f"{HEADING}\n{said}"] if said else [instructions]
+    parts = [instructions, f"{HEADING}\n{said}"] if said else [instructions]
     if brief.answer_schema is not None:
-        told.append(SCHEMA_NOTE + msgspec.json.encode(brief.answer_schema).decode())
-    return "\n\n".join(told)
+        parts.append(SCHEMA_NOTE + msgspec.json.encode(brief.answer_schema).decode())
+    return "\n\n".join(parts)
 
 
 def client_spec(tool: ClientTool) -> ToolSpec:

@@ -208,14 +208,19 @@ RULES: tuple[Rule, ...] = (
     MARKED_RULE,
 )
 
-# A key that may name a secret, with a string beside it, in JSON text: an ordinary `path_key` must not
-# cost a second look.  Between two words of a key lies nothing that `names_secret` takes for a word.
+# Text of JSON that may hold a secret by its keys: an ordinary `path_key` must not cost a second look.
+# A key that may name a secret, perhaps by the plural, before a string, an array or an object; or a
+# name of a pair.  Between two words of a key lies nothing that `names_secret` takes for a word.
 _BETWEEN = r"(?:[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*"
-_STRING = r'[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]'
+_STRING = r's?[\\"]*[ \t\r\n]*:[ \t\r\n]*(?:[\\"]|[\[{][ \t\r\n\\"\[{0-9tfn-])'  # no marker
+_NAME = (
+    r'(?:[nN]ame|[kK]ey)[\\"]*[ \t\r\n]*:[ \t\r\n]*[\\"]+(?:[^"\\]|\\[bfnrt]|\\u[0-9A-Fa-f]{4})*'
+)
 KEYED_STRING = "|".join(
-    word + _STRING
+    form
     for word in (
         *map(any_case, SECRET_WORDS),
         f"(?:{'|'.join(map(any_case, sorted(KEY_OF)))}){_BETWEEN}{any_case('key')}",
     )
+    for form in (word + _STRING, _NAME + word + r'[\\"]')
 )

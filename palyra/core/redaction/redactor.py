@@ -10,6 +10,7 @@ without a secret is returned byte for byte.  The usual case costs one search of 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
@@ -20,7 +21,7 @@ from palyra.core.redaction.known_secrets import known_rules
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
 from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, look_pattern
-from palyra.core.redaction.secret_values import is_opaque, may_be_secret
+from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
@@ -40,9 +41,17 @@ _BLANKS = b" \t\r\n"
 _JSON_SYNTAX = b" \t\r\n{}[]:,-+.0123456789Eaeflnrstu"  # everything between strings
 
 
-# Pairs of containers and of deployment descriptions that are written as two members.
+# Pairs of containers and of deployment descriptions that are written as two members, in any order.
 _NAMES = frozenset({"name", "Name", "key", "Key"})
 _VALUES = frozenset({"value", "Value"})
+_NAME_BEHIND = compile_bytes(
+    r'[ \t\r\n]*,[ \t\r\n]*"(?:[nN]ame|[kK]ey)"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\[\x00-\xff])*")',
+    has_groups=True,
+)
+# Members of a value such as `{"credential": {"id": …}}` that are no secret by themselves.
+_NO_SECRET_MEMBER = re.compile(
+    r"(?i)(?:\b|_|-|[a-z](?=[A-Z]))(?:id|kid|ref|hash|sha256|etag|digest|path|url)\Z"
+)
 
 
 class Redactor:
@@ -125,27 +134,36 @@ class Redactor:
         done = 0
         before = b""  # the string before
         name = ""  # of `{"name": …, "value": …}`
+        owners: list[
+            str | None
+        ] = []  # class of the secret that each open array or object is part of
         while (match := _JSON_STRING.search(data, done)) is not None:
             start, end = match.span()
             between, token = data[done:start], data[start:end]
             key = _decoded(before) if between.strip(_BLANKS) == b":" else ""
+            _follow_brackets(owners, between, before)
+            name = "" if b"}" in between else name
             yield self._redact_syntax(between)
             if key in _NAMES:
                 name = _decoded(token)
             elif key in _VALUES:
-                key, name = name or key, ""
-            yield self._redact_value(token, key) if key else self._redact_string(token)
+                key, name = name or _name_behind(data, end) or key, ""
+            yield self._redact_value(token, key, owners[-1] if owners else None)
             before, done = token, end
         yield self._redact_syntax(data[done:])
 
-    def _redact_value(self, token: bytes, key: str) -> bytes:
-        """Redact the value of a key: all of it if the key names a secret, or may and the value is opaque."""
-        name = names_secret(key)
+    def _redact_value(self, token: bytes, key: str, owner: str | None) -> bytes:
+        """Redact a string by its key and by the class of the array or object that it is part of.
+
+        It is a secret if its key names one.  If its key may name one, or the key of an array or
+        object round it does, the string must look like a secret as well.
+        """
+        name = names_secret(key) if key else None
         if name is not None:
             is_secret = may_be_secret(_decoded(token))
         else:
-            name = may_name_secret(key)
-            is_secret = name is not None and is_opaque(_decoded(token).encode("utf-8", "replace"))
+            name = (may_name_secret(key) if key else None) or _class_of_member(key, owner)
+            is_secret = name is not None and _is_certain(name, key, _decoded(token))
         return f'"[redacted:{name}]"'.encode() if is_secret else self._redact_string(token)
 
     def _redact_syntax(self, between: bytes) -> bytes:
@@ -264,6 +282,38 @@ def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
             shown = bytearray(data)
         shown[done - 1 : done] = AFTER_SECRET
     yield data[done:]
+
+
+def _name_behind(data: bytes, pos: int) -> str:
+    """Return the name of `{"value": …, "name": …}`, whose value ends at `pos`."""
+    match = _NAME_BEHIND.match(data, pos)
+    return "" if match is None else _decoded(data[slice(*match.span(1))])
+
+
+def _follow_brackets(owners: list[str | None], between: bytes, before: bytes) -> None:
+    """Enter and leave arrays and objects; one below a key that names no secret is part of its owner.
+
+    An array is often named by the plural.
+    """
+    key = _decoded(before) if between.lstrip(_BLANKS)[:1] == b":" else ""
+    for byte in between:
+        if byte in b"]}":
+            del owners[-1:]
+        elif byte in b"[{":
+            named = names_secret(key) or names_secret(key.removesuffix("s"))
+            owners.append(named or (owners[-1] if owners else None))
+            key = ""
+
+
+def _class_of_member(key: str, owner: str | None) -> str | None:
+    return None if _NO_SECRET_MEMBER.search(key) else owner
+
+
+def _is_certain(name: str, key: str, value: str) -> bool:
+    """Return True if the value is a key for certain, or a password in a list or pair of these."""
+    data = value.encode("utf-8", "replace")
+    is_bare = not key or key in _VALUES
+    return is_opaque(data) or (is_bare and name == "password" and is_password(data))
 
 
 def _decoded(token: bytes) -> str:

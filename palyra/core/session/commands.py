@@ -47,6 +47,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None  # a fresh id made by the daemon; None: the session makes one
     brief: RequestOptions | None = None
     results: tuple[ToolMessage, ...] = ()  # of client-side tool calls; the text may be empty
+    restored: "SessionRestored | None" = None  # the answer to a restore, but for the branch's ids
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -171,6 +172,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished_ms: int | None = None
     reason: str | None = None
     parent_run_id: str | None = None
+    purged_ms: int | None = None  # when its content was removed for good
 
     @property
     def is_terminal(self) -> bool:

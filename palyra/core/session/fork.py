@@ -57,9 +57,22 @@ class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
             yield msgspec.structs.replace(blank, messages=messages)
 
 
-def given(messages: tuple[Message, ...]) -> InheritedConversation:
-    """Return a conversation that the caller sent."""
-    return InheritedConversation(run_id="", at_seq=-1, link="", messages=messages)
+def given(
+    messages: tuple[Message, ...], held: "InheritedView | None" = None
+) -> InheritedConversation:
+    """Return a conversation that the caller sent.
+
+    `held` is the stored conversation that the messages begin with: its summary replaces what is
+    before them.
+    """
+    return InheritedConversation(
+        run_id="",
+        at_seq=-1,
+        link="",
+        messages=messages,
+        summary=None if held is None else held.summary,
+        is_tainted=held is not None and held.is_tainted,
+    )
 
 
 def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:

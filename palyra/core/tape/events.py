@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.records import (
     ApprovalScope,
     BudgetAction,
@@ -39,7 +40,7 @@ from palyra.core.model.sources import ContextSource, SourceLayer
 from palyra.core.model.summary import Summary
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
-from palyra.errors import InvariantBroken
+from palyra.errors import InvariantBroken, Purged
 
 CompactionTrigger = Literal["auto", "manual"]
 
@@ -486,6 +487,22 @@ class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
     abandoned: Charge | None = None  # the model call that the cancel interrupted
 
 
+class RunPurged(Event, frozen=True, kw_only=True, gc=False):
+    """The payloads of all earlier events were removed; follows the terminal event, and is the last.
+
+    `core.tape.purge` defines the digest and the signature.
+    """
+
+    KIND = "run.purged"
+    MAY_CONTAIN_USER_TEXT = False
+    COMPUTED = ("digest", "signature")
+    purge_id: str
+    by: str  # principal
+    events: int  # whose payloads were removed: all before this one
+    digest: str  # hex
+    signature: str  # Ed25519, hex
+
+
 def _kinds() -> dict[str, type[Event]]:
     return {cls.KIND: cls for cls in Event.__subclasses__()}
 
@@ -502,8 +519,17 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(kind: str, data: bytes) -> Event:
-    """Decode the payload of a stored row.  Raises InvariantBroken for an unknown kind."""
+    """Decode the payload of a stored row.
+
+    Raises InvariantBroken for an unknown kind, Purged for a payload that was removed.
+    """
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise InvariantBroken(f"unknown event kind {kind!r}: the tape is from a newer version")
-    return decoder.decode(data)
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        purged = read_tombstone(data)
+        if purged is None:
+            raise
+        raise Purged(f"the content of the run was purged on {purged.day}") from None

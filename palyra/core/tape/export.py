@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.tape_row import GENESIS, TapeRow, link
-from palyra.core.tape.events import ToolAttested
+from palyra.core.tape.events import RunPurged, ToolAttested
+from palyra.core.tape.purge import find_fault
 from palyra.core.tool.attestation import find_broken_link, verify_attestation
 from palyra.errors import InvariantBroken
 
@@ -51,6 +53,7 @@ class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None
     checked_events: int
     checked_attestations: int = 0
+    purged_events: int = 0  # without their payload, by a recorded purge
     public_key: str | None
     bad_seq: int | None = None
     problem: str | None = None
@@ -95,7 +98,7 @@ def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None
         seal = _read_seal(lines)
         last_link = _verify_chain(lines[:-1], checked)
         _verify_seal(seal, checked, last_link, is_signed, trusted_key)
-        _verify_attestations(checked, _unhex(seal.public_key), is_signed)
+        _verify_records(checked, _unhex(seal.public_key), is_signed)
         _verify_end(rest)
     except Forged as forged:
         return _report(checked, seal, forged)
@@ -105,11 +108,13 @@ def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None
 def _report(
     checked: Sequence[ExportLine], seal: ExportSeal | None, forged: Forged | None
 ) -> ExportReport:
-    attested = sum(1 for line in checked if line.kind == ToolAttested.KIND)
+    kept = [line for line in checked if not _is_purged(line)]
+    attested = sum(1 for line in kept if line.kind == ToolAttested.KIND)
     return ExportReport(
         run_id=seal.run_id if seal else None,
         checked_events=len(checked),
         checked_attestations=attested if forged is None else 0,
+        purged_events=len(checked) - len(kept) if forged is None else 0,
         public_key=seal.public_key if seal else None,
         bad_seq=forged.seq if forged else None,
         problem=forged.problem if forged else None,
@@ -150,11 +155,27 @@ def _verify_chain(lines: Sequence[bytes], checked: list[ExportLine]) -> bytes:
         run_id = checked[0].run_id if checked else line.run_id
         if (line.run_id, line.seq) != (run_id, seq):
             raise Forged(f"expected seq {seq} of {run_id}, found {line.seq} of {line.run_id}", seq)
-        prev = _link(prev, line)
+        prev = _unhex(line.hash) if _is_purged(line) else _link(prev, line)
         if prev.hex() != line.hash:
             raise Forged("the event does not match its chain hash", seq)
         checked.append(line)
     return prev
+
+
+def _is_purged(line: ExportLine) -> bool:
+    """True for a line without its payload, which `_verify_purge` proves."""
+    return read_tombstone(bytes(line.data)) is not None
+
+
+def _verify_purge(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
+    """Check that removed payloads are on record as a purge, signed with the key."""
+    first = next((line for line in lines if _is_purged(line) or line.kind == RunPurged.KIND), None)
+    if first is None:
+        return
+    links = ((line.position, bytes.fromhex(line.hash), _to_row(line)) for line in lines)
+    fault = find_fault(first.run_id, links, lambda text, proof: is_signed(key, text, proof))
+    if fault is not None:
+        raise Forged(fault, first.seq)
 
 
 def _link(prev: bytes, line: ExportLine) -> bytes:
@@ -217,9 +238,15 @@ def _unhex(text: str) -> bytes:
     return data
 
 
+def _verify_records(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
+    """Check what the events themselves have signed: the purge of the run, and attestations."""
+    _verify_purge(lines, key, is_signed)
+    _verify_attestations(lines, key, is_signed)
+
+
 def _verify_attestations(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
     """Check that each attestation is signed with the key and names the previous one."""
-    seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND]
+    seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND and not _is_purged(line)]
     events = [_read_attestation(lines[seq]) for seq in seqs]
     for seq, event in zip(seqs, events, strict=True):
         if not verify_attestation(

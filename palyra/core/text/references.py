@@ -13,7 +13,9 @@ Grammar, in the order in which a reader meets it:
 - A bare target ends at a blank, at full-width punctuation or before the next reference.  Punctuation
   of the sentence at its end is not part of it; a closing bracket is, if the target opens it.
 - `@@file:x` is the literal text `@file:x`.
-- Text between lines of three backticks or tildes is pasted code and has no references.
+- Text between lines of three backticks or tildes is pasted code, and a line that begins with `>` is
+  quoted from another author; neither has references.
+- Dots alone are the end of a sentence, except that `@folder:.` is the whole workspace.
 
 An unknown kind, an empty target and an unclosed quote leave the text as it is.  Targets and the number
 of references are bounded, so the time is linear in the length of a hostile text as well.
@@ -43,6 +45,7 @@ _LINES_AT_END = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?\Z")
 _TRAILING = frozenset(".,;:!?'\"`*>\u2026\u00bb")
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _CODE_FENCE = re.compile(r"^ {0,3}(```+|~~~+)", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"^ {0,3}>[^\n]*", re.MULTILINE)  # block quote of CommonMark and of mail
 
 
 class Reference(NamedTuple):
@@ -96,8 +99,8 @@ def _scan(text: str) -> Iterator[Reference | int]:
     """Yield references, and the index of the first `@` of each literal `@@`."""
     if "@" not in text:
         return
-    code = _code_spans(text)
-    starts = [start for start, _ in code]
+    foreign = _foreign_spans(text)
+    starts = [start for start, _ in foreign]
     at = found_count = 0
     for _ in range(MAX_TRIED):
         opening = _OPENING.search(text, at)
@@ -105,8 +108,8 @@ def _scan(text: str) -> Iterator[Reference | int]:
             return
         at = opening.end()
         block = bisect(starts, opening.start()) - 1
-        if block >= 0 and opening.start() < code[block][1]:
-            at = code[block][1]
+        if block >= 0 and opening.start() < foreign[block][1]:
+            at = foreign[block][1]
             continue
         found = _read(text, opening) or _read_whole(opening)
         if found is None:
@@ -131,7 +134,9 @@ def _read(text: str, opening: re.Match[str]) -> Reference | None:
     end = bare.end() if following is None else following.start()
     if end - at > MAX_TARGET_CHARS:
         return None
-    end = _trim(text, at, end)
+    whole, end = end, _trim(text, at, end)
+    if end == at and kind == "folder" and text[at:whole] == ".":
+        end = whole
     target, first, last = text[at:end], None, None
     lines = _LINES_AT_END.search(target) if kind == "file" else None
     if lines is not None:
@@ -179,6 +184,20 @@ def _trim(text: str, start: int, end: int) -> int:
             break
         end -= 1
     return end
+
+
+def _foreign_spans(text: str) -> Sequence[tuple[int, int]]:
+    """Return the spans of pasted code and of quoted lines outside of it, in order."""
+    code = _code_spans(text)
+    if ">" not in text:
+        return code
+    starts = [start for start, _ in code]
+    spans = list(code)
+    for line in _QUOTED_LINE.finditer(text):
+        block = bisect(starts, line.start()) - 1
+        if block < 0 or line.start() >= code[block][1]:
+            spans.append(line.span())
+    return sorted(spans)
 
 
 def _code_spans(text: str) -> Sequence[tuple[int, int]]:

@@ -53,15 +53,15 @@ def find_order(description: str, schema: Mapping[str, Any]) -> str:
     The sentences of the schema are checked too.  The model does not see them, but they describe the
     tool.
     """
-    told = msgspec.json.encode(schema, order="sorted").decode()
-    found = (*find_injections(description), *find_injections(told))
+    encoded = msgspec.json.encode(schema, order="sorted").decode()
+    found = (*find_injections(description), *find_injections(encoded))
     return f"its description reads like an instruction ({found[0].kind})" if found else ""
 
 
 def find_secret(name: str, description: str, schema: Mapping[str, Any], redact: RedactText) -> str:
     """Explain why these texts are refused if they contain a secret, of the daemon too; or ""."""
-    told = msgspec.json.encode(schema, order="sorted").decode()
-    is_secret = any(redact(text)[1] for text in (name, description, told))
+    encoded = msgspec.json.encode(schema, order="sorted").decode()
+    is_secret = any(redact(text)[1] for text in (name, description, encoded))
     return "its words hold something that looks like a secret" if is_secret else ""
 
 

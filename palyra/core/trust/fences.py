@@ -21,7 +21,7 @@ import hashlib
 import hmac
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 from palyra.core.trust.labels import Trust
@@ -48,8 +48,8 @@ def fence_key(sign: Callable[[bytes], bytes]) -> bytes:
 
 def make_nonce(key: bytes, place: str, text: str) -> str:
     """Return the nonce of the text at that position."""
-    told = f"{len(place)}\x00{place}{text}".encode("utf-8", "surrogatepass")
-    digest = hmac.new(key, told, hashlib.sha256).hexdigest()[:NONCE_LETTERS]
+    content = f"{len(place)}\x00{place}{text}".encode("utf-8", "surrogatepass")
+    digest = hmac.new(key, content, hashlib.sha256).hexdigest()[:NONCE_LETTERS]
     return digest.encode().translate(_LETTERS).decode()
 
 
@@ -106,6 +106,11 @@ _LOOKALIKES = str.maketrans({
     "\u043f": "n", "\u03b7": "n", "\u0578": "n", "\u057c": "n",
     "\u0441": "c", "\u03f2": "c", "\u1d04": "c", "\uabaf": "c", "\U0001043d": "c",
     "\u0501": "d", "\u1d05": "d", "\uab5b": "d", "\u217e": "d",
+    # letters of the other elements that a prompt has
+    "\u0430": "a", "\u03b1": "a", "\u0251": "a", "\u043e": "o", "\u03bf": "o", "\u0585": "o",
+    "\u0445": "x", "\u03c7": "x", "\u0455": "s", "\u0440": "p", "\u03c1": "p", "\u0443": "y",
+    "\u0458": "j", "\u0456": "i", "\u03b9": "i", "\u0131": "i", "\u04cf": "l", "\u0475": "v",
+    "\u03bd": "v", "\u0442": "t", "\u03c4": "t", "\u0433": "r", "\u043c": "m",
 })  # fmt: skip
 # Common invisible characters between letters; a plain letter; and any character that needs a
 # closer check.  For most texts these suffice to exclude the name.
@@ -114,8 +119,12 @@ _CLOSELY = r"[^!-~ \t\r\n\u00ad\u200b-\u200f\u2060-\u2064\ufeff]"
 _NAME = ""
 for _letter in reversed(ELEMENT):
     _NAME = rf"{_BLANK}(?:{_CLOSELY}|[{_letter}{_letter.upper()}]{_NAME})"
-_OPENING = re.compile(
+_BRACKETS = (
     r"[<\u02c2\u1438\u16b2\u2039\u227a\u2329\u276c\u276e\u2770\u27e8\u29fc\u3008\ufe3f\ufe64\uff1c]"
+)
+_BRACKET = re.compile(_BRACKETS)
+_OPENING = re.compile(
+    rf"{_BRACKETS}"
     rf"(?=[ \t\r\n/\\\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*{_NAME})"
 )
 _SLASHES = frozenset("/\\\u2044\u2215\u2571\u27cb\u29f8\u2afb\u2cc6\uff0f\uff3c")
@@ -147,19 +156,33 @@ def _broken(text: str) -> Iterator[str]:
     yield text[done:]
 
 
-def looks_like_fence(text: str, after: int) -> bool:
+def looks_like_fence(text: str, after: int, element: str = ELEMENT) -> bool:
     """True if the visible characters from `after` on read as the element's name."""
     found = 0
     for index in range(after, len(text)):
         for letter in _seen(text[index]):
             if found == 0 and letter == "/":
                 continue
-            if letter != ELEMENT[found]:
+            if letter != element[found]:
                 return False
             found += 1
-            if found == len(ELEMENT):
+            if found == len(element):
                 return True
     return False
+
+
+def break_tags(text: str, elements: Sequence[str]) -> str:
+    """Escape the bracket of everything that a reader may take for a tag of these elements.
+
+    Names are in small letters.  Underscores are compared like letters, look-alikes by `_seen`.
+    """
+    pieces, done = list[str](), 0
+    for bracket in _BRACKET.finditer(text):
+        start, end = bracket.span()
+        if any(looks_like_fence(text, end, element) for element in elements):
+            pieces += text[done:start], f"\\u{ord(text[start]):04x}"
+            done = end
+    return "".join((*pieces, text[done:]))
 
 
 @lru_cache(maxsize=4096)

@@ -15,10 +15,12 @@ from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.purge import DataRights
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
+from palyra.core.memory.items import LAST_MS, MAX_TTL_MS
 from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
@@ -28,7 +30,7 @@ from palyra.net.api.tokens import Authenticate
 from palyra.net.delivery.subscription import Subscriptions
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.notifications import State
-from palyra.net.protocol.params import LINE, SLUG, Params
+from palyra.net.protocol.params import LINE, MAX_INTEGER, SLUG, Params
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
@@ -60,7 +62,12 @@ def cursor_of(prefix: str) -> msgspec.Meta:
 
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
-AfterSeq = Annotated[int, msgspec.Meta(ge=-1)]
+AfterSeq = Annotated[int, msgspec.Meta(ge=-1, le=MAX_INTEGER)]
+Seq = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]  # in bytes
+Ordinal = Annotated[int, msgspec.Meta(ge=1, le=MAX_INTEGER)]
+Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_MS)]
+Duration = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS)]
 
 
 class Mutation(Params, frozen=True, kw_only=True):
@@ -76,6 +83,7 @@ class Backend:
     gateway: Gateway
     sessions: Sessions
     checkpoints: Checkpointer
+    data_rights: DataRights
     approvals: Approvals
     grants: Grants
     budgets: UsageService

@@ -101,9 +101,11 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
                 "palyra_budget_reserved", "Amount reserved for calls in progress.", reserved, labels
             )
         whose = (("scope", scope),)
-        refused, told = budgets.refusals[scope], budgets.alerts[scope]
+        refused, alerts = budgets.refusals[scope], budgets.alerts[scope]
         yield _total("palyra_budget_refusals", "Calls refused because of a budget.", refused, whose)
-        yield _total("palyra_budget_alerts", "Soft or hard limits that were reached.", told, whose)
+        yield _total(
+            "palyra_budget_alerts", "Soft or hard limits that were reached.", alerts, whose
+        )
 
 
 def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:

@@ -4,7 +4,7 @@ Unknown fields are refused everywhere: a misspelt option that is silently ignore
 error.
 """
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,11 @@ class NoParams(Params, frozen=True, kw_only=True):
 
 
 P = TypeVar("P", bound=Params)
+
+# Largest integer that every JSON parser holds exactly.  A larger one does not fit into the journal, so
+# each integer of a parameter has a bound: this one, unless its meaning has a smaller one.
+MAX_INTEGER = 2**53 - 1
+Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 
 _SECRET = frozenset({"token"})
 

@@ -43,6 +43,7 @@ from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.labels import Trust
 from palyra.net.protocol.notifications import State, TapeItem
 from palyra.net.protocol.open_values import known
+from palyra.net.protocol.params import Integer
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -468,6 +469,7 @@ class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.0  # the time that the query names
     form: float = 0.0  # a question rarely answers one: below 0
     session: float = 0.0  # other good hits of the same conversation
+    context: float = 0.0  # behind the ten best: neighbours of the best, the same conversation
 
 
 class MemoryFound(Result, frozen=True, kw_only=True):
@@ -544,11 +546,11 @@ class MemoryStatement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     session_id: str | None = None
     channel: str | None = None
     scope: ItemScope = "principal"
-    at_ms: int | None = None
-    confidence_bps: int = 10_000
-    ttl_ms: int | None = None
+    at_ms: Integer | None = None
+    confidence_bps: Integer = 10_000
+    ttl_ms: Integer | None = None
     transient: bool = False  # a fact about a running system: 24 h if no `ttl_ms` is given
-    valid_from_ms: int | None = None
+    valid_from_ms: Integer | None = None
     pinned: bool = False
     never_recall: bool = False
     lineage: tuple[Lineage, ...] = ()

@@ -43,3 +43,7 @@ class FileArtifacts:
         if hashlib.sha256(data).hexdigest() != names[0]:
             raise Unavailable(f"the artifact {names[0]} is damaged on the disk")
         return msgspec.json.decode(head, type=Artifact), data
+
+    def drop_session(self, session_id: str) -> int:
+        """Delete all artifacts of a session; return their number.  Raises Unavailable."""
+        return self._files.drop_folder(session_id) if is_id(session_id, "ses") else 0

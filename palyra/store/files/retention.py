@@ -93,6 +93,20 @@ class RetainedFiles:
         with suppress(OSError):  # the next sweep takes it
             (self.root / name).unlink(missing_ok=True)
 
+    def drop_folder(self, folder: str) -> int:
+        """Delete a folder with its files, drafts too; return their number.  Raises Unavailable."""
+        deleted = 0
+        try:
+            for path in list((self.root / folder).iterdir()):
+                path.unlink(missing_ok=True)
+                deleted += 1
+            (self.root / folder).rmdir()
+        except (FileNotFoundError, NotADirectoryError):
+            return deleted
+        except OSError as error:
+            raise Unavailable(f"{self.root / folder}: cannot be deleted: {error}") from error
+        return deleted
+
     # --- bounds
 
     def _is_due(self, coming_bytes: int) -> bool:

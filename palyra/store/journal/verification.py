@@ -1,11 +1,13 @@
 """Verification of the journal against its chain hashes and signed roots.  Reads, never repairs.
 
-Three checks, each for what the one before cannot detect:
+Four checks, each for what the one before cannot detect:
 
 1. Chain hashes detect a changed row, or one missing inside a run.
 2. Positions are dense over the whole journal: they detect a row that was moved, added or removed,
    and a tail that was cut off, as the owner row records the last position.
 3. Signed roots detect a chain that was recomputed after a change.
+4. A row whose payload was removed cannot match its chain hash; the record of the purge, the last
+   event of its run, proves it instead (`core.tape.purge`).
 
 `ChainVerifier` reads by position and reports the first violation with its run and seq.  It
 continues after a violation, so that an old one does not hide a new one.  A missing row has no
@@ -14,14 +16,18 @@ that should follow the missing one is read, or when a run's record counts more e
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from palyra.core.journal.changes import MAX_FOUND, ChainViolation, VerifyReport
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.tape_row import GENESIS, link, merkle_root
+from palyra.core.tape.events import RunPurged
+from palyra.core.tape.purge import find_fault
 from palyra.store.journal.admission import ChainLink
+from palyra.store.journal.keys import is_signed
 from palyra.store.journal.signed_roots import SignedRoot
 
 Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
@@ -63,6 +69,7 @@ class ChainFindings:
 
     def __init__(self) -> None:
         self.events = 0
+        self.purged = 0
         self.roots = 0
         self.breaks = 0
         self.signed_through = 0
@@ -104,6 +111,7 @@ class ChainFindings:
     def conclude(self, through_position: int) -> VerifyReport:
         return VerifyReport(
             checked_events=self.events,
+            purged_events=self.purged,
             checked_roots=self.roots,
             through_position=through_position,
             signed_through_position=self.signed_through,
@@ -116,12 +124,38 @@ class ChainFindings:
 _KNOWN_RUNS = 4_096  # runs whose last hash is cached; others are looked up
 
 
+class PurgeProofs:
+    """The purges of runs, each checked once."""
+
+    def __init__(self, evidence: ChainReader, public_key: bytes) -> None:
+        self._evidence = evidence
+        self._key = public_key
+        self._faults: dict[str, str | None] = {}
+
+    def find_fault(self, run_id: str) -> str | None:
+        """Return why the run's rows are not proven by the record of a purge, None if they are."""
+        if run_id not in self._faults:
+            if len(self._faults) >= _KNOWN_RUNS:
+                self._faults.clear()
+            self._faults[run_id] = find_fault(
+                run_id, self._rows(run_id), lambda text, proof: is_signed(self._key, text, proof)
+            )
+        return self._faults[run_id]
+
+    def _rows(self, run_id: str) -> Iterator[ChainLink]:
+        after = BEFORE_ALL
+        while page := self._evidence.read_links(run_id, after_seq=after):
+            yield from page
+            after = page[-1].row.seq
+
+
 class ChainVerifier:
     """One pass over the rows, by position."""
 
-    def __init__(self, evidence: ChainReader, *, after: int) -> None:
+    def __init__(self, evidence: ChainReader, *, after: int, public_key: bytes) -> None:
         """Verify from `after` + 1; 0 verifies the whole journal."""
         self.findings = ChainFindings()
+        self._purges = PurgeProofs(evidence, public_key)
         self._evidence = evidence
         self._extent = evidence.read_extent()
         self._after = after or BEFORE_ALL  # of the last row read
@@ -180,11 +214,23 @@ class ChainVerifier:
         self._expect(position)
         self._next = position + 1
         prev = self._find_prev(found)
+        if row.kind == RunPurged.KIND:
+            self._require_purge(found)
         if prev is not None and link(prev, position, row) != digest:
-            self._report_misfit(prev, found)
+            if read_tombstone(row.data) is None:
+                self._report_misfit(prev, found)
+            else:
+                self.findings.purged += 1
+                self._require_purge(found)
         if len(self._known) >= _KNOWN_RUNS:
             self._known.clear()
         self._known[row.run_id] = ChainHead(row.seq, position, digest)
+
+    def _require_purge(self, found: ChainLink) -> None:
+        """Report a row of a run whose purge is not proven."""
+        fault = self._purges.find_fault(found.row.run_id)
+        if fault is not None:
+            self._report("edited", fault, found)
 
     def _report_misfit(self, prev: bytes, found: ChainLink) -> None:
         """Report a row that does not match its hash, unless it belongs to a missing position."""
@@ -272,10 +318,17 @@ class ChainVerifier:
 
 
 def verify_journal(
-    evidence: ChainReader, roots: Iterable[SignedRoot | ChainViolation], *, after: int = 0
+    evidence: ChainReader,
+    roots: Iterable[SignedRoot | ChainViolation],
+    public_key: bytes,
+    *,
+    after: int = 0,
 ) -> VerifyReport:
-    """Check all rows after position `after` against their chain hashes and these roots."""
-    walk = ChainVerifier(evidence, after=after)
+    """Check all rows after position `after` against their chain hashes and these roots.
+
+    Records of purges must be signed with the public key.
+    """
+    walk = ChainVerifier(evidence, after=after, public_key=public_key)
     for root in roots:
         walk.cover(root)
     return walk.finish()
@@ -284,6 +337,7 @@ def verify_journal(
 def verify_run(
     evidence: ChainReader,
     roots: Iterable[SignedRoot | ChainViolation],
+    public_key: bytes,
     run_id: str,
     claimed_seq: int | None,
 ) -> VerifyReport:
@@ -292,7 +346,7 @@ def verify_run(
     `claimed_seq` is the last seq according to the run's record.
     """
     findings = ChainFindings()
-    positions = _check_run(evidence, findings, run_id)
+    positions = _check_run(evidence, findings, PurgeProofs(evidence, public_key), run_id)
     seq = len(positions) - 1
     if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
         detail = f"events {seq + 1} to {claimed_seq} are missing"
@@ -308,13 +362,16 @@ def verify_run(
     return findings.conclude(evidence.read_extent().last_position)
 
 
-def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> list[int]:
+def _check_run(
+    evidence: ChainReader, findings: ChainFindings, purges: PurgeProofs, run_id: str
+) -> list[int]:
     """Check every chain hash of the run; return the positions of its rows, sorted."""
     positions: list[int] = []
     before, after = ChainHead(-1, BEFORE_ALL, GENESIS), BEFORE_ALL
     while page := evidence.read_links(run_id, after_seq=after):
         for found in page:
-            wrong = _find_wrong(before, found)
+            wrong = _find_wrong(before, found, purges)
+            findings.purged += read_tombstone(found.row.data) is not None
             if wrong is not None:
                 seq = min(found.row.seq, before.seq + 1)
                 kind, detail = wrong
@@ -326,12 +383,20 @@ def _check_run(evidence: ChainReader, findings: ChainFindings, run_id: str) -> l
     return sorted(positions)
 
 
-def _find_wrong(before: ChainHead, found: ChainLink) -> tuple[Kind, str] | None:
+def _find_wrong(
+    before: ChainHead, found: ChainLink, purges: PurgeProofs
+) -> tuple[Kind, str] | None:
     """Return why the row cannot follow the one before it, None if it can."""
     if found.row.seq != before.seq + 1:
         return "missing", f"event {found.row.seq} follows event {before.seq}"
-    if link(before.hash, found.position, found.row) != found.hash:
+    is_purged = read_tombstone(found.row.data) is not None
+    if not is_purged and link(before.hash, found.position, found.row) != found.hash:
         return "edited", "the event does not match its hash"
+    fault = None
+    if is_purged or found.row.kind == RunPurged.KIND:
+        fault = purges.find_fault(found.row.run_id)
+    if fault is not None:
+        return "edited", fault
     if found.position < before.position:
         return "reordered", f"the event is stored before event {before.seq}"
     return None

@@ -23,7 +23,6 @@ from palyra.core.journal.changes import (
     ChainViolation,
     Change,
     OpenReport,
-    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -44,7 +43,8 @@ from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
-from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes, list_said
+from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
+from palyra.store.sqlite.turns import TurnQueries
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class SqliteJournal(MemorySearchQueries):
         self._synchronous = synchronous
         self._pages = PageCheck(path)
         self._opened: _Opened | None = None
+        self.has_leftovers = False  # see `JournalStore`; as of the last commit or seal
 
     # --- the write half --------------------------------------------------------------------------
 
@@ -91,7 +92,9 @@ class SqliteJournal(MemorySearchQueries):
                 is_blank=found.head_position == found.roots == 0,
             )
             verification = _verify_end(connection, roots, found, mismatch)
-            writer = Writer(connection, roots, found.epoch, now_ms=self._now_ms)
+            writer = Writer(
+                connection, roots, found.epoch, now_ms=self._now_ms, is_new=found.is_new
+            )
             _resume(writer, roots, verification, found)
             self._keys.bind(found.journal_id)  # not before a mismatch is on record
             incidents = tuple(list_unresolved(connection))
@@ -100,6 +103,7 @@ class SqliteJournal(MemorySearchQueries):
             held.callback(self._pages.stop)
             self._opened = _Opened(writer, roots, readers, held.pop_all())
             self._pages.is_walk_due = not found.is_clean
+            self.has_leftovers = writer.has_leftovers
         return OpenReport(
             schema_version=SCHEMA_VERSION,
             migrated_from=migrated_from,
@@ -113,11 +117,17 @@ class SqliteJournal(MemorySearchQueries):
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """See `JournalStore.commit`; an empty commit tests that writing works."""
-        return self._get_opened().writer.commit(changes)
+        writer = self._get_opened().writer
+        outcomes = writer.commit(changes)
+        self.has_leftovers = writer.has_leftovers
+        return outcomes
 
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
-        return self._get_opened().writer.seal()
+        writer = self._get_opened().writer
+        is_sealed = writer.seal()
+        self.has_leftovers = writer.has_leftovers
+        return is_sealed
 
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
@@ -139,9 +149,9 @@ class SqliteJournal(MemorySearchQueries):
             )
         )
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """See `JournalStore.list_said`."""
-        return self._read(lambda c: list_said(c, run_ids))
+    def turns(self) -> TurnQueries:
+        """Return the queries of the index of conversations."""
+        return TurnQueries(self._read)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
@@ -152,10 +162,12 @@ class SqliteJournal(MemorySearchQueries):
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(Tapes(c), entries))
+            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.public_key))
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return self._read(lambda c: verify_run(Tapes(c), entries, run_id, claimed_seq))
+        return self._read(
+            lambda c: verify_run(Tapes(c), entries, self._keys.public_key, run_id, claimed_seq)
+        )
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""
@@ -213,7 +225,7 @@ def _verify_end(
             entries.append(root_break("the database is older than the roots file"))
     if mismatch is not None:
         entries.insert(0, mismatch)
-    return verify_journal(Tapes(connection), entries, after=after)
+    return verify_journal(Tapes(connection), entries, roots.keys.public_key, after=after)
 
 
 def _notes(

@@ -40,6 +40,7 @@ from palyra.store.sqlite.connection import BulkInsert, Row, transaction
 from palyra.store.sqlite.queries import Queries, Select
 
 MERGE_PAGES = 32  # written by one step: some 20 ms
+_TEXT_INDEXES = ("memory_fts", "turn_fts")
 _MERGED_CHANGES = 2  # of a step that had something to merge
 EXPIRED_AT_ONCE = 200  # deleted by one seal, so that a commit never waits long
 _FTS_WEIGHTS = "1.0, 0.5"  # of text, when
@@ -124,14 +125,19 @@ def delete_expired(connection: apsw.Connection, *, now_ms: int) -> bool:
 
 
 def merge_index(connection: apsw.Connection, *, begins: bool) -> bool:
-    """Take one step of a merge of the text index; return False once nothing is left to merge.
+    """Take one step of a merge of the text indexes; return False once nothing is left to merge.
 
     The index keeps the words of a deleted entry until the segment that holds them is merged.
     Source: https://www.sqlite.org/fts5.html#the_merge_command.
     """
+    merged = [_merge_table(connection, table, begins=begins) for table in _TEXT_INDEXES]
+    return any(merged)
+
+
+def _merge_table(connection: apsw.Connection, table: str, *, begins: bool) -> bool:
     before = connection.total_changes()
     pages = -MERGE_PAGES if begins else MERGE_PAGES
-    connection.execute("INSERT INTO memory_fts (memory_fts, rank) VALUES ('merge', ?)", (pages,))
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))  # noqa: S608 - only literals of this file
     return connection.total_changes() - before >= _MERGED_CHANGES
 
 
@@ -315,6 +321,19 @@ class ItemQueries(Queries):
 
     def find_memory(self, memory_id: str) -> MemoryRecord | None:
         return self._find(select_items().where("memory_id = ?", memory_id), "row")
+
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        """The items of this session or with one of these runs in their lineage."""
+        select = select_items().where("principal = ?", principal)
+        select.where(
+            "(session_id = ? OR EXISTS (SELECT 1 FROM json_each(lineage) AS l"
+            " WHERE l.value ->> '$.run_id' IN (SELECT value FROM json_each(?))))",
+            session_id,
+            _json(run_ids),
+        )
+        return self._list(select, "memory_id")
 
     def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
         """Newest first."""

@@ -7,16 +7,17 @@ Postings come as one text of row numbers, because a step of SQLite per row would
 search (see `queries`): 70 ns a row against 500.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
-from palyra.core.journal.changes import MemoryFilter
+from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord
-from palyra.core.memory.vectors import StoredVector
+from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.store.sqlite.memories import (
     VECTORS,
     ItemQueries,
@@ -26,10 +27,14 @@ from palyra.store.sqlite.memories import (
     select_items,
 )
 
-_FACTS = (
+ITEM_FACTS = (
     "json_array(row, principal, scope, channel, session_id, kind, author, at_ms, expires_ms,"
     " superseded_by IS NULL, never_recall, length(text), previous_row, next_row) AS found"
 )
+
+_IN_SPACE = "embedder = ? AND length(vector) = ?"
+
+T = TypeVar("T")
 
 
 class MemoryFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -80,8 +85,25 @@ _ITEMS_DECODER = msgspec.json.Decoder(list[tuple[int, MemoryRecord]])
 _FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
 
 
-class MemorySearchQueries(ItemQueries):
-    """Queries of the memory index; see `store.vectors.index.MemorySource`."""
+class IndexedTables(NamedTuple):
+    """Tables that an index reads: those of the items, or those of the turns of conversations."""
+
+    items: str
+    vectors: str
+    text: str  # index
+    facts: str  # expression of `MemoryFacts`
+
+
+ITEM_TABLES = IndexedTables("memories", "memory_vectors", "memory_fts", ITEM_FACTS)
+
+
+class IndexQueries(ABC):
+    """Queries of one index; see `store.vectors.index.MemorySource`."""
+
+    tables = ITEM_TABLES
+
+    @abstractmethod
+    def _read(self, query: Callable[[apsw.Connection], T]) -> T: ...
 
     def last_memory_entry(self) -> int:
         """Return the number of the last entry of the log; 0 without one."""
@@ -118,12 +140,15 @@ class MemorySearchQueries(ItemQueries):
 
     def list_memory_rows(self) -> str:
         """Return the numbers of all rows, separated by commas."""
-        return self._read_text("SELECT group_concat(row) FROM memories", ())
+        return self._read_text(f"SELECT group_concat(row) FROM {self.tables.items}", ())  # noqa: S608 - only literals of this package
 
     def list_matching_rows(self, wanted: MemoryFilter) -> str:
         """Return the numbers of the rows that match the filter, separated by commas."""
         where, values = narrow(select_items(), wanted).condition
-        return self._read_text(f"SELECT group_concat(row) FROM memories WHERE {where}", values)  # noqa: S608 - only literals of this package
+        return self._read_text(
+            f"SELECT group_concat(row) FROM {self.tables.items} WHERE {where}",  # noqa: S608 - only literals of this package
+            values,
+        )
 
     def list_postings(self, column: str, words: Sequence[str], limit: int) -> str:
         """Return the newest rows with one of the words in the column, separated by commas."""
@@ -131,8 +156,8 @@ class MemorySearchQueries(ItemQueries):
         if not match:
             return ""
         return self._read_text(
-            "SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_fts WHERE memory_fts MATCH ?"
-            " ORDER BY rowid DESC LIMIT ?)",
+            f"SELECT group_concat(rowid) FROM (SELECT rowid FROM {self.tables.text}"  # noqa: S608 - only literals of this package
+            f" WHERE {self.tables.text} MATCH ? ORDER BY rowid DESC LIMIT ?)",
             (f"{{{column}}} : ({match})", limit),
         )
 
@@ -158,49 +183,75 @@ class MemorySearchQueries(ItemQueries):
         statement = (
             "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
             f" (SELECT {column} AS found FROM json_each(?) AS wanted"
-            f" CROSS JOIN memories ON row = wanted.value WHERE {where})"
+            f" CROSS JOIN {self.tables.items} ON row = wanted.value WHERE {where})"
         )
         found: bytes | None = self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
         return found
 
-    def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]:
-        """Return the next vectors of this embedder, in the order of their rows."""
+    def find_dimensions(self, embedder: str) -> int | None:
+        """Return the size of the newest vector of this embedder; None without one."""
+        statement = (
+            f"SELECT length(vector) FROM {self.tables.vectors} WHERE embedder = ?"  # noqa: S608 - only literals of this package
+            " ORDER BY row DESC LIMIT 1"
+        )
+        found: int | None = self._read(lambda c: c.execute(statement, (embedder,)).get)
+        return found
+
+    def list_vectors(self, space: VectorSpace, *, after_row: int, limit: int) -> list[VectorRow]:
+        """Return the next vectors of the space, in the order of their rows."""
         return self._read_vectors(
-            "embedder = ? AND row > ? ORDER BY row LIMIT ?", (embedder, after_row, limit)
+            f"{_IN_SPACE} AND row > ? ORDER BY row LIMIT ?", (*space, after_row, limit)
         )
 
-    def get_vectors(self, embedder: str, rows: Sequence[int]) -> list[VectorRow]:
-        """Return the vectors of this embedder that the rows have, in order."""
+    def get_vectors(self, space: VectorSpace, rows: Sequence[int]) -> list[VectorRow]:
+        """Return the vectors of the space that the rows have, in order."""
         return self._read_vectors(
-            "embedder = ? AND row IN (SELECT value FROM json_each(?)) ORDER BY row",
-            (embedder, _json(rows)),
+            f"{_IN_SPACE} AND row IN (SELECT value FROM json_each(?)) ORDER BY row",  # noqa: S608 - only literals of this file
+            (*space, _json(rows)),
         )
 
-    def list_vector_rows(self, embedder: str) -> str:
-        """Return the rows that have a vector of this embedder, separated by commas."""
+    def list_vector_rows(self, space: VectorSpace) -> str:
+        """Return the rows that have a vector of the space, separated by commas."""
         return self._read_text(
-            "SELECT group_concat(row) FROM memory_vectors WHERE embedder = ?", (embedder,)
+            f"SELECT group_concat(row) FROM {self.tables.vectors} WHERE {_IN_SPACE}",  # noqa: S608 - only literals of this package
+            space,
         )
 
-    def list_unembedded(self, embedder: str, limit: int) -> list[tuple[int, str, str]]:
-        """Return row, hash and text of the newest current items without a vector of the embedder."""
+    def list_unembedded(
+        self,
+        embedder: str,
+        dimensions: int | None,
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        but: Collection[int] = (),
+    ) -> list[UnembeddedItem]:
+        """Return the newest current items of one principal without a vector of that name and size.
+
+        None is any size.  Leaves out the principals `without` and the rows `but`, and items that no
+        search returns: nothing of these leaves the machine.
+        """
         found = self._read(
             lambda c: read_rows(
                 c,
-                "SELECT json_array(row, text_hash, text) AS found FROM memories AS m"
-                " WHERE superseded_by IS NULL AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
-                " WHERE v.row = m.row AND v.embedder = ?) ORDER BY row DESC LIMIT ?",
-                (embedder, limit),
+                "SELECT json_array(row, principal, text_hash, text) AS found"  # noqa: S608 - only literals of this package
+                f" FROM {self.tables.items} AS m WHERE superseded_by IS NULL AND NOT never_recall"
+                f" AND NOT EXISTS (SELECT 1 FROM {self.tables.vectors} AS v WHERE v.row = m.row"
+                " AND v.embedder = ?1 AND (?2 IS NULL OR length(v.vector) = ?2))"
+                " AND principal NOT IN (SELECT value FROM json_each(?3))"
+                " AND row NOT IN (SELECT value FROM json_each(?4)) ORDER BY row DESC LIMIT ?5",
+                (embedder, dimensions, _json(sorted(without)), _json(sorted(but)), limit),
             )
         )
-        return [(row, text_hash, text) for row, text_hash, text in found]
+        items = list(starmap(UnembeddedItem, found))
+        return [item for item in items if item.principal == items[0].principal]
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
         text = self._read(
             lambda c: (
                 c.execute(
                     "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-                    f" (SELECT {_FACTS} FROM memories WHERE {where})",
+                    f" (SELECT {self.tables.facts} FROM {self.tables.items} WHERE {where})",
                     values,
                 ).get
             )
@@ -211,12 +262,16 @@ class MemorySearchQueries(ItemQueries):
         return self._read(lambda c: c.execute(statement, tuple(values)).get) or ""
 
     def _read_vectors(self, where: str, values: tuple[Any, ...]) -> list[VectorRow]:
-        statement = f"SELECT row, scale, vector FROM memory_vectors WHERE {where}"  # noqa: S608 - only literals of this file
+        statement = f"SELECT row, scale, vector FROM {self.tables.vectors} WHERE {where}"  # noqa: S608 - only literals of this package
         found: list[Any] = self._read(lambda c: c.execute(statement, values).fetchall())
         return list(starmap(VectorRow, found))
 
 
-def _json(rows: Sequence[int]) -> str:
+class MemorySearchQueries(IndexQueries, ItemQueries):
+    """Queries of the memory and its index, in one file."""
+
+
+def _json(rows: Sequence[int] | Sequence[str]) -> str:
     return msgspec.json.encode(rows).decode()
 
 

@@ -51,7 +51,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
-from palyra.errors import Conflict, IdempotencyConflict, PalyraError
+from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
 T = TypeVar("T")
@@ -94,8 +94,10 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
     SessionRecord: _table(
         "sessions",
         "session_id",
-        "principal key agent channel conversation_id",
-        lambda r, text: (r.session_id, r.principal, r.key, *(r.place or _NO_PLACE)[1:], text),
+        "principal key agent channel conversation_id is_purging",
+        lambda r, text: (
+            r.session_id, r.principal, r.key, *(r.place or _NO_PLACE)[1:], r.is_purging, text,
+        ),
     ),
     SessionCheckpointRecord: _table(
         "session_checkpoints",
@@ -207,8 +209,14 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
     return others
 
 
-def describe_refusal(error: apsw.ConstraintError) -> PalyraError:
-    """Translate an error of a unique index or a trigger of `schema`."""
+# Errors of one change: a broken constraint, or a value that no column can hold.
+REFUSALS = (apsw.ConstraintError, apsw.TooBigError, OverflowError, UnicodeEncodeError)
+
+
+def describe_refusal(error: Exception) -> PalyraError:
+    """Translate an error of `REFUSALS`, of a unique index or a trigger of `schema` by its text."""
+    if not isinstance(error, apsw.ConstraintError):
+        return InvalidParams(f"the journal cannot store a value of this change: {error}")
     text = str(error).removeprefix("UNIQUE constraint failed: ")
     if "idempotency key" in text:
         return IdempotencyConflict(text)
@@ -324,6 +332,18 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         select = Select(SessionRecord).where("principal = ? AND agent = ?", principal, agent)
         select.where("channel = ? AND conversation_id = ?", channel, conversation_id)
         return self._find(select)
+
+    def list_purging(self) -> list[SessionRecord]:
+        """The sessions with a purge that is not complete."""
+        return self._list(Select(SessionRecord).where("is_purging"), "session_id")
+
+    def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        """The runs that continue one of these runs; reads every run."""
+        select = Select(RunRecord).where(
+            "record ->> '$.parent_run_id' IN (SELECT value FROM json_each(?))",
+            _ENCODER.encode(run_ids).decode(),
+        )
+        return self._list(select, "run_id")
 
     def list_sessions(
         self, principal: str | None, *, before: str | None, limit: int

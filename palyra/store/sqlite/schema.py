@@ -2,7 +2,8 @@
 
 A migration is one transaction: it succeeds as a whole or leaves the file unchanged.  A published
 migration is never edited; a change is a new migration.  Invariants that must hold for every writer
-are triggers, so that the database itself refuses: a tape only grows, an answered approval keeps its
+are triggers, so that the database itself refuses: a tape only grows (a recorded purge
+may empty its payloads), an answered approval keeps its
 answer, a terminal state is final.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import apsw
 
+from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
 from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
 from palyra.store.sqlite.connection import transaction
@@ -190,7 +192,7 @@ CREATE TABLE usage (               -- one row for each model call that came to a
     output_tokens INTEGER NOT NULL,
     cached_tokens INTEGER NOT NULL,
     is_estimate INTEGER NOT NULL,
-    cost_usd_micros INTEGER,       -- NULL: nobody knows
+    cost_usd_micros INTEGER,       -- NULL: unknown
     record TEXT NOT NULL,
     PRIMARY KEY (run_id, turn, attempt)
 ) STRICT;
@@ -352,6 +354,89 @@ CREATE TRIGGER document_versions_are_limited AFTER INSERT ON documents
         AND version <= new.version - 100; END;
 """
 
+_TURNS = """
+CREATE TABLE turns (               -- messages and answers that are in the search index; text: tape
+    row INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again: the vector index refers to it
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    session_id TEXT NOT NULL,
+    is_user INTEGER NOT NULL,
+    chars INTEGER NOT NULL,
+    UNIQUE (run_id, seq)
+) STRICT;
+CREATE INDEX turns_by_session ON turns (session_id, row);
+CREATE TABLE turn_vectors (
+    row INTEGER PRIMARY KEY REFERENCES turns (row) ON DELETE CASCADE,
+    embedder TEXT NOT NULL,
+    scale REAL NOT NULL,           -- of one step of a component
+    vector BLOB NOT NULL           -- int8 components
+) STRICT;
+CREATE VIRTUAL TABLE turn_fts USING fts5 (  -- rowid = row
+    text, "when",
+    content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
+);
+CREATE TABLE turn_log (            -- rows added and deleted, in order
+    entry INTEGER PRIMARY KEY AUTOINCREMENT,
+    row INTEGER NOT NULL
+) STRICT;
+CREATE TABLE turn_mark (           -- the tapes are indexed up to this position
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    position INTEGER NOT NULL
+) STRICT;
+INSERT INTO turn_mark VALUES (1, 0);
+CREATE TRIGGER turn_is_added AFTER INSERT ON turns
+    BEGIN INSERT INTO turn_log (row) VALUES (new.row); END;
+CREATE TRIGGER turn_is_deleted AFTER DELETE ON turns BEGIN
+    DELETE FROM turn_fts WHERE rowid = old.row;
+    INSERT INTO turn_log (row) VALUES (old.row);
+END;
+-- What leaves a tape, or is changed there, leaves the index in the same transaction.
+CREATE TRIGGER turn_leaves_with_its_event AFTER DELETE ON tape
+    BEGIN DELETE FROM turns WHERE run_id = old.run_id AND seq = old.seq; END;
+CREATE TRIGGER turn_leaves_with_its_text AFTER UPDATE OF data ON tape
+    BEGIN DELETE FROM turns WHERE run_id = old.run_id AND seq = old.seq; END;
+
+CREATE VIEW turn_items AS          -- turns in the form of memories
+SELECT
+    t.row, t.run_id || '/' || t.seq AS memory_id, e.principal, 'turn' AS kind,
+    substr(CAST(e.data AS TEXT) ->> '$.text', 1, 16384) AS text, 'principal' AS scope,
+    CASE WHEN s.channel IS NULL THEN '' ELSE json_array(s.channel, s.conversation_id) END AS channel,
+    t.session_id, iif(t.is_user, 'user', 'assistant') AS author, e.at_ms, '[]' AS tags,
+    '' AS text_hash, e.at_ms AS valid_from_ms, NULL AS expires_ms, NULL AS superseded_by,
+    NULL AS superseded_ms, 0 AS never_recall, t.chars,
+    (SELECT max(n.row) FROM turns AS n WHERE n.session_id = t.session_id AND n.row < t.row)
+        AS previous_row,
+    (SELECT min(n.row) FROM turns AS n WHERE n.session_id = t.session_id AND n.row > t.row)
+        AS next_row,
+    json_object('memory_id', t.run_id || '/' || t.seq, 'principal', e.principal, 'kind', 'turn',
+        'text', substr(CAST(e.data AS TEXT) ->> '$.text', 1, 16384), 'session_id', t.session_id,
+        'author', iif(t.is_user, 'user', 'assistant'), 'at_ms', e.at_ms, 'source', 'conversation',
+        'lineage', json_array(
+            json_object('run_id', t.run_id, 'first_seq', t.seq, 'last_seq', t.seq)),
+        'trust', iif(t.is_user, 'trusted_local', 'mixed'), 'valid_from_ms', e.at_ms,
+        'text_hash', '', 'created_ms', e.at_ms, 'changed_ms', e.at_ms,
+        'changed_by', e.principal) AS record
+FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
+    CROSS JOIN sessions AS s ON s.session_id = t.session_id;
+"""
+_TOMBSTONE = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
+_PURGES = f"""
+DROP TRIGGER tape_is_never_updated;
+CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
+    WHEN NOT (new.position = old.position AND new.run_id = old.run_id
+        AND new.session_id = old.session_id AND new.seq = old.seq AND new.at_ms = old.at_ms
+        AND new.kind = old.kind AND new.principal = old.principal
+        AND new.redacted = old.redacted AND new.hash = old.hash
+        AND substr(old.data, 1, {len(PREFIX)}) <> {_TOMBSTONE}
+        AND substr(new.data, 1, {len(PREFIX)}) = {_TOMBSTONE} AND length(new.data) <= {MAX_BYTES}
+        AND EXISTS (SELECT 1 FROM tape AS t
+            WHERE t.run_id = old.run_id AND t.seq > old.seq AND t.kind = 'run.purged'))
+    BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
+
+ALTER TABLE sessions ADD COLUMN is_purging INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sessions_purging ON sessions (session_id) WHERE is_purging;
+"""  # noqa: S608 - constants
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -362,6 +447,8 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _MEMORY,
     _SESSION_CHECKPOINTS,
     _DOCUMENTS,
+    _TURNS,
+    _PURGES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -5,12 +5,10 @@ payloads: 1 000 rows compete once for the interpreter lock instead of 1 000 time
 Types are cast in SQL, so that a tampered row can be read and is detected by its hash.
 """
 
-from collections.abc import Sequence
-
 import apsw
 import msgspec
 
-from palyra.core.journal.changes import ChainedRow, SaidText, TapePage
+from palyra.core.journal.changes import ChainedRow, TapePage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
 from palyra.store.journal.verification import PAGE_ROWS, SCAN_BYTES, ChainHead, TapeExtent
@@ -175,26 +173,3 @@ def _parse_links(text: bytes, payloads: bytes) -> list[ChainLink]:
         links.append(ChainLink(position, bytes.fromhex(digest) if is_possible else _NO_HASH, row))
         start = end
     return links
-
-
-MESSAGE, TURN = "message.received", "turn.completed"  # kinds of events with a text that was said
-_SAID = """
-SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM (
-    SELECT json_array(run_id, session_id, seq, at_ms, kind, said) AS found FROM (
-        SELECT *, CASE WHEN json_valid(CAST(data AS TEXT))
-            THEN CAST(data AS TEXT) ->> '$.text' END AS said
-        FROM tape WHERE run_id IN (SELECT value FROM json_each(?)) AND kind IN (?, ?))
-    WHERE said <> '' ORDER BY run_id, seq)
-"""
-_SAID_DECODER = msgspec.json.Decoder(list[tuple[str, str, int, int, str, str]])
-
-
-def list_said(connection: apsw.Connection, run_ids: Sequence[str]) -> list[SaidText]:
-    """Return users' messages and models' answers of these runs, by run and seq."""
-    wanted = msgspec.json.encode(run_ids).decode()
-    found = connection.execute(_SAID, (wanted, MESSAGE, TURN)).get
-    rows = [] if found is None else _SAID_DECODER.decode(found)
-    return [
-        SaidText(run_id, session_id, seq, at_ms, kind == MESSAGE, text)
-        for run_id, session_id, seq, at_ms, kind, text in rows
-    ]

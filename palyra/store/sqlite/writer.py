@@ -40,14 +40,24 @@ import apsw
 from msgspec.structs import astuple
 
 from palyra.core.journal.changes import ChainViolation, Change
-from palyra.core.journal.records import MemoryRemoval, RunRecord
+from palyra.core.journal.records import (
+    MemoryRemoval,
+    RunRecord,
+    RunRemoval,
+    SessionRemoval,
+)
 from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
 from palyra.store.journal.admission import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
-from palyra.store.sqlite import memories, queries
-from palyra.store.sqlite.connection import BulkInsert, storage_errors, transaction
+from palyra.store.sqlite import memories, purges, queries, turns
+from palyra.store.sqlite.connection import (
+    BUSY_TIMEOUT_MS,
+    BulkInsert,
+    storage_errors,
+    transaction,
+)
 from palyra.store.sqlite.tapes import Tapes
 
 # A checkpoint copies the log into the database and syncs it.  Between two batches at this size;
@@ -57,6 +67,8 @@ CHECKPOINT_NOW_PAGES = 32_000
 # Heads of runs that never got a terminal record accumulate; beyond this many all are read again.
 KNOWN_HEADS = 65_536
 
+LAST_MERGES = 25  # steps of a merge that a shutdown waits for: half a second
+_REMOVALS = (MemoryRemoval, RunRemoval, SessionRemoval)
 _ROWS = BulkInsert(
     "tape",
     ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",
@@ -106,6 +118,7 @@ class Writer:
         epoch: int,
         *,
         now_ms: NowMs,
+        is_new: bool = False,
     ) -> None:
         self.position = 0  # of the last committed row
         self._connection = connection
@@ -118,7 +131,8 @@ class Writer:
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
-        self._merges = True  # a removal before the start may have left words in the text index
+        # A removal before the start may have left words in the text index, and bytes in the files.
+        self._merges = self.has_leftovers = not is_new
         self._is_merging = False
         connection.set_wal_hook(self._note_wal)
 
@@ -155,7 +169,7 @@ class Writer:
                 with transaction(self._connection):
                     self._write_owner(batch.position)
                     self._write(batch)
-            except apsw.ConstraintError:
+            except queries.REFUSALS:
                 return self._commit_each(changes)
             self._acknowledge(batch)
             return outcomes
@@ -171,8 +185,9 @@ class Writer:
                     self._write_owner(self.position)
             queries.delete_expired(self._connection, now_ms=self._now_ms())
             if memories.delete_expired(self._connection, now_ms=self._now_ms()):
-                self._merges = True
+                self._merges = self.has_leftovers = True
             self._merge_memory_index()
+            self._empty_log()
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
@@ -180,6 +195,10 @@ class Writer:
     def close(self, *, is_clean: bool = True) -> None:
         """Seal, record whether the shutdown is clean, copy the whole log into the database."""
         self.seal()
+        for _ in range(LAST_MERGES):
+            if not (self._merges or self._is_merging):
+                break
+            self._merge_memory_index()
         with storage_errors("close", self._path):
             with transaction(self._connection):
                 self._write_owner(self.position, is_clean=is_clean)
@@ -205,7 +224,7 @@ class Writer:
         try:
             with self._connection:  # a savepoint
                 self._write(alone)
-        except apsw.ConstraintError as error:
+        except queries.REFUSALS as error:
             return queries.describe_refusal(error)
         batch.extend(alone)
         return None
@@ -220,13 +239,15 @@ class Writer:
             raise Unavailable("journal: ownership lost: it was opened again elsewhere")
 
     def _write(self, batch: Admission) -> None:
-        """Insert rows and records.  Raises apsw.ConstraintError."""
+        """Insert rows and records.  Raises one of `queries.REFUSALS`."""
         rows = [(position, *astuple(row), digest) for position, digest, row in batch.links]
         _ROWS.append(self._connection, rows)
         others = queries.append(self._connection, batch.records)
         if others:
-            memories.append(self._connection, others)
-            self._merges = self._merges or any(isinstance(r, MemoryRemoval) for r in others)
+            others = turns.append(self._connection, others)
+            memories.append(self._connection, purges.append(self._connection, others))
+            if any(isinstance(record, _REMOVALS) for record in others):
+                self._merges = self.has_leftovers = True
 
     def _acknowledge(self, batch: Admission) -> None:
         """Update the caches after the commit; an ended run needs no head in memory."""
@@ -256,6 +277,23 @@ class Writer:
         if self._merges or self._is_merging:
             begins, self._merges = self._merges, False
             self._is_merging = memories.merge_index(self._connection, begins=begins)
+
+    def _empty_log(self) -> None:
+        """Overwrite the pages of removed content in the database, and cut the log that has them.
+
+        `secure_delete` zeroes freed bytes, but the write-ahead log keeps earlier pages until it is
+        cut.  A reader of an old page prevents that; then a later seal does it.
+        """
+        if not self.has_leftovers or self._merges or self._is_merging:
+            return
+        self._connection.set_busy_timeout(0)
+        try:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self.has_leftovers = False
+        except apsw.BusyError:
+            pass
+        finally:
+            self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def _checkpoint(self, mode: int) -> None:
         self._connection.wal_checkpoint(None, mode)

@@ -29,7 +29,8 @@ from palyra.core.memory.dates import DAY_MS, start_ms
 from palyra.core.memory.fields import date_words
 from palyra.core.memory.query import Question
 from palyra.core.memory.ranking import AUTHOR_LEXICAL, Candidate
-from palyra.core.memory.vectors import StoredVector
+from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.core.memory.word_forms import forms_of
 from palyra.store.sqlite.memory_search import (
     CandidateRow,
     MemoryChanges,
@@ -57,6 +58,7 @@ from palyra.store.vectors.snapshot import (
 from palyra.store.vectors.words import Scores, word_scores
 
 CANDIDATES = 120  # by words, and as many by vectors; 80 already rank the corpus as all items do
+LEADING = 10  # of each, whose neighbours are candidates: the context of the best hits
 MAX_POSTINGS = 200_000  # of one question: about 15 ms
 WORD_POSTINGS = 60_000  # of one word, the newest
 KNOWN_WORDS = 8_192  # whose frequency is remembered, so that rare words are read first
@@ -81,9 +83,11 @@ class MemorySource(Protocol):
     def list_matching_rows(self, wanted: MemoryFilter) -> str: ...
     def list_postings(self, column: str, words: Sequence[str], limit: int) -> str: ...
     def list_candidates(self, wanted: MemoryFilter, rows: Sequence[int]) -> list[CandidateRow]: ...
-    def list_vectors(self, embedder: str, *, after_row: int, limit: int) -> list[VectorRow]: ...
-    def get_vectors(self, embedder: str, rows: Sequence[int]) -> list[VectorRow]: ...
-    def list_vector_rows(self, embedder: str) -> str: ...
+    def list_vectors(
+        self, space: VectorSpace, *, after_row: int, limit: int
+    ) -> list[VectorRow]: ...
+    def get_vectors(self, space: VectorSpace, rows: Sequence[int]) -> list[VectorRow]: ...
+    def list_vector_rows(self, space: VectorSpace) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +102,15 @@ class Found:
 class MemoryIndex:
     """See the module."""
 
-    def __init__(self, source: MemorySource, path: Path, embedder: tuple[str, int] | None) -> None:
-        """`embedder` is the name and the dimensions of the vectors; None: search by words only."""
+    def __init__(self, source: MemorySource, path: Path, space: VectorSpace | None) -> None:
+        """`space` is that of the vectors; None: search by words only."""
         self._source = source
         self._path = path
-        self._embedder = embedder
+        self._space = space
         self._table = RowTable()
         self._entry = -1  # of the log; nothing is loaded yet
         self._vectors: FlatVectors | None = None
-        self._degraded: str | None = None if embedder is None else "not loaded"
+        self._degraded: str | None = None if space is None else "not loaded"
         self._built = 0  # vectors at the last build or opening
         self._frequencies: dict[str, int] = {}
 
@@ -116,10 +120,15 @@ class MemoryIndex:
         return self._degraded
 
     @property
+    def space(self) -> VectorSpace | None:
+        """Space of the vectors that are compared."""
+        return self._space
+
+    @property
     def is_build_due(self) -> bool:
         """True if there are no usable vectors, or many more than when they were built."""
         if self._vectors is None:
-            return self._embedder is not None
+            return self._space is not None
         if self._vectors.is_clustering_due:
             return True
         return self._vectors.count > _OUTGROWN * max(self._built, _FEW_VECTORS // _OUTGROWN)
@@ -161,12 +170,21 @@ class MemoryIndex:
         if len(question.authors) == 1:
             chances[self._table.is_by(question.authors[0])] *= AUTHOR_FACTOR
         slots = _best(chances, CANDIDATES)
+        leading = _best(chances, LEADING)
         query = self._query(vectors)
         if query is not None and self._vectors is not None:
             near, _ = self._vectors.search(query, allowed, CANDIDATES)
             slots = np.union1d(slots, near)
+            leading = np.union1d(leading, near[:LEADING])
+        slots = np.union1d(slots, self._around(leading, allowed))
         found = self._candidates(wanted, slots, scores, has_date, query)
         return Found(found, query is not None, self._degraded)
+
+    def _around(self, slots: Slots, allowed: Mask) -> Slots:
+        """Return the allowed slots next to these in their conversations, and those next to them."""
+        around = self._neighbours(slots)
+        around = np.union1d(around, self._neighbours(around))
+        return np.asarray(around[allowed[around]])
 
     def _candidates(
         self,
@@ -176,23 +194,25 @@ class MemoryIndex:
         has_date: Mask,
         query: Floats | None,
     ) -> list[Candidate]:
-        cosines: dict[int, float] = {}
+        cosines: list[float | None] = [None] * slots.size
         if query is not None and self._vectors is not None:
-            with_vector = slots[self._vectors.has_vector[slots]]
-            found = self._vectors.cosines(query, with_vector)
-            cosines = dict(zip(with_vector.tolist(), found.tolist(), strict=True))
+            (at,) = np.nonzero(self._vectors.has_vector[slots])
+            found = self._vectors.cosines(query, slots[at])
+            for place, cosine in zip(at.tolist(), found.tolist(), strict=True):
+                cosines[place] = cosine
         rows: list[int] = self._table.column("row")[slots].tolist()
-        slot_of = dict(zip(rows, slots.tolist(), strict=True))
+        facts = zip(
+            scores[slots].tolist(),
+            cosines,
+            has_date[slots].tolist(),
+            self._table.neighbours("previous", slots),
+            self._table.neighbours("next", slots),
+            strict=True,
+        )
+        facts_of = dict(zip(rows, facts, strict=True))
         return [
             Candidate(
-                row=each.row,
-                text=each.text,
-                author=each.author,
-                session=each.session_id,
-                at_ms=each.at_ms,
-                lexical=float(scores[slot_of[each.row]]),
-                cosine=cosines.get(slot_of[each.row]),
-                has_date=bool(has_date[slot_of[each.row]]),
+                each.row, each.text, each.author, each.session_id, each.at_ms, *facts_of[each.row]
             )
             for each in self._source.list_candidates(wanted, rows)
         ]
@@ -206,7 +226,7 @@ class MemoryIndex:
             if left <= 0:
                 break
             limit = min(WORD_POSTINGS, left)
-            rows = read_numbers(self._source.list_postings("text", (word,), limit))
+            rows = read_numbers(self._source.list_postings("text", forms_of(word), limit))
             left -= rows.size
             if len(known) >= KNOWN_WORDS:
                 known.clear()
@@ -291,38 +311,41 @@ class MemoryIndex:
 
     def _refresh(self, slots: Slots) -> None:
         """Compute the vectors of the slots and their neighbours again."""
-        if self._vectors is None or self._embedder is None or not slots.size:
+        if self._vectors is None or self._space is None or not slots.size:
             return
         changed = np.union1d(slots, self._neighbours(slots))
         needed = np.union1d(changed, self._neighbours(changed))
-        stored = self._source.get_vectors(
-            self._embedder[0], self._table.column("row")[needed].tolist()
-        )
+        stored = self._source.get_vectors(self._space, self._table.column("row")[needed].tolist())
         self._vectors.drop(changed)
         if stored:
             _put_mixed(self._vectors, self._table, stored, changed)
 
+    def use(self, space: VectorSpace) -> None:
+        """Compare vectors of another space from now on; `plan_build` makes the index of them."""
+        self._space, self._vectors = space, None
+        self._degraded = f"the vector index is of another size than {space.dimensions}; it is built"
+
     # --- the vectors and their file --------------------------------------------------------------
 
     def _load_vectors(self) -> None:
-        if self._embedder is None:
+        if self._space is None:
             return
         try:
-            snapshot = read_snapshot(self._path, *self._embedder)
-            self._adopt_snapshot(snapshot, *self._embedder)
+            snapshot = read_snapshot(self._path, self._space)
+            self._adopt_snapshot(snapshot, self._space)
         except SnapshotError as error:
             self._degraded = f"the vector index is {error}; it is built again"
 
-    def _adopt_snapshot(self, snapshot: Snapshot, name: str, dimensions: int) -> None:
+    def _adopt_snapshot(self, snapshot: Snapshot, space: VectorSpace) -> None:
         """Use the vectors of a file, and read those that changed since.  Raises SnapshotError."""
         slots = self._table.find_all(snapshot.rows)
-        stored = read_numbers(self._source.list_vector_rows(name))
+        stored = read_numbers(self._source.list_vector_rows(space))
         if slots.size < snapshot.rows.size or not np.isin(snapshot.rows, stored).all():
             raise SnapshotError("stale: items of it are gone")
         if self._entry < snapshot.header.last_entry:
             raise SnapshotError("newer than the journal")
         changes = self._source.list_memory_changes(snapshot.header.last_entry)
-        vectors = FlatVectors(dimensions, snapshot.header.span)
+        vectors = FlatVectors(space.dimensions, snapshot.header.span)
         vectors.grow(self._table.count)
         vectors.put_codes(slots, snapshot.codes)
         self._vectors, self._degraded, self._built = vectors, None, vectors.count
@@ -331,15 +354,14 @@ class MemoryIndex:
 
     def save(self) -> None:
         """Write the file.  Raises OSError."""
-        if self._vectors is None or self._embedder is None:
+        if self._vectors is None or self._space is None:
             return
         slots = np.flatnonzero(self._vectors.has_vector)
         rows = self._table.column("row")[slots]
-        name, dimensions = self._embedder
         header = SnapshotHeader(
             format=FORMAT,
-            embedder=name,
-            dimensions=dimensions,
+            embedder=self._space.embedder,
+            dimensions=self._space.dimensions,
             count=rows.size,
             last_entry=self._entry,
             high_water_row=int(rows[-1]) if rows.size else 0,
@@ -352,13 +374,13 @@ class MemoryIndex:
 
     def plan_build(self) -> "BuildJob | None":
         """Return the job that makes the vectors from the stored ones; None without an embedder."""
-        if self._embedder is None:
+        if self._space is None:
             return None
         self.catch_up()
         table = self._table
         return BuildJob(
             source=self._source,
-            embedder=self._embedder,
+            space=self._space,
             entry=self._entry,
             rows=table.column("row").copy(),
             previous=table.column("previous").copy(),
@@ -367,15 +389,15 @@ class MemoryIndex:
 
     def adopt(self, built: "BuiltVectors") -> None:
         """Use the vectors of a finished job, and read those that changed since it was planned."""
+        if built.space != self._space:
+            return  # planned before `use`
         self.catch_up()
         built.vectors.grow(self._table.count)
         self._vectors, self._degraded, self._built = built.vectors, None, built.vectors.count
         alive = self._table.column("is_alive")
         built.vectors.drop(np.flatnonzero(~alive))
-        if self._embedder is None:
-            return
         changes = self._source.list_memory_changes(built.entry)
-        stored = read_numbers(self._source.list_vector_rows(self._embedder[0]))
+        stored = read_numbers(self._source.list_vector_rows(built.space))
         missing = np.setdiff1d(stored, self._table.column("row")[built.vectors.has_vector])
         rows = np.union1d(missing, np.array(changes.rows, np.int64))
         self._refresh(self._table.find_all(rows))
@@ -384,6 +406,7 @@ class MemoryIndex:
 @dataclass(frozen=True, slots=True)
 class BuiltVectors:
     vectors: FlatVectors
+    space: VectorSpace
     entry: int
 
 
@@ -392,7 +415,7 @@ class BuildJob:
     """Make the vectors of these rows from the stored ones; touches nothing of the index."""
 
     source: MemorySource
-    embedder: tuple[str, int]
+    space: VectorSpace
     entry: int
     rows: NDArray[np.int64]
     previous: NDArray[np.int32]
@@ -400,12 +423,11 @@ class BuildJob:
 
     def run(self) -> BuiltVectors:
         """Return the vectors; 100 000 take about a second.  Raises Unavailable."""
-        name, dimensions = self.embedder
-        count = self.rows.size
+        count, dimensions = self.rows.size, self.space.dimensions
         own = np.zeros((count, dimensions), np.int8)
         scales = np.zeros(count, np.float32)
         after = 0
-        while page := self.source.list_vectors(name, after_row=after, limit=BUILD_SLOTS):
+        while page := self.source.list_vectors(self.space, after_row=after, limit=BUILD_SLOTS):
             after = page[-1].row
             slots, kept = _slots_of(self.rows, page)
             own[slots] = np.frombuffer(b"".join(each.vector for each in kept), np.int8).reshape(
@@ -431,7 +453,7 @@ class BuildJob:
             vectors.put(start + has_vector, direction(mixed[has_vector]))
         if vectors.is_clustering_due:
             vectors.make_clusters()
-        return BuiltVectors(vectors, self.entry)
+        return BuiltVectors(vectors, self.space, self.entry)
 
 
 def _slots_of(rows: NDArray[np.int64], page: Sequence[VectorRow]) -> tuple[Slots, list[VectorRow]]:

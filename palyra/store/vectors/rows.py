@@ -147,6 +147,14 @@ class RowTable:
         slots = self.column(neighbour)
         return np.where(slots == NO_SLOT, np.float32(0), values[slots])
 
+    def neighbours(self, name: str, slots: Slots) -> list[int | None]:
+        """Return the row of the neighbour of each slot, None without one."""
+        found = self.column(name)[slots]
+        rows = self.column("row")[found].tolist()
+        return [
+            None if at == NO_SLOT else row for at, row in zip(found.tolist(), rows, strict=True)
+        ]
+
     def _in_place(self, place: MemoryPlace, principal: str) -> Mask:
         """See `MemoryPlace.sees`.  A channel or session that is None is no place."""
         scope = self.column("scope")

@@ -1,29 +1,31 @@
-"""Search by words and meaning: a question in, ranked and explained items out.
+"""Search by words and meaning: a question and its vectors in, ranked and explained items out.
 
-Owns: the index of memory (`index`) of one journal file.  Talks to: its queries, the embedder (port).
+Owns: the index of memory (`index`) of one journal file.  Talks to: its queries.  Never: embeds; an
+embedder may be at a provider (`services.memory_embedders`).
 
-All methods block.  `find`, `plan_build`, `adopt`, `refresh` and `save` are called by one thread at a
-time, `embed_next` and the job of `plan_build` by any.
+All methods block.  They are called by one thread at a time, but for `list_unembedded` and the job of
+`plan_build`, which any thread may call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from palyra.core.journal.changes import MemoryFilter
-from palyra.core.journal.records import MemoryRecord, MemoryVector, MemoryVectors
+from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
+from palyra.core.journal.records import MemoryRecord, MemoryVectors
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.items import MemoryHit, MemoryHits
-from palyra.core.memory.query import analyse
+from palyra.core.memory.query import Question, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
-from palyra.core.ports import Embedder
+from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
 from palyra.store.vectors.index import BuiltVectors, MemoryIndex, MemorySource
 
-EMBED_BATCH, HASHED_BATCH = 32, 256  # texts: MiniLM takes about 0.4 s, hashing 0.1 s
+NO_VECTORS = "no item has a vector yet"
 
 
 class ItemSource(MemorySource, Protocol):
@@ -32,7 +34,16 @@ class ItemSource(MemorySource, Protocol):
     def get_memories(
         self, wanted: MemoryFilter, rows: Sequence[int]
     ) -> list[tuple[int, MemoryRecord]]: ...
-    def list_unembedded(self, embedder: str, limit: int) -> list[tuple[int, str, str]]: ...
+    def find_dimensions(self, embedder: str) -> int | None: ...
+    def list_unembedded(
+        self,
+        embedder: str,
+        dimensions: int | None,
+        limit: int,
+        *,
+        without: Collection[str],
+        but: Collection[int],
+    ) -> list[UnembeddedItem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +56,41 @@ class Build:
 class IndexedMemory:
     """`core.ports.MemoryIndexing` over one journal file."""
 
-    def __init__(self, source: ItemSource, path: Path, embedder: Embedder) -> None:
+    def __init__(self, source: ItemSource, path: Path, embedder: MemoryEmbedder) -> None:
+        """Of the embedder, only its description is used."""
         self._source = source
-        self._embedder = embedder
-        self._weights = SEMANTIC if embedder.is_semantic else PARTS_OF_WORDS
-        self._batch = EMBED_BATCH if embedder.is_semantic else HASHED_BATCH
-        self._index = MemoryIndex(source, path, (embedder.name, embedder.dimensions))
+        self._embedder = embedder.name
+        self._is_semantic = embedder.is_semantic
+        dimensions = embedder.dimensions or source.find_dimensions(embedder.name)
+        space = None if dimensions is None else VectorSpace(embedder.name, dimensions)
+        self._index = MemoryIndex(source, path, space)
 
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
-        return self._index.degraded or ""
+        if self._index.degraded:
+            return self._index.degraded
+        return "" if self._index.vectors else NO_VECTORS
 
-    def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
-        """Return the best items, checked against their rows.  Raises Unavailable."""
+    @property
+    def vectors(self) -> int:
+        """Number of vectors that are compared."""
+        return self._index.vectors
+
+    def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
+        """See `core.ports.MemoryIndexing.ask`."""
         authors = self._index.list_authors(wanted)
         question = analyse(query, authors, day_of(wanted.now_ms))
-        failure = ""
-        try:
-            vectors = self._embedder.embed(
-                question.texts_for(is_semantic=self._embedder.is_semantic)
-            )
-        except Unavailable as error:
-            vectors, failure = [], error.message
+        texts = () if self.degraded else question.texts_for(is_semantic=self._is_semantic)
+        return question, texts
+
+    def find(
+        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector]
+    ) -> MemoryHits:
+        """Return the best items, checked against their rows.  Raises Unavailable."""
         found = self._index.search(question, wanted, vectors)
-        ranked = rank(question, found.candidates, self._weights)[: wanted.limit]
+        weights = SEMANTIC if self._is_semantic else PARTS_OF_WORDS
+        ranked = rank(question, found.candidates, weights)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
         return MemoryHits(
             hits=tuple(
@@ -80,7 +101,7 @@ class IndexedMemory:
                 if hit.row in items
             ),
             mode="hybrid" if found.is_hybrid else "lexical",
-            degraded=failure or found.degraded or "",
+            degraded="" if found.is_hybrid else self.degraded,
         )
 
     def plan_build(self) -> Callable[[], Build] | None:
@@ -94,23 +115,22 @@ class IndexedMemory:
         assert isinstance(build, Build)  # noqa: S101 - what `plan_build` gave
         self._index.adopt(build.vectors)
 
-    def embed_next(self) -> MemoryVectors | None:
-        """Embed some of the items without a vector; None if there are none.  Raises Unavailable."""
-        found = self._source.list_unembedded(self._embedder.name, self._batch)
-        if not found:
-            return None
-        vectors = self._embedder.embed([text for _, _, text in found])
-        return MemoryVectors(
-            embedder=self._embedder.name,
-            vectors=tuple(
-                MemoryVector(row, text_hash, vector.scale, vector.values)
-                for (row, text_hash, _), vector in zip(found, vectors, strict=True)
-            ),
+    def list_unembedded(
+        self, limit: int, *, without: Collection[str] = (), but: Collection[int] = ()
+    ) -> list[UnembeddedItem]:
+        """See `core.ports.MemoryIndexing.list_unembedded`."""
+        space = self._index.space
+        dimensions = None if space is None else space.dimensions
+        return self._source.list_unembedded(
+            self._embedder, dimensions, limit, without=without, but=but
         )
 
-    def refresh(self, rows: Sequence[int]) -> None:
-        """Read the stored vectors of these rows into the index."""
-        self._index.refresh_vectors(rows)
+    def refresh(self, batch: MemoryVectors) -> None:
+        """Read the vectors of the rows; those of another size replace the ones that are compared."""
+        space = VectorSpace(batch.embedder, len(batch.vectors[0].values))
+        if space != self._index.space:
+            self._index.use(space)
+        self._index.refresh_vectors([each.row for each in batch.vectors])
 
     def save(self) -> None:
         """Write the file of the index.  Raises Unavailable."""

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from palyra.core.memory.vectors import VectorSpace
 from palyra.store.files.private_files import create_file, make_directory
 
 FORMAT = 1
@@ -52,7 +53,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     create_file(path, b"".join([msgspec.json.encode(header), b"\n", *body]))
 
 
-def read_snapshot(path: Path, embedder: str, dimensions: int) -> Snapshot:
+def read_snapshot(path: Path, space: VectorSpace) -> Snapshot:
     """Return the content of the file.  Raises SnapshotError."""
     try:
         with path.open("rb") as file:
@@ -68,15 +69,15 @@ def read_snapshot(path: Path, embedder: str, dimensions: int) -> Snapshot:
         raise SnapshotError("damaged: no header") from None
     if header.format != FORMAT:
         raise SnapshotError(f"of format {header.format}, not {FORMAT}")
-    if (header.embedder, header.dimensions) != (embedder, dimensions):
+    if (header.embedder, header.dimensions) != space:
         raise SnapshotError(f"of another embedder: {header.embedder}")
-    if len(body) != header.count * (8 + dimensions):
+    if len(body) != header.count * (8 + space.dimensions):
         raise SnapshotError("damaged: of another length")
     if _digest(header, body) != header.sha256:
         raise SnapshotError("damaged: another SHA-256")
     split = 8 * header.count
     rows = np.frombuffer(body[:split], "<i8").astype(np.int64)
-    codes = np.frombuffer(body, np.uint8, offset=split).reshape(header.count, dimensions)
+    codes = np.frombuffer(body, np.uint8, offset=split).reshape(header.count, space.dimensions)
     return Snapshot(header=header, rows=rows, codes=codes)
 
 

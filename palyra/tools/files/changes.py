@@ -277,9 +277,7 @@ class ChangedMeanwhile(ToolFailure):
 
 
 def _changed(target: _Target) -> ToolFailure:
-    return ChangedMeanwhile(
-        f"{visible(target.path)} was changed by somebody else meanwhile: read it again"
-    )
+    return ChangedMeanwhile(f"{visible(target.path)} was changed meanwhile: read it again")
 
 
 def _find(folder_fd: int, name: str) -> _Identity | None:

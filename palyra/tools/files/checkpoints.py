@@ -1,6 +1,7 @@
 """File checkpoints of a workspace: created before every change, listed, restored."""
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -195,6 +196,13 @@ class Checkpoints:
         """List checkpoints, newest first."""
         return self.store.list(wanted)
 
+    def drop_session(self, session_id: str) -> int:
+        """Delete the checkpoints of a session; return their number."""
+        found = self.store.list(CheckpointFilter(session_id=session_id, limit=sys.maxsize))
+        for each in found:
+            self.store.drop(each.checkpoint_id)
+        return len(found)
+
 
 def _wanted(
     state: FileState | None, found: Content | None, contents: Mapping[str, bytes]
@@ -216,6 +224,6 @@ def _foreign_text(paths: list[str]) -> str:
     shown = ", ".join(visible(path) for path in paths[:_NAMES_SHOWN])
     more = f" and {len(paths) - _NAMES_SHOWN} more" if len(paths) > _NAMES_SHOWN else ""
     return (
-        f"{shown}{more}: changed by somebody else since; restoring would lose that; "
+        f"{shown}{more}: changed since; restoring would lose that; "
         "`palyra checkpoints restore --force` (force: true) overwrites it"
     )

@@ -105,10 +105,10 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
     if len(tool.description) > MAX_DESCRIPTION_CHARS:
         raise Unusable(f"its description has more than {MAX_DESCRIPTION_CHARS} characters")
     try:
-        told = msgspec.json.encode([tool.parameters, tool.description], order="sorted")
+        encoded = msgspec.json.encode([tool.parameters, tool.description], order="sorted")
     except (RecursionError, TypeError, ValueError):
         raise Unusable("its schema is no JSON") from None
-    if len(told) > MAX_SCHEMA_BYTES:
+    if len(encoded) > MAX_SCHEMA_BYTES:
         raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
     _refuse(find_secret(tool.name, tool.description, tool.parameters, redact))
     _refuse(find_order(tool.description, tool.parameters))

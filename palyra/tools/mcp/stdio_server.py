@@ -113,12 +113,12 @@ async def _telling_the_end(program: JailedProcess | trio.Process) -> AsyncGenera
     try:
         yield
     except (ExceptionGroup, PalyraError):  # the session wraps exceptions in groups
-        told = ""
+        ending = ""
         with trio.move_on_after(_NOTICE_S, shield=True):
-            told = await _ending(program)  # noqa: ASYNC120 - a canceller needs neither error
-        if not told:  # the program still runs: keep the original error
+            ending = await _ending(program)  # noqa: ASYNC120 - a canceller needs neither error
+        if not ending:  # the program still runs: keep the original error
             raise
-        raise ServerGone(told) from None
+        raise ServerGone(ending) from None
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ class GitDiff:
             return "the changes are too large: name a path"
         if child.ending is not None and child.ending.exit_code == 0:
             return ""
-        return error.decode("utf-8", "replace").strip().partition("\n")[0] or "git failed"
+        return _explain(error, None if child.ending is None else child.ending.exit_code)
 
     def _build(self, path: str, is_staged: bool) -> Command:  # noqa: FBT001 - called in a thread
         normal = usable(path)
@@ -107,10 +107,17 @@ class GitDiff:
         return Command(
             argv=(git, *_OPTIONS, *(["--cached"] if is_staged else []), "--", normal or "."),
             cwd=root,
-            environment=_ENVIRONMENT,
+            environment={**_ENVIRONMENT, "GIT_WORK_TREE": root},  # above core.worktree
             workspace=self.workspace.root,
             limits=self.limits,
         )
+
+
+def _explain(error: bytes, exit_code: int | None) -> str:
+    """Return why git failed, in words of ours: programs of the repository write to its error stream."""
+    if b"not a git repository" in error.lower():
+        return "this is not a git repository"
+    return "git failed" if exit_code is None else f"git failed with exit code {exit_code}"
 
 
 def split_diff(text: str, *, is_cut: bool) -> list[DiffSection]:

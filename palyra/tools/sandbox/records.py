@@ -29,7 +29,8 @@ from palyra.tools.sandbox.restored_paths import Snapshot, restore
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
-_ROUNDS = 5
+_ROUNDS = 8
+_LOOKS_WITHOUT = 2
 _START_FIELD = 19  # of /proc/PID/stat after the name: start time in clock ticks
 
 
@@ -95,11 +96,15 @@ class JailRecords:
             with suppress(ValueError, OSError):
                 killed += self._reap(msgspec.convert(json.loads(path.read_bytes()), JailRecord))
             path.unlink(missing_ok=True)
-        for _ in range(_ROUNDS):  # a killed process may have forked a moment before
+        # A process may have forked a moment before its end: its child can be missing from the list
+        # in which it is itself already dead.  So one look without a find is not enough.
+        looks_without = 0
+        for _ in range(_ROUNDS):
             named = find_named(self.name)
-            if not named:
-                break
             killed += sum(kill_process(process) for process in named)
+            looks_without = 0 if named else looks_without + 1
+            if looks_without == _LOOKS_WITHOUT:
+                break
         return killed
 
     def _reap(self, record: JailRecord) -> int:

@@ -58,6 +58,11 @@ class Store(MemoryJournal):
         self.fail_with: Exception | None = None
         self.room_bytes: int | None = None  # a commit of more fails
         self.fail_seal = False
+        self.leftovers = 0  # seals until the files have no removed content
+
+    @property
+    def has_leftovers(self) -> bool:
+        return self.leftovers > 0
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         if any(change.rows for change in changes):
@@ -74,6 +79,7 @@ class Store(MemoryJournal):
         self.seals_s.append(trio.current_time())
         if self.fail_seal:
             raise Unavailable("journal: seal: disk full")
+        self.leftovers -= 1
         return super().seal()
 
 
@@ -349,6 +355,20 @@ async def test_new_events_are_signed_within_ten_seconds(
         await trio.sleep_until(start_s + 100)
         assert [start_s + 10] == store.seals_s
         assert 4 == store.verify().signed_through_position
+
+
+async def test_removed_content_is_overwritten_within_seconds(
+    store: Store, autojump_clock: MockClock
+) -> None:
+    """Seals follow each other by a second until the files have nothing that was removed."""
+    async with running(store) as kit:
+        start_s = trio.current_time()
+        await kit.handle.commit(rows("run_a", 0, 1))
+        await trio.sleep_until(start_s + 3)
+        store.leftovers = 2
+        await kit.handle.commit(rows("run_a", 1, 1))
+        await trio.sleep_until(start_s + 100)
+        assert [start_s + 4, start_s + 5] == store.seals_s
 
 
 async def test_the_next_incarnation_signs_unsigned_events(

@@ -318,7 +318,7 @@ class Kit:
                 new_id=new_id,
             ),
             incidents=self.incidents,
-            histories=ConversationHistory(self.journal, self.compaction.loaded_tokens, b"fence"),
+            histories=ConversationHistory(self.journal, self.compaction.loaded_tokens),
             sources=self.build_sources(toolbox, gate),
             factors=TokenFactors(),
             registry=self.registry,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from palyra.core.context import session_window as sw
 from palyra.core.context.ledger import Placed
@@ -21,10 +22,20 @@ def text_of(message: Message) -> str:
     return message.text + json.dumps([call.arguments for call in calls])
 
 
+class Compacted(NamedTuple):
+    """A session after its compactions; tokens are estimates."""
+
+    prompt: str
+    before_tokens: int
+    after_tokens: int
+    refused: int  # drafts
+    summary_tokens: int
+
+
 def compact(
-    session: Conversation, times: int, drafter: Drafter | None
-) -> tuple[str, int, int, int]:
-    """Return the remaining prompt, tokens before and after, and how many drafts were refused."""
+    session: Conversation, times: int, drafter: Drafter | None, *, room: int = BUDGET_TOKENS
+) -> Compacted:
+    """Compact a session that many times; `room` is the budget of its history in tokens."""
     placed = [Placed("run", k, message) for k, message in enumerate(session.messages)]
     summary: Summary | None = None
     start = refused = 0
@@ -35,7 +46,7 @@ def compact(
         if not part:
             continue
         try:
-            plan = sw.plan_summary(summary, part, BUDGET_TOKENS, window=placed[end:upto])
+            plan = sw.plan_summary(summary, part, room, window=placed[end:upto])
         except sw.RefusedSummary:
             continue
         if drafter is not None:
@@ -51,4 +62,5 @@ def compact(
     prompt = "\n".join(([] if summary is None else [sw.render(summary, b"k")]) + shown)
     before = sum(message_tokens(p.message) for p in placed)
     after = sum(message_tokens(p.message) for p in placed[start:])
-    return prompt, before, after + (summary.after_tokens if summary else 0), refused
+    own = 0 if summary is None else summary.after_tokens
+    return Compacted(prompt, before, after + own, refused, own)

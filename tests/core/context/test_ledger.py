@@ -179,7 +179,7 @@ def test_paths_are_found_in_arguments_of_any_tool() -> None:
     """Keys of other programs, nested arguments and file addresses name files; texts do not."""
     found = {
         "targetFile": "a/b.py", "uri": "file:///c.md", "content": "x/y.py", "url": "https://e.net/a",
-        "edits": [{"absolute_path": "/d.ts"}], "dst": "e.txt", "old": "some text", "from": "now on",
+        "edits": [{"absolute_path": "/d.ts"}], "dst": "e.txt", "path": 7, "old": "some text", "from": "now on",
     }  # fmt: skip
     ledger = extend(EMPTY, place(call("c1", "mcp__fs__put", **found), result("c1", "mcp__fs__put")))
     assert {"a/b.py", "/c.md", "/d.ts", "e.txt"} == set(texts(ledger, "file"))
@@ -282,3 +282,25 @@ def test_every_obligation_is_protected() -> None:
     assert {"remark", "finding", "error", "fact"} == set(DROPPED_FIRST)
     entries = tuple(Entry(kind, f"text of {kind}", "run_1", 0) for kind in sorted(kinds))
     assert PROTECTED == {entry.kind for entry in fit(Ledger(entries=entries), 0).entries}
+
+
+def test_paths_are_read_to_a_depth() -> None:
+    """Nested arguments count up to four levels; deeper ones are not followed, whatever they hold."""
+    deep: object = "deep/f.py"
+    for _ in range(6):
+        deep = {"file": deep}
+    near = {"edits": [{"file": "near/f.py"}]}
+    talk = place(call("c1", "write", deep=deep, near=near), result("c1", "write"))
+    assert ["near/f.py"] == texts(extend(EMPTY, talk), "file")
+
+
+def test_a_correction_does_not_find_what_is_gone() -> None:
+    """A question that was answered is no entry any more when the first correction is read."""
+    talk = place(
+        AssistantMessage("Should the port be 8443?"),
+        UserMessage("Yes. The host is beta-1."),
+        UserMessage("Correction: the host is beta-2."),
+    )
+    ledger = extend(EMPTY, talk)
+    assert [] == texts(ledger, "ask")
+    assert ["Correction: the host is beta-2."] == texts(ledger, "fact")

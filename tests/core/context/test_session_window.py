@@ -478,3 +478,63 @@ def test_the_request_to_the_model_names_each_author() -> None:
     messages = [json.loads(line) for line in text.splitlines() if line.startswith('{"message"')]
     authors = ["user", "assistant", "user", "assistant", "result of sh", "daemon"]
     assert list(enumerate(authors)) == [(each["message"], each["by"]) for each in messages]
+
+
+LONG_REASON = (
+    "We take nginx for the forum, because etcd is slow on the small machines in Graz, the licence of "
+    "the other one does not allow resale, and nobody in the team has run it in production before."
+)
+
+
+@pytest.mark.parametrize(
+    ("decision", "said", "is_refused"),
+    [
+        (LONG_REASON, "The forum does not take nginx.", True),
+        (LONG_REASON, "The forum takes nginx.", False),
+        (LONG_REASON, "Etcd is slow on small machines.", False),
+        ("We take nginx for the forum. Reason: Caddy does not scale.", "The forum takes no nginx.", True),
+        ("Caddy does not scale. Therefore we take nginx for the forum.", "The forum takes nginx.", False),
+        ("Caddy does not scale. Therefore we take nginx for the forum.", "No nginx for the forum.", True),
+        ("Wir nehmen nginx fürs Forum, weil Caddy nicht skaliert.", "Wir nehmen kein nginx fürs Forum.", True),
+    ],
+)  # fmt: skip
+def test_a_long_reason_does_not_hide_the_decision(
+    decision: str, said: str, *, is_refused: bool
+) -> None:
+    """A sentence is compared with the choice alone; negations in the reason count for nothing."""
+    talk = place([UserMessage(f"{decision} {FILL}"), *TALK[1:]])
+    plan = sw.plan_summary(None, talk, BUDGET)
+    assert [decision] == [e.text for e in plan.ledger.entries if e.text.startswith(decision[:9])]
+    if is_refused:
+        with pytest.raises(sw.RefusedSummary, match="where the user said"):
+            sw.take_draft(plan, sw.Draft(narrative=said), talk)
+    else:
+        assert said == sw.take_draft(plan, sw.Draft(narrative=said), talk).narrative
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_honest_draft_is_taken_and_one_that_drops_is_not(seed: int) -> None:
+    """Repeating the account of the plan is no new rule; closing what is open without a report is refused."""
+
+    def honest(plan: Summary, _messages: Sequence[Placed]) -> sw.Draft:
+        return sw.Draft(narrative=plan.narrative or "Nothing happened.")
+
+    def dropping(plan: Summary, _messages: Sequence[Placed]) -> sw.Draft:
+        open_ids = tuple(e.entry_id for e in plan.ledger.entries if e.kind in sw.CLOSABLE)
+        return sw.Draft(narrative="Work went on.", closed=open_ids or ("none",))
+
+    session = generate(seed, 30)
+    assert 0 == compact(session, 3, honest).refused
+    assert 3 == compact(session, 3, dropping).refused
+
+
+def test_a_summary_stays_within_its_budget() -> None:
+    """Whatever a generated session says: nothing is lost silently, and the summary has its bound.
+
+    `bench/compaction.py --budget 10000` does the same for ten thousand sessions.
+    """
+    room = 4_000
+    bound = 2 * room * sw.LEDGER_BPS // 10_000 + sw.NARRATIVE_TOKENS + 300  # headings
+    for seed in range(24):
+        session = (generate, strangers.generate)[seed % 2](seed, 10 + 3 * seed)
+        assert compact(session, 1 + seed % 5, None, room=room).summary_tokens <= bound

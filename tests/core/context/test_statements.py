@@ -2,16 +2,16 @@
 
 import pytest
 
+from palyra.core.context.corrections import Mentions, find_corrected, find_replaced
 from palyra.core.context.statements import (
     MAX_READ_CHARS,
     Statement,
     StatementKind,
-    find_corrected,
     read_model,
     read_user,
-    replaces,
     sentences,
 )
+from tests.rows import every_row
 
 
 def only(text: str) -> Statement:
@@ -20,7 +20,7 @@ def only(text: str) -> Statement:
     return found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind"),
     [
         ("Never push to main without asking.", "constraint"),
@@ -56,6 +56,24 @@ def test_sentences_leave_code_and_list_marks_out() -> None:
     assert ["use v1.2.3, e.g. in CI.", "Then stop.", "go on"] == list(sentences(text))
 
 
+def test_an_empty_item_is_no_sentence() -> None:
+    """A list mark without a text is left out, and the items round it stay."""
+    assert ["one", "two"] == list(sentences("- one\n-  \n- two\n"))
+
+
+@every_row(
+    ("text", "found"),
+    [
+        ("No wait. Use port 8080.", ["No wait. Use port 8080."]),
+        ("Use port 80. No wait. Use port 8080.", ["Use port 80.", "No wait. Use port 8080."]),
+        ("Use port 80. Scratch that.", ["Use port 80.", "Scratch that."]),
+    ],
+)
+def test_a_sentence_that_takes_back_belongs_to_the_next(text: str, found: list[str]) -> None:
+    """Without a next sentence it is a statement of its own."""
+    assert found == [statement.text for statement in read_user(text)]
+
+
 def test_a_paste_is_no_sentence() -> None:
     """A line without an end after 600 characters is not read."""
     assert [] == list(sentences("word " * 200))
@@ -82,7 +100,7 @@ def test_of_the_model_only_decisions_and_findings_are_read() -> None:
 )
 def test_a_correction_replaces_what_it_is_about(newer: str, old: str) -> None:
     """Another value, or a term named as replaced, makes the earlier statement invalid."""
-    assert replaces(only(newer), old)
+    assert [0] == find_replaced(only(newer), [old])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +114,7 @@ def test_a_correction_replaces_what_it_is_about(newer: str, old: str) -> None:
 )
 def test_a_correction_leaves_other_subjects_alone(newer: str, old: str) -> None:
     """Without a word of correction, or about another subject, both statements hold."""
-    assert not replaces(only(newer), old)
+    assert [] == find_replaced(only(newer), [old])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +125,7 @@ def test_a_correction_leaves_other_subjects_alone(newer: str, old: str) -> None:
 def test_a_hostile_text_is_read(text: str) -> None:
     """A pattern that backtracks without bound would never return."""
     for statement in read_user(text):
-        replaces(statement, "The port is 1.")
+        find_replaced(statement, ["The port is 1."])
 
 
 def test_a_long_message_is_read_up_to_a_limit() -> None:
@@ -168,4 +186,51 @@ def test_a_correction_in_other_words_is_placed(newer: str, place: int | None) ->
         ("fact", "The staging host listens on port 8443."),
         ("fact", "The wallet port is 7443."),
     ]
-    assert place == find_corrected(only(newer), earlier)
+    found = find_corrected(only(newer), reversed(earlier))
+    assert place == (None if found is None else len(earlier) - 1 - found)
+
+
+_EARLIER = (
+    "The staging port is 8443.",
+    "The database is SQLite.",
+    "Der Host ist beta-1.",
+    "The file is alpha.py.",
+    "I meant `red`.",
+    "Before you start: the timeout is 30 s.",
+    "We take nginx for the forum, because etcd is slow.",
+    "Never open port 22 to the world.",
+    "The wallet port is 7443.",
+    "Use tabs.",
+)
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        "Correction: the staging port is 9443.",
+        "Actually use PostgreSQL instead of SQLite.",
+        "Der Host ist jetzt beta-2, nicht mehr beta-1.",
+        "The file is no longer alpha.py but beta.py.",
+        "I meant `blue`, not `red`.",
+        "Actually the timeout is 60 s.",
+        "no wait, staging runs on 9443",
+        "make that 9443",
+        "changed my mind: Caddy for the forum",
+        "Actually use spaces.",
+        "Scratch that.",
+        "No, 22 -> 23 for the world.",
+    ],
+)
+def test_the_index_hides_no_statement(newer: str) -> None:
+    """A correction finds by the index exactly what it finds among all statements."""
+    correction, mentions = only(newer), Mentions()
+    for text in _EARLIER:
+        mentions.add(text, text)
+    near = mentions.find_replaceable(correction)
+    by_index = [near[at] for at in find_replaced(correction, near)]
+    assert [_EARLIER[at] for at in find_replaced(correction, _EARLIER)] == by_index
+    every = [(only(text).kind, text) for text in reversed(_EARLIER)]
+    one = find_corrected(correction, every)
+    close = [(only(text).kind, text) for text in mentions.find_near(correction)]
+    chosen = find_corrected(correction, close)
+    assert (None if one is None else every[one]) == (None if chosen is None else close[chosen])

@@ -29,6 +29,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import IllegalState
+from tests.rows import every_row
 
 SECRET = "correct-horse-battery-staple"
 STATES: tuple[IncidentState, ...] = get_args(IncidentState)
@@ -99,8 +100,8 @@ def test_a_finding_after_the_resolution_opens_another_incident() -> None:
         count_again(incident("resolved"), FALLEN, 20)
 
 
-@pytest.mark.parametrize("before", STATES)
-@pytest.mark.parametrize("after", STATES)
+@every_row("before", STATES)
+@every_row("after", STATES)
 def test_only_legal_moves(before: IncidentState, after: IncidentState) -> None:
     """Every state follows from those in the table and from no other."""
     if after in MOVES[before]:

@@ -2,9 +2,8 @@
 
 from datetime import date
 
-import pytest
-
 from palyra.core.memory.dates import DAY_MS, MAX_SPANS, Span, day_of, find_spans, start_ms
+from tests.rows import every_row
 
 MONDAY = date(2023, 5, 8)
 
@@ -17,7 +16,7 @@ def one(day: str) -> list[tuple[str, str]]:
     return [(day, day)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("I went yesterday", one("2023-05-07")),
@@ -61,7 +60,7 @@ def test_a_date_is_resolved_against_the_day_of_its_text(
     assert expected == found(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "it may be so", "we march on", "Guten Morgen", "for 3 years", "port 2023:8080",

@@ -23,6 +23,7 @@ from palyra.core.memory.documents import (
     unescape_entry,
 )
 from palyra.errors import IllegalState, InvalidParams, InvariantBroken, TooLarge
+from tests.rows import every_row
 
 BEGIN, END = "<!-- palyra:begin facts -->", "<!-- palyra:end facts -->"
 # Text that tries to leave its line or its block.
@@ -107,7 +108,7 @@ def outsides(draw: st.DrawFn) -> bytes:
 # --- entries on their line
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@every_row("text", HOSTILE)
 def test_an_entry_is_one_line_that_reads_back(text: str) -> None:
     """No text leaves its line, forms a marker or an id, or changes on the way."""
     line = render_entry("mem_1", text)
@@ -177,7 +178,7 @@ def test_a_block_at_the_end_keeps_its_missing_newline() -> None:
 # --- damaged markers
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("lines", "number", "reason"),
     [
         ([BEGIN, "- a"], 1, "has no end"),

@@ -17,6 +17,7 @@ from palyra.core.memory.duplicates import (
 )
 from palyra.core.memory.items import MemoryDraft, make_item
 from palyra.models.lexical_embeddings import text_similarity as similarity
+from tests.rows import every_row
 
 
 def far(_one: str, _other: str) -> float:
@@ -79,7 +80,7 @@ UNLIKE = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("relation", "old", "new"),
     [
         *(("same", *pair) for pair in SAME),
@@ -93,7 +94,7 @@ def test_relations(relation: str, old: str, new: str) -> None:
     assert relation == relate(item(new), item(old), similarity)
 
 
-@pytest.mark.parametrize(("old", "new"), [*SAME, *NEAR, *CORRECTIONS])
+@every_row(("old", "new"), [*SAME, *NEAR, *CORRECTIONS])
 def test_kind_and_author_come_first(old: str, new: str) -> None:
     """Statements of another kind or author are unlike, whatever their words."""
     assert "unlike" == relate(item(new, kind="note"), item(old), similarity)

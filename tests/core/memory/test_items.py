@@ -30,6 +30,7 @@ from palyra.core.memory.items import (
 )
 from palyra.core.memory.packing import pack_hits
 from palyra.errors import IllegalState, InvalidParams, TooLarge
+from tests.rows import every_row
 
 
 def item(text: str = "the port is 8080", **fields: object) -> MemoryRecord:
@@ -153,7 +154,7 @@ def test_a_pack_has_the_lowest_label_and_its_size() -> None:
     assert "trusted_local" == pack_hits(MemoryHits()).trust
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "field", "reason"),
     [
         ({"text": " \n"}, "text", "empty"),

@@ -10,9 +10,9 @@ from tests.store.kit import memory
 DAY_MS = 86_400_000
 
 
-def hit(memory_id: str, text: str = "words", **fields: Any) -> MemoryHit:
+def hit(memory_id: str, text: str = "words", score: float = 1.0, **fields: Any) -> MemoryHit:
     item = memory(memory_id, text, **{"kind": "turn", "at_ms": 0, **fields})
-    return MemoryHit(item=item, score=1.0, parts={})
+    return MemoryHit(item=item, score=score, parts={})
 
 
 def pack(*ranked: MemoryHit, tokens: int = 1_500) -> RecallPack:
@@ -27,6 +27,14 @@ def test_facts_come_first_and_at_most_eight() -> None:
     """Lasting statements lead by rank; the ninth is not in the pack."""
     facts = [hit(f"f{number}", kind="fact") for number in range(9)]
     assert [*(f"f{number}" for number in range(MAX_LASTING)), "t"] == ids(pack(hit("t"), *facts))
+
+
+def test_a_weak_fact_has_no_place_before_the_answer() -> None:
+    """A fact with less than half of the best score follows by time; one without a score is left out."""
+    weak, strong = hit("weak", score=0.49, kind="fact"), hit("strong", score=0.5, kind="fact")
+    foreign = [hit("zero", score=0.0, kind="fact"), hit("less", score=-0.1)]
+    found = pack(hit("turn", at_ms=1), strong, hit("late", at_ms=2), weak, *foreign)
+    assert ["strong", "weak", "turn", "late"] == ids(found)
 
 
 def test_turns_are_in_time_order_within_their_conversation() -> None:

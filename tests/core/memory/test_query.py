@@ -2,10 +2,9 @@
 
 from datetime import date
 
-import pytest
-
 from palyra.core.memory.dates import Span
 from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, Question, analyse
+from tests.rows import every_row
 
 TODAY = date(2023, 5, 8)
 AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No", "你", " ")
@@ -27,7 +26,7 @@ def test_german_stop_words_are_no_terms() -> None:
     assert ("port", "lauscht", "dienst") == asked("Auf welchem Port lauscht der Dienst?").terms
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "authors"),
     [
         ("What is the time limit?", ()),

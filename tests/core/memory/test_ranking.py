@@ -7,11 +7,16 @@ import pytest
 
 from palyra.core.memory.query import Question
 from palyra.core.memory.ranking import (
+    CONTEXT_AUTHOR,
+    CONTEXT_NEAR,
+    CONTEXT_SESSION,
     DATE,
     FORM,
+    HEAD,
     PARTS_OF_WORDS,
     SESSION,
     Candidate,
+    Hit,
     ScoreParts,
     question_share,
     rank,
@@ -57,7 +62,7 @@ def test_the_parts_add_up_to_the_score() -> None:
 
 def test_words_and_vectors_weigh_what_the_module_says() -> None:
     """Half of the lexical score, twice the positive cosine, nothing for the rest."""
-    nothing = {"author": 0.0, "date": 0.0, "form": 0.0, "session": 0.0}
+    nothing = {"author": 0.0, "date": 0.0, "form": 0.0, "session": 0.0, "context": 0.0}
     assert {"lexical": 0.25, "vector": 0.8, **nothing} == parts(QUESTION, cosine=0.4)
     assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION, cosine=-0.4)
     assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION)
@@ -106,6 +111,82 @@ def test_weak_candidates_follow_a_related_one() -> None:
     """The floor is for the whole question: no candidate is dropped beside a related one."""
     hits = rank(QUESTION, [candidate(1, lexical=0.01), candidate(2)])
     assert [2, 1] == [hit.row for hit in hits]
+
+
+def behind(*items: Candidate, question: Question = QUESTION) -> dict[int, Hit]:
+    """Hits behind the `HEAD` best, whose scores fall from 0.5 to 0.41; their rows are 100 to 109."""
+    best = [candidate(100 + at, lexical=1 - at / 50) for at in range(HEAD)]
+    hits = rank(question, [*best, *items])
+    assert [100 + at for at in range(HEAD)] == [hit.row for hit in hits[:HEAD]]
+    assert not any(hit.parts.context for hit in hits[:HEAD])
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    return {hit.row: hit for hit in hits[HEAD:]}
+
+
+def test_the_context_orders_what_follows_the_best() -> None:
+    """Neighbours of the five best gain from them, half of it two places away, whichever side."""
+    found = behind(
+        candidate(1, lexical=0.0, next=100),
+        candidate(2, lexical=0.0, previous=101, next=3),
+        candidate(3, lexical=0.0, previous=2),
+        candidate(4, lexical=0.1, next=106),
+        question=QUESTION,
+    )
+    assert [4] == list(found)  # the best name their neighbours, not the other way round
+    best = [
+        candidate(100 + at, lexical=1 - at / 50, next={0: 1, 1: 2, 6: 4}.get(at))
+        for at in range(HEAD)
+    ]
+    hits = rank(
+        QUESTION,
+        [
+            *best,
+            candidate(1, lexical=0.0, previous=100),
+            candidate(2, lexical=0.0, previous=101, next=3),
+            candidate(3, lexical=0.0, previous=2),
+            candidate(4, lexical=0.1, previous=106),
+        ],
+    )
+    gains = {hit.row: hit.parts.context for hit in hits[HEAD:]}
+    assert {1: CONTEXT_NEAR * 0.5, 2: CONTEXT_NEAR * 0.49, 3: CONTEXT_NEAR * 0.245, 4: 0.0} == (
+        pytest.approx(gains)
+    )
+    assert [1, 2, 3, 4] == [hit.row for hit in hits[HEAD:]]
+
+
+def test_the_context_is_the_author_s_and_the_session_s_too() -> None:
+    """More of the named author and of the session of good hits, never above the tenth hit."""
+    found = behind(
+        candidate(1, lexical=0.01),
+        candidate(2, lexical=0.01, author="Ann"),
+        candidate(3, lexical=0.3, session="s"),
+        candidate(4, lexical=0.25, author="Ann"),
+        question=ABOUT_ANN,
+    )
+    assert CONTEXT_AUTHOR == pytest.approx(found[2].parts.context)
+    assert CONTEXT_SESSION * 0.15 == pytest.approx(found[3].parts.context)
+    assert pytest.approx(0.41) == found[4].score  # that of the tenth
+    assert not found[1].parts.context
+    for hit in found.values():
+        assert pytest.approx(hit.score) == hit.parts.sum
+
+
+def test_a_model_of_meaning_needs_no_context() -> None:
+    """Its order is that of the scores; words alone have the context although there is a model."""
+    best = [candidate(100 + at, lexical=1 - at / 50, next=1) for at in range(HEAD)]
+    items = [candidate(1, lexical=0.1, previous=100), candidate(2, lexical=0.2)]
+    by_words = [hit.row for hit in rank(QUESTION, [*best, *items])[HEAD:]]
+    meant = [msgspec.structs.replace(each, cosine=0.0) for each in (*best, *items)]
+    by_meaning = [hit.row for hit in rank(QUESTION, meant)[HEAD:]]
+    by_parts = [hit.row for hit in rank(QUESTION, meant, PARTS_OF_WORDS)[HEAD:]]
+    assert ([1, 2], [2, 1], [1, 2]) == (by_words, by_meaning, by_parts)
+
+
+def test_a_neighbour_without_a_common_word_needs_the_context() -> None:
+    """With few hits, or no good one beside it, it is none."""
+    items = [candidate(1, next=2), candidate(2, lexical=0.0, previous=1)]
+    assert [1] == [hit.row for hit in rank(QUESTION, items)]
+    assert {} == behind(candidate(1, lexical=0.0))
 
 
 def test_equal_scores_are_newest_first() -> None:

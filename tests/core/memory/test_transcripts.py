@@ -1,31 +1,41 @@
-"""Search in what was said."""
+"""Turns of conversations as a search returns them."""
+
+import pytest
 
 from palyra.core.journal.changes import SaidText
-from palyra.core.memory.transcripts import EXCERPT_CHARS, rank_texts
+from palyra.core.journal.records import Lineage
+from palyra.core.memory.transcripts import EXCERPT_CHARS, as_said, conversation_key
+from tests.store.kit import memory
 
 
-def said(text: str, at_ms: int = 0) -> SaidText:
-    return SaidText("run", "ses", 0, at_ms, True, text)  # noqa: FBT003 - of a user
+def said(text: str, query: str, author: str = "user") -> SaidText:
+    lineage = (Lineage(run_id="run", first_seq=3, last_seq=3),)
+    turn = memory("run/3", text, session_id="ses", author=author, at_ms=7, lineage=lineage)
+    return as_said(turn, query)
 
 
-def test_rare_words_and_newer_texts_come_first() -> None:
-    """A word of few texts counts more; of equal ones the newer is first; others are left out."""
-    texts = [said("common walrus"), said("common", 1), said("common", 2), said("nothing")]
-    found = rank_texts(texts, "The common walrus?", 9)
-    assert [("common walrus", 0), ("common", 2), ("common", 1)] == [
-        (each.text, each.at_ms) for each in found
-    ]
-    assert 1 == len(rank_texts(texts, "common", 1))
-    assert [] == rank_texts(texts, "xyzzy", 9)
-    assert [] == rank_texts([], "common", 9)
+def test_a_turn_names_its_event() -> None:
+    """Run, session, seq, time and speaker are those of the event."""
+    assert SaidText("run", "ses", 3, 7, True, "a walrus") == said("a walrus", "walrus")  # noqa: FBT003 - of a user
+    assert not said("a walrus", "walrus", "assistant").is_user
 
 
-def test_long_texts_are_cut_around_the_word() -> None:
-    """An excerpt holds the first word of the query, and what stands before it."""
-    (found,) = rank_texts([said("x " * 1_000 + "walrus" + " y" * 1_000)], "Walrus", 1)
+@pytest.mark.parametrize("query", ["the Walrus?", "xyzzy", "?!"])
+def test_long_texts_are_cut_around_the_word(query: str) -> None:
+    """An excerpt holds the first word of the query that the text has, and what is before it."""
+    found = said("the " * 1_000 + "walrus" + " y" * 1_000, query)
     assert EXCERPT_CHARS == len(found.text)
-    assert "walrus" in found.text
-    (found,) = rank_texts(
-        [said("I like it " + "x " * 1_000)], "prefer", 1
-    )  # a word of the same class
-    assert EXCERPT_CHARS == len(found.text)
+    assert ("walrus" in found.text) == ("Walrus" in query)
+
+
+def test_a_conversation_has_a_key() -> None:
+    """Sessions without a channel share one; equal ids of two channels do not."""
+    keys = {
+        conversation_key(None, None),
+        conversation_key("a", "1"),
+        conversation_key("b", "1"),
+        conversation_key("a", None),
+        conversation_key("a", 'x"y'),
+    }
+    assert 5 == len(keys)
+    assert conversation_key(None, "1") == conversation_key(None, None)

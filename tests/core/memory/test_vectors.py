@@ -1,7 +1,9 @@
 """Vectors in 8 bits a component."""
 
 import math
+import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,3 +27,9 @@ def test_zeros_have_no_scale() -> None:
     """A vector of zeros is stored as zeros."""
     assert StoredVector(0.0, b"\0\0") == quantise([0.0, 0.0])
     assert StoredVector(0.0, b"") == quantise([])
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 190 * 5e-324, sys.float_info.min])
+def test_nearly_zeros_are_zeros(tiny: float) -> None:
+    """A component too small for a scale does not divide by zero, and does not change its sign."""
+    assert StoredVector(0.0, b"\0\0") == quantise([tiny, -tiny])

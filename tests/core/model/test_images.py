@@ -25,6 +25,7 @@ from palyra.core.model.images import (
 )
 from palyra.core.model.messages import UserMessage, message_tokens
 from palyra.errors import InvalidParams, PalyraError, TooLarge
+from tests.rows import every_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 JPEG = b"\xff\xd8\xff\xe0 jpeg"
@@ -63,7 +64,7 @@ def test_the_type_of_a_picture_follows_from_its_bytes(data: bytes, media_type: s
     assert "image/jpeg" == recorded(attached(JPEG, media_type="image/jpg"))["media_type"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("attachment", "error", "said"),
     [
         (attached(b"<svg xmlns='http://www.w3.org/2000/svg'/>"), InvalidParams, "no PNG"),
@@ -163,7 +164,7 @@ def jpeg(*segments: bytes) -> bytes:
     return b"\xff\xd8" + b"".join(segments) + b"\xff\xc0\0\x11\x08\x01\xe0\x02\x80" + bytes(10)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "expected"),
     [
         (png(640, 480), (640, 480)),

@@ -14,6 +14,7 @@ from palyra.core.tape import events as ev
 from palyra.core.tool.spec import SHARED_HOST
 from tests.core.policy.tool_samples import FACTS, a_decision, an_admitted
 from tests.core.test_approval import PENDING
+from tests.rows import every_row
 
 ASKED = msgspec.structs.replace(
     PENDING, agent="default", grant_key="git", scopes=("once", "session", "timeboxed")
@@ -51,7 +52,7 @@ def test_other_answers_make_none(changes: dict[str, Any]) -> None:
     assert grant_record(RUN, ASKED, msgspec.structs.replace(ANSWER, **changes), 5) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("grant", "asked", "holds"),
     [
         ({}, {}, True),

@@ -10,9 +10,10 @@ from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.redaction.scanner import Expression, FirstLook, Part, Scanner, look_pattern
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize("rule", [*RULES, *encoded_rules(RULES)], ids=lambda rule: rule.name)
+@every_row("rule", [*RULES, *encoded_rules(RULES)])
 def test_a_first_look_matches_wherever_the_rule_does(rule: Rule) -> None:
     """Counts end early in it and boundaries may be missing, so it sees no less than the rule."""
     look = FirstLook([look_pattern([rule._replace(hint="")])])

@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
+from tests.rows import every_row
 
 REDACTOR = Redactor([])
 
@@ -122,7 +123,7 @@ WIDER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", [*PLACES, *TYPED])
+@every_row("place", [*PLACES, *TYPED])
 def test_a_place_gives_away_its_secret(place: str) -> None:
     """As text, as bytes that are no JSON, inside JSON and in a stream; what is around it stays."""
     text = place.format(MIXED)
@@ -139,7 +140,7 @@ def test_a_place_gives_away_its_secret(place: str) -> None:
     assert redacted == "".join(map(stream.feed, text)) + stream.flush()
 
 
-@pytest.mark.parametrize("place", PLACES)
+@every_row("place", PLACES)
 def test_a_place_without_a_secret_is_untouched(place: str) -> None:
     """A word, a variable or a placeholder in the same place stays."""
     words = () if "curl" in place else ("disabled",)  # behind curl's flag anything is a password
@@ -149,7 +150,7 @@ def test_a_place_without_a_secret_is_untouched(place: str) -> None:
         assert REDACTOR.redact_bytes(text.encode()) == (text.encode(), False)
 
 
-@pytest.mark.parametrize("place", TYPED)
+@every_row("place", TYPED)
 def test_an_argument_that_is_no_literal_is_untouched(place: str) -> None:
     """A variable or a placeholder behind such a command stays."""
     for value in ("${NAME}", "<your-value-here>"):
@@ -171,8 +172,8 @@ def test_a_wider_place_gives_away_its_secret(place: str) -> None:
     assert not REDACTOR.redact_text(place.format("short"))[1]
 
 
-@pytest.mark.parametrize("value", [LETTERS, LOWER], ids=["mixed", "lower"])
-@pytest.mark.parametrize(
+@every_row("value", [LETTERS, LOWER])
+@every_row(
     "flag",
     [
         "--password {}",
@@ -193,10 +194,8 @@ def test_a_password_behind_a_flag_may_be_letters_alone(flag: str, value: str) ->
         assert REDACTOR.redact_text(text) == (text, False)
 
 
-@pytest.mark.parametrize(
-    "encode", [lambda text: quote(text, safe=""), quote_plus], ids=["url", "form"]
-)
-@pytest.mark.parametrize(
+@every_row("encode", [lambda text: quote(text, safe=""), quote_plus])
+@every_row(
     "command",
     [
         "mysql -u root -p{} db",
@@ -518,7 +517,7 @@ INNOCENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", INNOCENT)
+@every_row("text", INNOCENT)
 def test_what_talks_about_secrets_stays(text: str) -> None:
     """Prose, programs, commands and pages that name a secret and hold none, in every reading."""
     assert REDACTOR.redact_text(text) == (text, False)

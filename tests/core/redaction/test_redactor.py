@@ -17,8 +17,9 @@ from palyra.core.redaction.key_names import KEY_OF, may_name_secret, names_secre
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Part, Scanner
-from palyra.core.redaction.secret_values import is_opaque, may_be_secret
+from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import HELD_LIMIT_BYTES
+from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "zA9-known_operator.token~0123456789"
@@ -202,13 +203,13 @@ def stream(pieces: list[str], redactor: Redactor = REDACTOR) -> list[str]:
 # --- Classes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_secret_is_replaced_alone(name: str, before: str, secret: str, after: str) -> None:
     """Exactly the secret gives way to its class; the text round it stays."""
     assert (before + marked(name) + after, True) == REDACTOR.redact_text(before + secret + after)
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str) -> None:
     """In a value or a key, at any depth of JSON in JSON, the secret is replaced."""
     inner = json.dumps({before + secret + after: 1})
@@ -220,6 +221,7 @@ def test_secret_is_found_in_json(name: str, before: str, secret: str, after: str
     assert marked(name) in decoded["b"]
 
 
+OPAQUE = "0f1e2d3c" * 4
 STRUCTURES: list[tuple[object, object]] = [
     ({"password": "letmein"}, {"password": "[redacted:password]"}),
     ({"a": [{"clientSecret": "x y z"}]}, {"a": [{"clientSecret": "[redacted:secret]"}]}),
@@ -232,12 +234,27 @@ STRUCTURES: list[tuple[object, object]] = [
     ({"credentials": "c", "accessToken": "t"},
      {"credentials": "[redacted:secret]", "accessToken": "[redacted:token]"}),
     ({"refresh_token": "\ud800"}, {"refresh_token": "[redacted:token]"}),
+    ([{"value": "letmein2", "name": "DB_PASSWORD"}, {"Value": "k", "Key": "API_KEY"}],
+     [{"value": "[redacted:password]", "name": "DB_PASSWORD"}, {"Value": "[redacted:api_key]", "Key": "API_KEY"}]),
+    ({"passwords": ["letmein2", "Tr0ub4dor&3", "admin"]},
+     {"passwords": ["[redacted:password]", "[redacted:password]", "admin"]}),
+    ({"tokens": [1, OPAQUE, "the"], "other": [OPAQUE]},
+     {"tokens": [1, "[redacted:token]", "the"], "other": [OPAQUE]}),
+    ({"secrets": {"prod": {"db": OPAQUE, "n": 1}, "id": OPAQUE}, "db": OPAQUE},
+     {"secrets": {"prod": {"db": "[redacted:secret]", "n": 1}, "id": OPAQUE}, "db": OPAQUE}),
+    ({"api_keys": [{"name": "a", "value": OPAQUE}, [OPAQUE]], "z": OPAQUE},
+     {"api_keys": [{"name": "a", "value": "[redacted:api_key]"}, ["[redacted:api_key]"]], "z": OPAQUE}),
+    ({"password": {"value": "letmein2"}}, {"password": {"value": "[redacted:password]"}}),
 ]  # fmt: skip
 PLAIN_STRUCTURES: list[object] = [
     {"max_tokens": "5", "next_page_token": "abc", "session_id": "ses_1", "token_count": "7"},
     {"password": "", "secret": "true", "token": "null", "api_key": "$API_KEY", "pwd": "<pwd>"},
     {"password": "[redacted:password]", "passwords": ["a"], "password_field": "name"},
     {"password": None, "secret": 7, "token": True, "cookie": {"a": "b"}},
+    {"password": {"type": "string", "pattern": "^[A-Za-z0-9]{8,}$", "title": "Password2"}},
+    [{"name": "DB_PASSWORD"}, {"value": "red"}],
+    {"credential": {"id": "0f1e2d3c" * 4, "type": "public-key"}, "tokens": ["the", "cat2", "sat"]},
+    [{"value": "b1", "name": "PATH_2"}, {"password": ["a"]}, ["0f1e2d3c" * 4]],
     {"public_key": "k", "primary_key": "k", "key": "k", "keys": "k", "": "", "monkey": "k"},
     {"password=": "a", "password!": "b", "k" * 200 + "_password": "c"},
     ["password", "letmein", "token", ": not a key"],
@@ -308,7 +325,7 @@ def test_bad_string_after_a_key_is_redacted_as_text() -> None:
     assert b"AKIA" not in REDACTOR.redact_bytes(data)[0]
 
 
-@pytest.mark.parametrize("text", BENIGN)
+@every_row("text", BENIGN)
 def test_benign_text_is_untouched(text: str) -> None:
     """Text that resembles a secret passes unchanged, as text, as JSON and in a stream."""
     assert (text, False) == REDACTOR.redact_text(text)
@@ -324,7 +341,7 @@ _TOLD_BY_THEIR_SURROUNDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", SECRETS, ids=IDS)
+@every_row("row", SECRETS)
 def test_secret_with_a_form_of_its_own_is_found_in_a_url(row: tuple[str, str, str, str]) -> None:
     """Percent-encoding of what is round it hides no vendor's token."""
     name, before, secret, after = row
@@ -337,7 +354,7 @@ def lower_escapes(text: str) -> str:
     return re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), text)
 
 
-@pytest.mark.parametrize("row", SECRETS, ids=IDS)
+@every_row("row", SECRETS)
 def test_vendor_token_is_found_after_repeated_percent_encoding(
     row: tuple[str, str, str, str],
 ) -> None:
@@ -360,8 +377,8 @@ ENCODINGS = {
 WHOLE = [row for row in SECRETS if "%" not in row[1] + row[2]]
 
 
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
-@pytest.mark.parametrize("row", WHOLE, ids=[f"{at}-{row[0]}" for at, row in enumerate(WHOLE)])
+@every_row("encode", ENCODINGS.values())
+@every_row("row", WHOLE)
 def test_secret_is_found_percent_encoded(
     row: tuple[str, str, str, str], encode: Callable[[str], str]
 ) -> None:
@@ -411,6 +428,23 @@ def test_boundary_is_seen_through_escapes(before: str) -> None:
     """A prefix counts after anything that ends a word, also after an escape that ends in a letter."""
     secret = "sk-" + "ant-" + MIXED[:40]
     assert before + marked("anthropic") == REDACTOR.redact_text(before + secret)[0]
+
+
+@every_row(
+    ("found", "is_token"),
+    [
+        ("zorg_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # an unknown vendor, and a drawn word
+        ("zorg_Xq7Rt2averyordinarywordinside", False),
+        ("zorg_api_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", True),  # "api" promises a secret
+        ("zorg_api_averyordinarywordwithoutany", False),
+        ("chatcmpl_Xq7Rt2Lm9Zp4Vb8Kd3Hs6Wn1", False),  # the prefix of an id
+        ("zorg_01JQ7RT2LM9ZP4VB8KD3HS6WN1", False),  # sorted by time: an id
+    ],
+)
+def test_a_token_of_an_unknown_vendor_looks_drawn(found: str, *, is_token: bool) -> None:
+    """A prefix and a long random word are a token; an id, a time or a plain word is none."""
+    expected = f"see {marked('token') if is_token else found} there"
+    assert expected == REDACTOR.redact_text(f"see {found} there")[0]
 
 
 # --- Known secrets -------------------------------------------------------------------------------
@@ -531,26 +565,30 @@ def test_json_stays_json(value: object) -> None:
     assert (again, False) == REDACTOR.redact_bytes(again)
 
 
-def redact_beside(key: str, value: object) -> object:
-    """Redact a string as the value of a key that names a secret."""
+def redact_beside(key: str, value: object, owner: str | None) -> object:
+    """Redact a value by its key, and by the class of the array or object that it is part of."""
     if not isinstance(value, str):
-        return redact_strings(value)
+        named = names_secret(key) or names_secret(key.removesuffix("s"))
+        return redact_strings(value, named or owner)
     name = names_secret(key)
     if name is not None:
         return f"[redacted:{name}]" if may_be_secret(value) else redact_strings(value)
-    name = may_name_secret(key)
-    is_secret = name is not None and is_opaque(value.encode("utf-8", "replace"))
-    return f"[redacted:{name}]" if is_secret else redact_strings(value)
+    name = may_name_secret(key) or owner
+    data = value.encode("utf-8", "replace")
+    is_secret = is_opaque(data) or (not key and name == "password" and is_password(data))
+    return f"[redacted:{name}]" if name and is_secret else redact_strings(value)
 
 
-def redact_strings(value: object) -> object:
+def redact_strings(value: object, owner: str | None = None) -> object:
     match value:
         case str():
             return REDACTOR.redact_text(value)[0]
         case list():
-            return [redact_strings(item) for item in value]
+            return [redact_beside("", item, owner) for item in value]
         case dict():
-            return {redact_strings(key): redact_beside(key, item) for key, item in value.items()}
+            return {
+                redact_strings(key): redact_beside(key, item, owner) for key, item in value.items()
+            }
         case _:
             return value
 
@@ -566,7 +604,7 @@ def test_stream_agrees_with_the_whole(text: str, cuts: list[int]) -> None:
 # --- Streams -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_split_secret_never_leaves(name: str, before: str, secret: str, after: str) -> None:
     """Cut at any place or fed character by character, no part of the secret comes out."""
     text = before + secret + after
@@ -631,7 +669,7 @@ def test_a_flushed_stream_starts_empty() -> None:
 # --- The machinery -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "before", "secret", "after"), SECRETS, ids=IDS)
+@every_row(("name", "before", "secret", "after"), SECRETS)
 def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, after: str) -> None:
     """A scanner is in doubt from the first character of a match to its last."""
     scanner = REDACTOR.scanners[0 if name == "known" else 2]

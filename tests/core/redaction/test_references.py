@@ -4,6 +4,7 @@ import pytest
 
 from palyra.core.redaction.references import SecretReference, is_reference, parse_reference
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_reference(text: str, kind: str, name: str) -> None:
     assert SecretReference(found.kind, found.name) == found
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["", "ghp_hunter2hunter2", "env:", "env:A-B", "env:1A", "ENV:A", "vault:", "vault:a b",
      "vault:-a", "vault:../x", "vault:" + "x" * 65, "keyring:github", "keyring:/x", "keyring:x/",

@@ -6,19 +6,18 @@ import random
 import re
 from urllib.parse import quote
 
-import pytest
-
 from palyra.core.redaction.patterns import vendor_rule
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Scanner
 from palyra.core.redaction.token_formats import FORMATS, Format
 from tests.core.redaction.secret_samples import format_sample
+from tests.rows import every_row
 
 REDACTOR = Redactor([])
 IDS = [row.id for row in FORMATS]
 # Their slashes stand in a group, which the derived rows for percent-encoding leave as it is.
 PLAIN_ONLY = {"discord-webhook", "zapier-webhook", "ifttt-webhook", "alchemy-address"}
-each_format = pytest.mark.parametrize("row", FORMATS, ids=IDS)
+each_format = every_row("row", FORMATS)
 
 
 def test_ids_are_unique() -> None:

@@ -25,6 +25,7 @@ from palyra.core.run.inputs import (
 from palyra.core.run.transition import record_event
 from palyra.core.tape import events as ev
 from palyra.errors import InvariantBroken
+from tests.core.context.test_compaction import long_run, overflowing
 from tests.core.run.fates import live, rows
 from tests.core.run.run_world import ScriptedEnvironment, World, environment, turn
 
@@ -61,6 +62,7 @@ INPUTS: dict[str, set[str]] = {
     "compaction.applied": {"*"},
     "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
+    "run.purged": {"*"},  # follows the end; a purged run is not replayed
     "tool.started": set(),
     "guard.warned": set(),
     "guard.blocked": set(),
@@ -176,6 +178,20 @@ def test_a_run_that_was_resumed_too_often_matches(*, strict: bool) -> None:
     assert world.run.reason is not None
     assert "recovery_exhausted" in world.run.reason
     assert replay(rows(world), strict=strict).matched
+
+
+@BOTH
+def test_a_run_with_a_smaller_prompt_matches(*, strict: bool) -> None:
+    """What was left out after an overflow is read from the tape, or planned again."""
+    world = long_run()
+    overflowing(world)
+    tape = rows(world)
+    assert "context.compacted" in {row.kind for row in tape}
+    report = replay(tape, strict=strict, now=world.env)
+    assert report.first_divergence is None
+    seq = find(tape, "context.compacted")
+    found = replay(change(tape, seq, history_runs=7), strict=strict, now=world.env).first_divergence
+    assert (seq if strict else None) == (found and found.seq)
 
 
 def test_an_open_run_matches_as_far_as_it_got() -> None:

@@ -18,6 +18,7 @@ from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
 from tests.core.run.good_answers import GOOD_ANSWERS
+from tests.rows import every_row
 
 TOOLS = frozenset({"read_file", "write_file", "run"})
 SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"
@@ -132,29 +133,27 @@ MARKUP = [
 ]
 
 
-@pytest.mark.parametrize("text", MARKUP)
+@every_row("text", MARKUP)
 def test_a_tool_call_written_out_is_no_answer(text: str) -> None:
     """The whole text is the call of a known tool, or a result that no tool gave."""
     assert is_tool_markup(text, TOOLS)
     assert code(answered(text)) == "tool_markup"
 
 
-@pytest.mark.parametrize(
-    "text", [text for text in MARKUP if "esul" not in text and "resp" not in text]
-)
+@every_row("text", [text for text in MARKUP if "esul" not in text and "resp" not in text])
 def test_markup_of_an_unknown_tool_may_be_an_answer(text: str) -> None:
     """Markup that names no known tool is not a written-out call."""
     assert not is_tool_markup(text, {"something_else"})
 
 
-@pytest.mark.parametrize("text", MARKUP)
-@pytest.mark.parametrize("frame", ["To do it: {}", "{} is what I would call.", "```\n{}\n```"])
+@every_row("text", MARKUP)
+@every_row("frame", ["To do it: {}", "{} is what I would call.", "```\n{}\n```"])
 def test_markup_in_prose_or_a_code_block_is_an_answer(text: str, frame: str) -> None:
     """An answer may be about a call."""
     assert code(answered(frame.format(text) if "{}" in frame else text)) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "{",
@@ -279,8 +278,8 @@ def test_text_without_a_digest_is_accepted(text: str) -> None:
 # --- good answers --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", GOOD_ANSWERS)
-@pytest.mark.parametrize("progress", [LoopGuard(), MISSED], ids=["plain", "effects failed"])
+@every_row("text", GOOD_ANSWERS)
+@every_row("progress", [LoopGuard(), MISSED])
 def test_good_answers_are_never_refused(text: str, progress: LoopGuard) -> None:
     """Whatever its wording, language, form and mood: an answer."""
     assert code(answered(text, progress=progress)) is None

@@ -12,6 +12,7 @@ from palyra.core.run.inputs import CallInspected, Cancel, Resume, RulesChanged
 from palyra.core.tape import events as ev
 from tests.core.run.fates import rows
 from tests.core.run.test_asking import Desk, ended
+from tests.rows import every_row
 
 
 def looked() -> Desk:
@@ -136,7 +137,7 @@ def replay(desk: Desk, tape: list[TapeRow], *, strict: bool = False) -> ReplayRe
     return under_way.report()
 
 
-@pytest.mark.parametrize("name", STORIES)
+@every_row("name", STORIES)
 def test_a_replay_matches(name: str) -> None:
     """Taken from the tape, every story is its own consequence."""
     desk = STORIES[name]()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.model.messages import FailureClass, FinishReason
+from palyra.core.model.messages import FailureClass, FinishReason, UserMessage
+from palyra.core.model.route_plan import RouteChange
 from palyra.core.run import transition
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
@@ -26,7 +27,7 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.state import apply, fold
+from palyra.core.run.state import RESTORE, apply, fold
 from palyra.core.run.transition import Step
 from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
@@ -573,3 +574,31 @@ def test_a_signature_is_not_redacted() -> None:
     assert isinstance(kept, ev.ToolAttested)
     assert ("call_*", "sk+hunter2==") == (kept.call_id, kept.signature)
     assert kept == ev.decode_event(event.KIND, payload)
+
+
+def test_a_restored_conversation_is_done_at_once() -> None:
+    """A run that only gives a branch its conversation starts, calls no model and is answered."""
+    world = World()
+    accepted = msgspec.structs.replace(world.run.accepted, origin=RESTORE)
+    inherited = ev.ConversationInherited(
+        run_id="run_0", at_seq=3, link="0" * 64, messages=(UserMessage(text="hello"),)
+    )
+    world.keep(accept("run_1", accepted, None, world.env, [inherited]))
+    assert ["run.started", "run.done"] == world.hear(BEGIN)
+    assert ("done", "answered", 0) == (world.run.state, world.run.reason, world.run.turn)
+    assert not any(isinstance(effect, CallModel) for effect in world.effects)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_model_that_is_not_configured_any_more_is_left(*, is_gone: bool) -> None:
+    """Another model takes over before the first turn, and the tape says from which and why."""
+    world = World()
+    other = RouteChange(
+        turn=0, from_model="scripted", model="spare", provider="p", reason="gone", text="gone"
+    )
+    route = lambda _run, leaving, may_retry: other if is_gone and leaving == "gone" else None  # noqa: ARG005, E731
+    world.env = msgspec.structs.replace(world.env, change_route=route)
+    kinds = world.hear(BEGIN)
+    assert kinds.count("route.changed") == is_gone
+    assert "turn.started" in kinds
+    assert world.run.model == ("spare" if is_gone else "scripted")

@@ -16,6 +16,7 @@ from palyra.core.run.loop_guard import (
     reset_counts,
 )
 from palyra.core.tape.events import Rule
+from tests.rows import every_row
 
 READ, WRITE = "read_only_safe", "effect"
 
@@ -54,7 +55,7 @@ def said(progress: LoopGuard) -> list[tuple[str, int, bool]]:
     return [(finding.rule, finding.count, finding.ends) for finding in progress.findings]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("call", "rule"),
     [
         (done(status="failed", kind=WRITE), "failing_effect"),

@@ -12,6 +12,7 @@ from palyra.core.session.commands import ChangeQueue
 from palyra.core.session.queue import QueueState, find_place, plan_adoption, rearrange, takes
 from palyra.core.tape import events as ev
 from palyra.errors import Conflict, Overloaded, PalyraError
+from tests.rows import every_row
 
 SESSION = SessionRecord(session_id="ses_1", principal="ann", key=None, created_ms=0, updated_ms=0)
 REST: dict[str, Any] = {
@@ -52,7 +53,7 @@ def run(
 # --- places --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("mode", "standing", "place"),
     [
         ("followup", REST, "start"),

@@ -22,6 +22,7 @@ from palyra.core.tool.spec import Risk, ToolClass
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvalidParams
 from tests.core.skill.skill_samples import PLAIN, description
+from tests.rows import every_row
 
 
 def refusal(**changes: Any) -> str:
@@ -50,7 +51,7 @@ def record(**changes: Any) -> SkillRecord:
 TOOL = PLAIN["tools"][0]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "said"),
     [
         ({"id": "Words"}, "id"),

@@ -16,6 +16,7 @@ from palyra.core.text.canonical_json import (
     digest_of_any,
     sha256_hex,
 )
+from tests.rows import every_row
 
 SCALARS = (
     st.none()
@@ -73,13 +74,12 @@ def test_keys_sort_by_utf16() -> None:
     assert expected == sorted(keys, key=written.replace("\\r", "\r").index)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "value",
     [
         float("nan"), float("inf"), MAX_SAFE_INTEGER + 1, -MAX_SAFE_INTEGER - 1, 10**5000,
         "\ud800", {"\ud800": 1}, {"a": "\udfff"}, b"bytes", {1: 2}, {"a": {3}}, NESTED,
     ],
-    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_a_value_without_a_canonical_form_is_refused(value: object) -> None:
     """A value that JSON cannot express exactly is a typed error."""

@@ -21,6 +21,7 @@ from palyra.core.text.visible import (
     show_json,
     visible,
 )
+from tests.rows import every_row
 
 TEXT = st.text(st.characters() | st.sampled_from("\u202e\u200b\ufeff\x1b\n\u0430a\uff41\U000e0041"))
 HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
@@ -32,7 +33,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("plain text, 1+1=2", "plain text, 1+1=2"),

@@ -1,18 +1,18 @@
 """Excerpts: a cut that leaves no usable part of a secret."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.excerpt import truncate_safely
+from tests.rows import every_row
 
 SECRET = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ"
 REDACTOR = Redactor([])
 
 
-@pytest.mark.parametrize("limit", range(1, 100))
-@pytest.mark.parametrize("before", ["a text of some words, ", "--token=", "", "https://x/?q="])
+@every_row("limit", range(1, 100))
+@every_row("before", ["a text of some words, ", "--token=", "", "https://x/?q="])
 def test_no_cut_leaves_half_a_secret(before: str, limit: int) -> None:
     """Cut anywhere and then redacted: at most a few characters are left of it."""
     shown, _ = REDACTOR.redact_text(truncate_safely(f"{before}{SECRET} and more", limit))

@@ -16,6 +16,7 @@ from palyra.core.text.json_schema import (
     check_schema,
     find_mismatch,
 )
+from tests.rows import every_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "ab", 0.5, 1.0]),
@@ -105,7 +106,7 @@ def test_an_invalid_schema_is_refused_or_harmless(schema: Any, value: Any) -> No
     find_mismatch(schema, value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "said"),
     [
         (7, "no JSON object"),
@@ -158,8 +159,8 @@ def test_a_reference_finds_a_name_of_any_letters(reference: str, name: str) -> N
     assert find_mismatch(schema, 7) is not None
 
 
-@pytest.mark.parametrize("word", ["const", "enum", "weird", "default"])
-@pytest.mark.parametrize("depth", [20, 300, 600, 900, 5_000])
+@every_row("word", ["const", "enum", "weird", "default"])
+@every_row("depth", [20, 300, 600, 900, 5_000])
 def test_data_in_a_schema_has_a_bound_of_depth(word: str, depth: int) -> None:
     """However deep the data lie, the schema is taken or refused, and nothing else happens."""
     data = wrap(depth, 1, lambda held: [held])
@@ -185,7 +186,7 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@every_row("name", FORMATS)
 def test_a_format_is_a_rule(name: str) -> None:
     """A text of that format fits, another text does not, and a number is not concerned."""
     right, wrong = FORMATS[name]
@@ -361,7 +362,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "value", "told"),
     [
         ({"maxLength": 2}, "abc", 'the answer: it is longer than 2 characters (got "abc")'),

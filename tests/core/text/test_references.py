@@ -13,6 +13,7 @@ from palyra.core.text.references import (
     parse_references,
     remove_references,
 )
+from tests.rows import every_row
 
 
 def names(text: str) -> list[str]:
@@ -20,7 +21,7 @@ def names(text: str) -> list[str]:
     return [each.name for each in parse_references(text)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("read @file:a.py", ["@file:a.py"]),
@@ -30,6 +31,7 @@ def names(text: str) -> list[str]:
         ("@file:src/a.py#heading", ["@file:src/a.py#heading"]),
         ("@folder:src", ["@folder:src"]),
         ("@folder:src/", ["@folder:src/"]),
+        ("list @folder:. and @folder:./", ["@folder:.", "@folder:./"]),
         ("@diff", ["@diff"]),
         ("@diff:src/a.py", ["@diff:src/a.py"]),
         ("@staged", ["@staged"]),
@@ -67,7 +69,7 @@ def test_what_is_a_reference(text: str, expected: list[str]) -> None:
     assert expected == names(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "me@file:x",
@@ -96,6 +98,10 @@ def test_what_is_a_reference(text: str, expected: list[str]) -> None:
         "~~~\n@diff\n~~~",
         "````\n```\n@diff\n```\n````",
         "```\n@file:a.py",
+        "> see @file:a.py",
+        "Ann wrote:\n>> @url:https://x.org/\n   > @diff\n>@run:run_1",
+        "> ```\n> @file:a.py\n> ```",
+        "@folder:...",
         "@file:" + "a" * (MAX_TARGET_CHARS + 1),
     ],
 )
@@ -107,8 +113,11 @@ def test_what_is_none(text: str) -> None:
 
 
 def test_text_after_a_code_block_counts_again() -> None:
-    """A closed block ends the literal part."""
+    """A closed block ends the literal part, and so does the end of a quoted line."""
     assert ["@diff"] == names("```\n@staged\n```\nexplain @diff")
+    assert ["@diff"] == names("> fix @staged\nexplain @diff")
+    assert ["@diff"] == names("```\n> x\n@staged\n```\n> @staged\n1 > 0, so @diff")
+    assert ["@file:a.py"] == names("    > indented code is text @file:a.py")
 
 
 @pytest.mark.parametrize(

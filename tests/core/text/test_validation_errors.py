@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core.text.validation_errors import WORDS, explain, show
+from tests.rows import every_row
 
 Window = Literal["run"]
 Short = Annotated[str, msgspec.Meta(max_length=3, pattern="^[a-z]+$", extra={WORDS: "a to z"})]
@@ -39,7 +40,7 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     pair: tuple[Inner, int] | None = None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "message"),
     [
         ({"mode": "auto"}, 'mode: expected "ask" or "deny", got "auto"'),

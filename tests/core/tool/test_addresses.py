@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.tool.hosts import RANGES, Range, find_range, find_refusal
+from tests.rows import every_row
 
 REFUSED = [
     ("0.0.0.0", "this network"),  # noqa: S104 - not bound, refused
@@ -92,19 +93,19 @@ REACHED = [
 OPENABLE = {"private", "loopback", "carrier-grade NAT"}
 
 
-@pytest.mark.parametrize(("text", "name"), REFUSED)
+@every_row(("text", "name"), REFUSED)
 def test_a_special_address_is_refused(text: str, name: str) -> None:
     """Each range refuses its addresses and is named."""
     assert f"{name} addresses are not contacted" == find_refusal(text, is_opened=False)
 
 
-@pytest.mark.parametrize("text", REACHED)
+@every_row("text", REACHED)
 def test_an_ordinary_address_is_contacted(text: str) -> None:
     """Addresses next to a refused range are allowed."""
     assert find_refusal(text, is_opened=False) is None
 
 
-@pytest.mark.parametrize(("text", "name"), REFUSED)
+@every_row(("text", "name"), REFUSED)
 def test_a_configuration_opens_private_networks_only(text: str, name: str) -> None:
     """Metadata services and everything else stay closed, whatever is configured."""
     assert (find_refusal(text, is_opened=True) is None) == (name in OPENABLE)
@@ -116,7 +117,7 @@ def test_an_invalid_address_is_refused(text: str) -> None:
     assert find_refusal(text, is_opened=True) == "it is no address"
 
 
-@pytest.mark.parametrize("refused", RANGES, ids=lambda refused: str(refused.network))
+@every_row("refused", RANGES)
 def test_a_range_holds_its_ends(refused: Range) -> None:
     """First and last address of every range are refused, by it or by one inside of it."""
     assert find_range(refused.network[0]) is not None

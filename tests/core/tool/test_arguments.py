@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from palyra.core.text.canonical_json import canonical_json
 from palyra.core.tool.arguments import MAX_DEPTH, MAX_NODES, Accepted, Refused, check_arguments
 from tests.core.policy.tool_samples import a_spec
+from tests.rows import every_row
 
 
 def take(
@@ -60,7 +61,7 @@ WITHIN = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "value"), WITHIN)
+@every_row(("schema", "value"), WITHIN)
 def test_a_valid_value_is_unchanged(schema: dict[str, Any], value: object) -> None:
     """A valid value is passed on without coercion."""
     assert accepted({"x": schema}, {"x": value}) == ({"x": value}, ())
@@ -98,7 +99,7 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "value", "expected", "got"), OUTSIDE)
+@every_row(("schema", "value", "expected", "got"), OUTSIDE)
 def test_a_value_outside_its_schema_is_refused(
     schema: dict[str, Any], value: object, expected: str, got: str
 ) -> None:
@@ -139,7 +140,7 @@ def test_nothing_is_coerced_where_the_text_is_the_point(
     assert refused({"x": inner}, {"x": [value]}, never_coerced=("x",)).reason.startswith("x[0]: ")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "value"),
     [
         ("integer", " 25"), ("integer", "25 "), ("integer", "+25"), ("integer", "025"),

@@ -2,12 +2,12 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.run.decide import MAX_PARALLEL, Slot, next_batch
 from palyra.core.tool.spec import PARALLEL
+from tests.rows import every_row
 
 READ, SCOPED, NETWORK, EFFECT = "read_only_safe", "path_scoped", "idempotent_network", "effect"
 SLOTS = st.lists(
@@ -30,7 +30,7 @@ def plan_batches(calls: list[Slot]) -> list[range]:
     return batches
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("waiting", "expected"),
     [
         ([], 0),

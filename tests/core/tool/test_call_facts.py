@@ -1,9 +1,8 @@
 """Marks of the paths and hosts that a call names."""
 
-import pytest
-
 from palyra.core.tool.hosts import host_marks
 from palyra.core.tool.paths import call_path_marks, read_paths
+from tests.rows import every_row
 
 HOSTS = {
     "": set(),
@@ -22,7 +21,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@every_row("host", HOSTS)
 def test_hosts(host: str) -> None:
     """A host is marked by its spelling; what needs a resolver is not."""
     assert HOSTS[host] == host_marks(host)
@@ -44,7 +43,7 @@ PATHS: dict[tuple[str, ...], set[str]] = {
 }
 
 
-@pytest.mark.parametrize("paths", PATHS)
+@every_row("paths", PATHS)
 def test_paths(paths: tuple[str, ...]) -> None:
     """The marks of all paths together; the daemon's places are known to it alone."""
     assert PATHS[paths] == call_path_marks(read_paths(paths), ["/srv/palyra/"])

@@ -6,6 +6,7 @@ import pytest
 
 from palyra.core.tool.hosts import may_be_opened, normal_host
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 NORMAL = [
     ("example.com", "example.com"),
@@ -44,26 +45,26 @@ SPELLINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), NORMAL)
+@every_row(("text", "expected"), NORMAL)
 def test_a_host_has_one_form(text: str, expected: str) -> None:
     """Case, IDNA, full-width letters, trailing dots and IPv6 spellings all meet in one form."""
     assert expected == normal_host(text)
 
 
-@pytest.mark.parametrize(("_", "host"), NORMAL)
-def test_the_form_is_final(_: str, host: str) -> None:
+@every_row("host", [host for _, host in NORMAL])
+def test_the_form_is_final(host: str) -> None:
     """The form of a form is itself."""
     assert host == normal_host(host)
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@every_row("text", REFUSED)
 def test_what_is_no_host_is_refused(text: str) -> None:
     """With the offending text, shortened."""
     with pytest.raises(InvalidParams, match="host "):
         normal_host(text)
 
 
-@pytest.mark.parametrize("text", SPELLINGS)
+@every_row("text", SPELLINGS)
 def test_an_unusual_spelling_of_an_address_is_refused(text: str) -> None:
     """Octal, hexadecimal, short and whole-number forms of IPv4 never reach a resolver."""
     with pytest.raises(InvalidParams, match="host "):

@@ -6,6 +6,7 @@ import pytest
 
 from palyra.core.text.json_schema import UnusableSchema
 from palyra.core.tool.arguments import compile_parameters, expected_text
+from tests.rows import every_row
 
 INTEGER = {"type": "integer"}
 
@@ -43,7 +44,7 @@ def test_a_rule_that_cannot_be_checked_is_an_error(schema: dict[str, Any], compl
 NESTED = an_object(properties={"b": INTEGER})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "value", "fits"),
     [
         (an_object(), {"x": 1}, False),
@@ -71,7 +72,7 @@ def test_an_object_takes_the_properties_that_it_lists(
     assert fits == compile_parameters(schema).fits("", value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "expected"),
     [
         ({"type": "object"}, "an object"),

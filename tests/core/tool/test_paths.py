@@ -13,9 +13,10 @@ from palyra.core.tool.paths import (
     may_be_marked,
     normal_path,
 )
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "expected"),
     [
         ("", ""), (".", ""), ("./", ""), ("a", "a"), ("a/b", "a/b"), ("./a//b/./c/", "a/b/c"),
@@ -43,7 +44,7 @@ def test_normal_paths_stay_below(path: str) -> None:
         assert normal == normal_path(normal)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         ".ssh", ".ssh/id_ed25519", "home/.ssh/config", ".aws/credentials", ".gnupg", ".netrc",
@@ -58,7 +59,7 @@ def test_places_for_secrets(path: str) -> None:
     assert is_private(path)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "path",
     [
         "", "ssh", "a.ssh", ".sshx", "src/ssh/client.py", ".env.example", "x/.env.sample",

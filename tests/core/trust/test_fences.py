@@ -17,6 +17,7 @@ from palyra.core.trust.fences import (
     make_nonce,
     neutralise,
 )
+from tests.rows import every_row
 
 NONCE = make_nonce(b"key", "run_1 2", "text")
 OPEN = f"<{ELEMENT}"
@@ -93,7 +94,7 @@ def rendered(text: str) -> str:
     return fence(text, nonce=NONCE, trust="external_untrusted", source="http_fetch")
 
 
-@pytest.mark.parametrize("fragment", FRAGMENTS, ids=ascii)
+@every_row("fragment", FRAGMENTS)
 def test_fragment_opens_and_closes_nothing(fragment: str) -> None:
     """A fence in the text, in whatever form, is none; the same text unfenced would have been."""
     for text in (fragment, fragment * 2, f"a {fragment} b", fragment[:3] + fragment):

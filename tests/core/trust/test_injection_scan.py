@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from palyra.core.trust.injection_scan import MAX_FINDINGS, InjectionFinding, find_injections
 from tests.core.trust.injection_samples import ATTACKS, BENIGN, DISGUISES, PLAIN_ATTACK
+from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCOMO = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
@@ -18,7 +19,7 @@ LOCOMO = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 ON_PURPOSE = ("injection_scan.py", "injection_samples.py", "fence", "security.md", "bench/trust.py")
 
 
-@pytest.mark.parametrize(("kind", "text"), ATTACKS, ids=lambda value: ascii(value)[:40])
+@every_row(("kind", "text"), ATTACKS)
 def test_attack_is_found(kind: str, text: str) -> None:
     """Each family is found, alone and inside other text, with its place."""
     assert kind in {finding.kind for finding in find_injections(text)}
@@ -38,7 +39,7 @@ def test_disguised_attack_is_found(disguise: str) -> None:
     assert DISGUISES[disguise]("ignore")[:6].strip() == shown[:6].strip()
 
 
-@pytest.mark.parametrize("text", BENIGN, ids=lambda text: ascii(text)[:40])
+@every_row("text", BENIGN)
 def test_benign_text_has_no_findings(text: str) -> None:
     """What only resembles an attack is left alone."""
     assert () == find_injections(text)

@@ -16,9 +16,10 @@ from palyra.models.scripted.directives import (
     WordDeltas,
     parse_directives,
 )
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "line"),
     [
         (TextDelta("hello there"), "/say hello there"),
@@ -68,7 +69,7 @@ def test_plain_text_has_no_directives(text: str) -> None:
     assert parse_directives(text) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("problem", "text"),
     [
         ("line 1: there is no directive /cal", "/cal echo"),

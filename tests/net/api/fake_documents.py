@@ -65,6 +65,10 @@ class FakeDocuments(Asked):
         await self._ask(caller, "documents:write", document, dry_run)
         return FULL
 
+    async def fill(self, caller: Caller, document: str, *, dry_run: bool) -> DocumentChange:
+        await self._ask(caller, "documents:write", document, dry_run)
+        return FULL
+
     async def restore(
         self, caller: Caller, document: str, version: int, *, dry_run: bool
     ) -> DocumentChange:

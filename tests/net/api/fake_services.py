@@ -33,7 +33,7 @@ from palyra.core.journal.records import (
     TokenRecord,
 )
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.model.messages import Message
+from palyra.core.memory.items import MemoryPurged
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
 from palyra.core.redaction.redactor import Redactor
@@ -52,6 +52,8 @@ from palyra.core.session.commands import (
     StartRun,
     Steered,
 )
+from palyra.core.session.fork import InheritedView
+from palyra.core.session.purge import PurgeSession, SessionPurged
 from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
@@ -63,6 +65,7 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
@@ -181,9 +184,9 @@ class FakeGateway:
             raise NotFound(f"no run {run_id!r}", field="run_id")
         return RunView.of(record)
 
-    async def read_conversation(self, caller: Caller, run_id: str) -> tuple[Message, ...]:
+    async def read_conversation(self, caller: Caller, run_id: str) -> InheritedView:
         await self.get_run(caller, run_id)
-        return ()
+        return InheritedView(messages=())
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()
@@ -274,6 +277,26 @@ class FakeApprovals:
     ) -> list[ApprovalRecord]:
         del caller, run_id, pending_only, limit
         return []
+
+
+class FakeDataRights:
+    """`DataRights` that removes the memory only."""
+
+    def __init__(self, gateway: FakeGateway, memories: Memories) -> None:
+        self.gateway = gateway
+        self.memories = memories
+
+    async def purge_session(self, caller: Caller, command: PurgeSession) -> SessionPurged:
+        del caller
+        purged = SessionPurged(session_id=command.session_id, dry_run=command.dry_run)
+        await self.gateway.perform("purge", None, Steered(seq=0))
+        return purged
+
+    async def purge_principal(
+        self, caller: Caller, principal: str, *, sessions: bool, cancel: bool, dry_run: bool
+    ) -> MemoryPurged:
+        del sessions, cancel
+        return await self.memories.purge(caller, principal, dry_run=dry_run)
 
 
 class FakeCheckpointer:
@@ -433,6 +456,7 @@ class Daemon:
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
+            data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),

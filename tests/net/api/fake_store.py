@@ -9,10 +9,16 @@ import msgspec
 import trio
 
 from palyra.core.journal.changes import ChainedRow, Change, TapePage, VerifyReport
-from palyra.core.journal.records import IdempotencyRecord, RunRecord, SessionRecord, TokenRecord
+from palyra.core.journal.records import (
+    RECEIPT_TTL_MS,
+    IdempotencyRecord,
+    RunRecord,
+    SessionRecord,
+    TokenRecord,
+)
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
-from palyra.errors import PalyraError
+from palyra.errors import IdempotencyConflict, PalyraError
 
 T = TypeVar("T")
 
@@ -36,6 +42,10 @@ class FakeStore:
         for record in change.records:
             match record:
                 case IdempotencyRecord():
+                    found = self.receipts.get((record.principal, record.key), record)
+                    age_ms = record.created_ms - found.created_ms
+                    if found != record and age_ms < RECEIPT_TTL_MS:
+                        raise IdempotencyConflict("the key was used; its first receipt stays")
                     self.receipts[record.principal, record.key] = record
                 case TokenRecord():
                     self.tokens[record.sha256] = record

@@ -224,6 +224,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "checkpoint.restore": {"checkpoint_id": "ckp_1"},
     "session.resolve": {"session_key": "k"},
     "session.archive": {"session_id": "ses_1"},
+    "session.purge": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1", "paused": True},
     "session.compact": {"session_id": "ses_1"},

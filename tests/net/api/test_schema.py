@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.core.tape.events import KINDS
 from palyra.net.api.asyncapi import render_asyncapi
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.schema import describe_protocol
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from tests.rows import every_row
 
 PROTOCOL = describe_protocol(METHODS)
 RENDERED = render_asyncapi(PROTOCOL, version="1.2.3", host="127.0.0.1:7467")
@@ -85,7 +85,7 @@ def test_operations_are_the_methods_and_notifications() -> None:
     assert expected == actions
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@every_row("name", sorted(METHODS))
 def test_method_has_request_reply_and_scope(name: str) -> None:
     """A method's operation names its own request, its own result, the error reply, its scope."""
     operation = DOCUMENT["operations"][name]

@@ -22,6 +22,7 @@ from palyra.errors import (
 from palyra.net.protocol import jsonrpc
 from palyra.net.protocol.jsonrpc import BadMessage, Request, decode
 from palyra.net.protocol.params import Params, convert_params
+from tests.rows import every_row
 
 LIMIT = 1_048_576
 REDACTOR = Redactor([])
@@ -73,7 +74,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize(("data", "text"), UNREADABLE.values(), ids=UNREADABLE)
+@every_row(("data", "text"), UNREADABLE.values())
 def test_unreadable_text_is_a_parse_error(data: bytes, text: str) -> None:
     """Text that is not strict JSON gets -32700, the violated rule, and no id."""
     error = refusal(data)
@@ -104,7 +105,7 @@ INADMISSIBLE = {
 }
 
 
-@pytest.mark.parametrize(("data", "request_id", "text"), INADMISSIBLE.values(), ids=INADMISSIBLE)
+@every_row(("data", "request_id", "text"), INADMISSIBLE.values())
 def test_other_json_is_an_invalid_request(data: bytes, request_id: int | None, text: str) -> None:
     """JSON that is no request answers -32600, with its id when that is usable."""
     error = refusal(data)

@@ -9,6 +9,7 @@ from h11._receivebuffer import ReceiveBuffer  # noqa: PLC2701 - what is replaced
 from palyra.net.server.strict import MAX_HEAD_BYTES, StrictBuffer, harden
 from tests.net.http.test_http import serving
 from tests.net.server.edges import RunningEdge
+from tests.rows import every_row
 
 pytestmark = pytest.mark.real
 
@@ -159,7 +160,7 @@ async def test_ambiguous_chunks_end_the_connection(chunks: bytes) -> None:
         await check_still_serving(running)
 
 
-@pytest.mark.parametrize("chunks", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
+@every_row("chunks", BAD_CHUNKS.values())
 def test_ambiguous_chunks_are_errors_of_the_peer(chunks: bytes) -> None:
     """The parser says so with 400."""
     connection = h11.Connection(h11.SERVER)
@@ -187,8 +188,8 @@ async def test_nothing_is_served_after_connection_close() -> None:
         assert 1 == len(statuses(await running.ask(get(version=b"1.0") + SMUGGLED)))
 
 
-@pytest.mark.parametrize("good", GOOD_BODIES.values(), ids=GOOD_BODIES.keys())
-@pytest.mark.parametrize("step", [1, 7, 1_000])
+@every_row("good", GOOD_BODIES.values())
+@every_row("step", [1, 7, 1_000])
 def test_a_plain_body_is_read_however_it_is_cut(good: bytes, step: int) -> None:
     """And the next request behind it."""
     connection, events = h11.Connection(h11.SERVER), []
@@ -204,7 +205,7 @@ def test_a_plain_body_is_read_however_it_is_cut(good: bytes, step: int) -> None:
     assert body in {b"", b"hello", b"hellohello"}
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+@every_row("bad", BAD.values())
 def test_a_head_that_drips_in_is_read_like_a_whole_one(bad: bytes) -> None:
     """Where it was cut hides nothing."""
     connection = h11.Connection(h11.SERVER)

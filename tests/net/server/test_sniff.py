@@ -22,6 +22,7 @@ from palyra.net.server.request_head import (
     replay_rest,
 )
 from tests.net.server.peers import UPGRADE, open_pair
+from tests.rows import every_row
 
 GET = b"GET /healthz?x=1 HTTP/1.1\r\nHost: localhost\r\nX-Two: a\r\nx-two: B\r\n\r\n"
 
@@ -88,7 +89,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("data", "status"), BAD.values(), ids=BAD.keys())
+@every_row(("data", "status"), BAD.values())
 def test_bad_head_is_refused(data: bytes, status: int) -> None:
     """A head that is not an HTTP/1 request gets a response that says so."""
     with pytest.raises(BadHead) as caught:

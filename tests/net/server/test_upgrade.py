@@ -15,6 +15,7 @@ from palyra.net.server.request_head import (
     is_loopback,
     is_own_host,
 )
+from tests.rows import every_row
 
 OWN = Names(7420)
 CONFIGURED = Names(
@@ -63,7 +64,7 @@ def test_loopback_names_are_ours(host: str) -> None:
     assert None is check_request(request(("host", host)), OWN)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host",
     [
         "evil.example:7420",
@@ -161,7 +162,7 @@ def test_own_and_listed_origins_pass(host: str, origin: str) -> None:
     assert None is check_request(request(("host", host), ("origin", origin)), CONFIGURED)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "origin",
     [
         "null",

@@ -12,6 +12,7 @@ from palyra.errors import Unavailable
 from palyra.store.files.disk import Disk, OsFile
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile
+from tests.rows import every_row
 from tests.store.kit import KEYS, rows, sqlite_journal
 from tests.store.memory.tapes import MemoryFile
 
@@ -74,7 +75,7 @@ def test_an_opened_file_is_continued() -> None:
     assert [0, 1, 2] == indexes(roots)
 
 
-@pytest.mark.parametrize("keep", range(0, 600, 37))
+@every_row("keep", range(0, 600, 37))
 def test_a_torn_last_line_is_cut_off_and_reported(keep: int) -> None:
     """A power cut within the last line loses that line only."""
     file = written(3)

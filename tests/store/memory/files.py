@@ -24,6 +24,12 @@ class MemoryArtifacts:
         ]
         return found[0] if len(found) == 1 else None
 
+    def drop_session(self, session_id: str) -> int:
+        gone = [key for key in self._held if key[0] == session_id]
+        for key in gone:
+            del self._held[key]
+        return len(gone)
+
 
 class MemoryCheckpoints:
     """`core.ports.CheckpointStore` in a dictionary."""

@@ -4,6 +4,8 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from palyra.core.journal.changes import (
     MemoryCounts,
     MemoryFilter,
@@ -11,12 +13,14 @@ from palyra.core.journal.changes import (
     ScoredMemory,
 )
 from palyra.core.journal.records import (
+    LineageTrim,
     MemoryAction,
     MemoryRecord,
     MemoryReindex,
     MemoryRemoval,
     MemoryUseRecord,
     Record,
+    TurnIndexing,
 )
 from palyra.errors import Conflict
 from tests.store.memory.queries import MemoryQueries
@@ -64,7 +68,7 @@ class StoredItems(MemoryQueries):
             case MemoryRemoval():
                 self._remove(record)
             case _:
-                assert isinstance(record, MemoryReindex), record
+                assert isinstance(record, MemoryReindex | TurnIndexing), record
 
     def _put(self, item: MemoryRecord) -> None:
         old = self._items.get(item.memory_id)
@@ -114,6 +118,14 @@ class StoredItems(MemoryQueries):
         )
         self._log.append(line)
 
+    def trim(self, trims: Iterable[LineageTrim]) -> None:
+        """Shorten lineages and drop the earlier revisions of these items."""
+        for trim in trims:
+            item = self._items.get(trim.memory_id)
+            if item is not None:
+                self._items[trim.memory_id] = msgspec.structs.replace(item, lineage=trim.lineage)
+                self._versions.pop(trim.memory_id, None)
+
     def delete_expired(self, now_ms: int) -> None:
         """Delete items whose time to live has ended."""
         ended = [
@@ -134,6 +146,20 @@ class StoredItems(MemoryQueries):
     def find_memory(self, memory_id: str) -> MemoryRecord | None:
         self._require_open()
         return self._items.get(memory_id)
+
+    def list_taken_from(
+        self, principal: str, session_id: str, run_ids: Sequence[str]
+    ) -> list[MemoryRecord]:
+        self._require_open()
+        return [
+            item
+            for _, item in sorted(self._items.items())
+            if item.principal == principal
+            and (
+                item.session_id == session_id
+                or any(each.run_id in run_ids for each in item.lineage)
+            )
+        ]
 
     def list_memories(self, wanted: MemoryFilter) -> list[MemoryRecord]:
         self._require_open()

@@ -17,7 +17,6 @@ from palyra.core.journal.changes import (
     ChainedRow,
     Change,
     OpenReport,
-    SaidText,
     TapePage,
     VerifyReport,
 )
@@ -35,7 +34,10 @@ from palyra.core.journal.records import (
     PairingRecord,
     Record,
     RunRecord,
+    RunRemoval,
+    SessionCheckpointRecord,
     SessionRecord,
+    SessionRemoval,
     TokenRecord,
     UsageRecord,
 )
@@ -54,13 +56,14 @@ from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.journal.verification import verify_journal, verify_run
 from palyra.store.sqlite.queries import TABLES, R
-from palyra.store.sqlite.tapes import MESSAGE, PAGE_BYTES, TURN
+from palyra.store.sqlite.tapes import PAGE_BYTES
 from tests.store.memory.items import StoredItems
 from tests.store.memory.tapes import MemoryFile, MemoryTapes
 
 Key = tuple[str | int, ...]
 Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
+_REMOVALS = (RunRemoval, SessionRemoval)
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
@@ -120,6 +123,11 @@ class MemoryJournal(StoredItems):
         self._signed_position = through
         return True
 
+    @property
+    def has_leftovers(self) -> bool:
+        """See `JournalStore.has_leftovers`: there are no files."""
+        return False
+
     def close(self) -> None:
         """See `JournalStore.close`."""
         self.seal()
@@ -136,13 +144,38 @@ class MemoryJournal(StoredItems):
         try:
             batch.admit(change)
             accepted = self._accept(each for each in batch.records if type(each) in TABLES)
-            self.append_items(each for each in batch.records if type(each) not in TABLES)
+            self.append_items(
+                each for each in batch.records if type(each) not in {*TABLES, *_REMOVALS}
+            )
         except (InvariantBroken, Rejected) as refusal:
             return refusal
         for kind, records in accepted.items():
             self._records[kind].update(records)
         self._tapes.append(batch.links)
+        for record in batch.records:
+            match record:
+                case RunRemoval():
+                    self._tapes.purge(record)
+                    self._drop(ApprovalRecord, run_id=record.run_id)
+                    self._drop(MemoryUseRecord, run_id=record.run_id)
+                case SessionRemoval():
+                    for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
+                        self._drop(kind, session_id=record.session_id)
+                    self.trim(record.trims)
+                    receipts = self._records[IdempotencyRecord]
+                    for key, receipt in list(receipts.items()):
+                        if record.session_id.encode() in msgspec.json.encode(receipt):
+                            del receipts[key]
+                case _:
+                    pass
         return None
+
+    def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
+        """Delete the records with this field."""
+        ((name, value),) = where.items()
+        table = self._records[kind]
+        for key in [key for key, record in table.items() if getattr(record, name) == value]:
+            del table[key]
 
     def _accept(self, records: Iterable[Record]) -> Tables:
         """The records by table and key.  Raises Conflict for what SQLite's rules would refuse."""
@@ -177,17 +210,6 @@ class MemoryJournal(StoredItems):
             size_bytes=sum(len(link.row.data) for link in links),
         )
 
-    def list_said(self, run_ids: Sequence[str]) -> list[SaidText]:
-        """See `JournalStore.list_said`."""
-        self._require_open()
-        found = [
-            SaidText(row.run_id, row.session_id, row.seq, row.at_ms, row.kind == MESSAGE, text)
-            for _, _, row in self._tapes.links
-            if row.run_id in run_ids and row.kind in {MESSAGE, TURN}
-            if (text := msgspec.json.decode(row.data).get("text"))
-        ]
-        return sorted(found, key=lambda said: (said.run_id, said.seq))
-
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
         self._require_open()
@@ -201,10 +223,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries)
+            return verify_journal(self._tapes, entries, self._roots.keys.public_key)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return verify_run(self._tapes, entries, run_id, claimed_seq)
+        return verify_run(self._tapes, entries, self._roots.keys.public_key, run_id, claimed_seq)
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`: there is no file."""

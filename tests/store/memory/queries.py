@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from palyra.core.incident.incident import is_wanted
 from palyra.core.journal.changes import (
@@ -80,6 +80,12 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
             and (before is None or session.session_id < before)
         ]
         return found[::-1][:limit]
+
+    def list_purging(self) -> list[SessionRecord]:
+        return [session for session in self._list(SessionRecord) if session.is_purging]
+
+    def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
+        return [run for run in self._list(RunRecord) if run.parent_run_id in run_ids]
 
     def list_session_checkpoints(
         self, session_id: str, *, limit: int

@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
+from palyra.core.journal.purged_row import make_tombstone
+from palyra.core.journal.records import RunRemoval
 from palyra.core.journal.tape_row import TapeRow
 from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
 from palyra.store.journal.verification import PAGE_ROWS, ChainHead, TapeExtent
@@ -44,6 +48,15 @@ class MemoryTapes:
         self.links += links
         for link in links:
             self._tapes.setdefault(link.row.run_id, []).append(link)
+
+    def purge(self, removal: RunRemoval) -> None:
+        """Replace the payloads of a run."""
+        for link in self._tapes[removal.run_id][: removal.events]:
+            row = msgspec.structs.replace(
+                link.row, data=make_tombstone(link.row.data, removal.at_ms)
+            )
+            self.links[link.position - 1] = ChainLink(link.position, link.hash, row)
+            self._tapes[removal.run_id][link.row.seq] = self.links[link.position - 1]
 
     def find_head(self, run_id: str) -> TapeHead:
         tape = self._tapes.get(run_id)

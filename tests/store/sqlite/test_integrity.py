@@ -16,7 +16,6 @@ pytestmark = pytest.mark.real
 
 PAGE = 4096
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-OLD_PAGES = range(52, 102, 7)  # of a run that ended long ago
 
 
 def never() -> bool:
@@ -38,9 +37,13 @@ def fill(store: SqliteJournal) -> None:
 
 
 def spoil(path: Path) -> None:
-    """Wipe the heads of some old pages."""
+    """Wipe the heads of some pages of a run that ended long ago, behind those of the schema."""
+    uri = f"file:{path}?immutable=1"
+    reader = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    last_root: int = reader.execute("SELECT max(rootpage) FROM sqlite_schema").get
+    reader.close()
     content = bytearray(path.read_bytes())
-    for page in OLD_PAGES:
+    for page in range(last_root + 4, last_root + 54, 7):
         content[page * PAGE : page * PAGE + 8] = bytes(8)
     path.write_bytes(content)
 

@@ -10,13 +10,14 @@ import apsw
 import pytest
 
 from palyra.core.journal.changes import Change
-from palyra.errors import DiskFull, Unavailable
+from palyra.core.journal.records import Record
+from palyra.errors import DiskFull, InvalidParams, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
 from palyra.store.sqlite import writer as writer_module
 from palyra.store.sqlite.connection import Readers, open_reader, open_writer
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.writer import CHECKPOINT_PAGES
-from tests.store.kit import Clock, receipt, row, rows, run, seqs, sqlite_journal
+from tests.store.kit import Clock, memory, receipt, row, rows, run, seqs, session, sqlite_journal
 
 pytestmark = pytest.mark.real
 
@@ -58,6 +59,20 @@ def test_the_database_refuses_to_change_a_tape(journal: SqliteJournal, statement
     assert [row("run_a", 0), row("run_a", 1)] == journal.read_tape(
         "run_a", after_seq=-1, limit=9
     ).rows
+
+
+@pytest.mark.parametrize(
+    "record", [memory("mem_b", expires_ms=2**63), session("ses_b", key="half \ud800")]
+)
+def test_a_value_that_no_column_holds_refuses_its_change_alone(
+    journal: SqliteJournal, record: Record
+) -> None:
+    """A number or text that SQLite cannot store is refused; the changes beside it are committed."""
+    changes = [Change(records=(each,)) for each in (session("ses_a"), record, session("ses_c"))]
+    before, refusal, after = journal.commit(changes)
+    assert (None, InvalidParams, None) == (before, type(refusal), after)
+    found = journal.list_sessions(None, before=None, limit=9)
+    assert ["ses_a", "ses_c"] == sorted(each.session_id for each in found)
 
 
 def test_another_process_is_locked_out(journal: SqliteJournal) -> None:

@@ -12,7 +12,7 @@ from palyra.core.journal.records import MemoryRecord, MemoryRemoval
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.query import analyse
 from palyra.core.memory.ranking import Hit, rank
-from palyra.core.memory.vectors import StoredVector, quantise
+from palyra.core.memory.vectors import StoredVector, VectorSpace, quantise
 from palyra.store.files.disk import REAL_DISK
 from palyra.store.sqlite import memories
 from palyra.store.sqlite.connection import open_writer, transaction
@@ -24,7 +24,7 @@ from tests.store.kit import memory
 T = TypeVar("T")
 NOW_MS = 1_750_000_000_000
 DIMENSIONS = 8
-EMBEDDER = ("test/words", DIMENSIONS)
+EMBEDDER = VectorSpace("test/words", DIMENSIONS)
 
 
 class MemoryFile(MemorySearchQueries):
@@ -69,8 +69,8 @@ class Memory:
         self.path = folder / "vectors" / "memory.index"
         self.index = self.open_index()
 
-    def open_index(self, embedder: tuple[str, int] | None = EMBEDDER) -> MemoryIndex:
-        self.index = MemoryIndex(self.file, self.path, embedder)
+    def open_index(self, space: VectorSpace | None = EMBEDDER) -> MemoryIndex:
+        self.index = MemoryIndex(self.file, self.path, space)
         return self.index
 
     def build(self) -> None:

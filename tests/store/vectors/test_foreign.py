@@ -6,9 +6,11 @@ import pytest
 
 from palyra.core.journal.changes import MemoryFilter
 from palyra.models.memory_embedders import HashedEmbedder
+from palyra.services.memory_embedders import LocalEmbedder
 from palyra.store.sqlite.connection import transaction
 from palyra.store.sqlite.memory_search import append_vectors
 from palyra.store.vectors.search import IndexedMemory
+from tests.services.memory_kit import run_inline
 from tests.store.vectors.kit import NOW_MS, Memory
 
 pytestmark = pytest.mark.real
@@ -31,7 +33,7 @@ def memory(tmp_path: Path) -> IndexedMemory:
         append_vectors(
             kept.file.connection, embedder.name, list(enumerate(embedder.embed(TEXTS), 1))
         )
-    index = IndexedMemory(kept.file, tmp_path / "hashed.index", embedder)
+    index = IndexedMemory(kept.file, tmp_path / "hashed.index", LocalEmbedder(embedder, run_inline))
     job = index.plan_build()
     assert job is not None
     index.adopt(job())
@@ -39,7 +41,9 @@ def memory(tmp_path: Path) -> IndexedMemory:
 
 
 def find(memory: IndexedMemory, question: str) -> list[str]:
-    found = memory.find(question, MemoryFilter(principal="alice", now_ms=NOW_MS, limit=5))
+    wanted = MemoryFilter(principal="alice", now_ms=NOW_MS, limit=5)
+    asked, texts = memory.ask(question, wanted)
+    found = memory.find(asked, wanted, HashedEmbedder().embed(texts))
     assert "hybrid" == found.mode
     return [hit.item.text for hit in found.hits]
 

@@ -10,7 +10,7 @@ import pytest
 
 from palyra.core.journal.changes import MemoryPlace
 from palyra.core.memory.items import revise, supersede
-from palyra.core.memory.vectors import StoredVector
+from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.store.vectors.flat import DIRECT_SLOTS, FlatVectors, decode, direction
 from palyra.store.vectors.rows import read_numbers
 from tests.store.kit import memory
@@ -64,6 +64,13 @@ def test_symbols_and_operators_are_only_text(kept: Memory) -> None:
     ):
         kept.ids(text)
     assert ["m0"] == kept.ids('AND "port" NOT')
+
+
+def test_irregular_forms_are_one_word(kept: Memory) -> None:
+    """A question in one form finds the statement in another, which the stemmer does not join."""
+    kept.say("Ann bought a boat", "the children swam", "a boat sank")
+    assert "m0" == kept.ids("what did Ann buy?")[0]
+    assert "m1" == kept.ids("which child can swim?")[0]
 
 
 def test_gibberish_finds_nothing(kept: Memory) -> None:
@@ -221,7 +228,7 @@ def test_vectors_of_another_embedder_are_not_used(kept: Memory) -> None:
     """Vectors of another name or size are left out, the words still answer."""
     kept.say("port 8080")
     kept.file.embed(m0=axis(0))
-    kept.open_index(("test/other", 8))
+    kept.open_index(VectorSpace("test/other", 8))
     kept.build()
     assert 0 == kept.index.vectors
     found, ids = kept.find("port", [StoredVector(1.0, b"\1\2\3")])

@@ -1,7 +1,5 @@
 """A change that the process does not survive: whatever it was doing, the checkpoint undoes it."""
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -12,6 +10,8 @@ from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace
 from palyra.wiring.host import new_id
+from tests.forked import call_forked
+from tests.tools.files.dying import DEATH, change_and_die
 
 pytestmark = pytest.mark.real
 
@@ -30,39 +30,6 @@ PATCH = textwrap.dedent("""
     +new d
     *** End Patch
 """)
-# The process ends, without a word, at the n-th time it would do one of these.
-CHILD = """
-import os, sys
-from pathlib import Path
-from palyra.wiring.host import new_id
-from palyra.core.tool.spec import ToolCall
-from palyra.store.files.checkpoints import FileCheckpoints
-from palyra.tools.files import changes
-from palyra.tools.files.checkpoints import Checkpoints
-from palyra.tools.files.workspace import Workspace
-from palyra.tools.files.write import write_tools
-
-left = int(sys.argv[3])
-
-def deadly(function):
-    def act(*arguments, **options):
-        global left
-        left -= 1
-        if left < 0:
-            os._exit(9)
-        return function(*arguments, **options)
-    return act
-
-changes.swap, changes.move = deadly(changes.swap), deadly(changes.move)
-os.fsync, os.unlink = deadly(os.fsync), deadly(os.unlink)
-workspace = Workspace(Path(sys.argv[1]))
-store = FileCheckpoints(Path(sys.argv[2]), max_bytes=1 << 24, max_age_ms=1 << 40, now_ms=lambda: 0)
-keep = Checkpoints(workspace, store, lambda: 0, new_id).keep_for
-call = ToolCall(call_id="c", run_id="r", session_id="s", principal="p", tool="apply_patch",
-                tool_version="1", arguments={"patch": sys.argv[4]})
-write_tools(workspace, keep)[1].run(call)
-print("done")
-"""
 
 
 def files(root: Path) -> dict[str, str]:
@@ -78,13 +45,10 @@ def test_a_crash_leaves_nothing_that_cannot_be_undone(tmp_path: Path, instant: i
     root.mkdir()
     for name, text in OLD.items():
         (root / name).write_text(f"{text}\n")
-    ended = subprocess.run(
-        [sys.executable, "-c", CHILD, str(root), str(kept), str(instant), PATCH.strip()],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stdout) in {(9, ""), (0, "done\n")}, ended.stderr
+    ended = call_forked(change_and_die, root, kept, instant, PATCH.strip())
+    assert ended in {(DEATH, ""), (0, "done\n")}
     left = files(root)
-    if ended.returncode == 0:
+    if ended[0] == 0:
         assert left == NEW
     assert all(left.get(name) in {OLD.get(name), NEW.get(name)} for name in {*OLD, *NEW})
     workspace = Workspace(root)

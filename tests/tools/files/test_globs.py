@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from palyra.tools.files.globs import compile_glob, fixed_folder
 from palyra.tools.files.line_search import BadQuery
+from tests.rows import every_row
 
 
 def means(pattern: str, path: str) -> bool:
@@ -15,7 +16,7 @@ def means(pattern: str, path: str) -> bool:
     return compile_glob(pattern).search(path.encode()) is not None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pattern", "path"),
     [
         ("*.py", "a.py"), ("*.py", "deep/er/a.py"), ("a?c", "x/abc"), ("?", "é"),

@@ -13,6 +13,7 @@ from palyra.tools.files.line_search import (
     find_hits,
     render_hits,
 )
+from tests.rows import every_row
 
 
 def lines_found(
@@ -29,7 +30,7 @@ def shown(content: bytes, query: str, context: int = 0) -> list[str]:
     return render_hits("f", content, list(find_hits(content, find)), context)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "expected"),
     [
         ("b", [2, 4]), ("^b$", [2]), ("^$", [3]), ("a|q", [1, 4]), (r"a\s+b", []), ("[^z]+", [1, 2, 4]),

@@ -17,6 +17,7 @@ from palyra.tools.mcp.adopt import (
     adopt,
 )
 from tests.core.trust.injection_samples import PLAIN_ATTACK
+from tests.rows import every_row
 
 SECRET = "ghp_" + "Canary0123456789abcdefghijABCDEFGHIJ"
 REDACT = Redactor([]).redact_text
@@ -94,7 +95,7 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "reason"),
     [
         (a_property({"$ref": "#/$defs/A"}), "leads to no schema"),
@@ -155,7 +156,7 @@ def test_annotations_can_only_make_it_worse(
     assert expected == (spec.tool_class, spec.risk)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "reason"),
     [
         (described("no"), "configuration"),

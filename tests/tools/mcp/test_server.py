@@ -13,6 +13,7 @@ import trio
 
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
+from palyra.tools.mcp import stdio_server
 from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
@@ -23,7 +24,13 @@ from tests.optional import reason_without
 from tests.tools.mcp.kit import REDACT, SAMPLE, TERMS, Box, plain, serving
 
 pytest.importorskip("mcp", reason=reason_without("mcp"))
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("impatient")]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not leave is killed soon; nothing here depends on the time it is given."""
+    monkeypatch.setattr(stdio_server, "_LEAVE_S", 0.05)
 
 
 async def test_an_honest_server_and_its_claims() -> None:

@@ -16,6 +16,7 @@ from palyra.core.tool.spec import CallFacts
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.mentions import find_mentions
 from tests.core.policy.tool_samples import FACTS, an_admitted
+from tests.rows import every_row
 
 REQUEST = policy_request(an_admitted(), FACTS)
 
@@ -27,7 +28,7 @@ def mentions(condition: str) -> frozenset[str] | None:
     return find_mentions(parsed["staticPolicies"])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("condition", "expected"),
     [
         ("true", set()),

@@ -12,6 +12,7 @@ from palyra.core.policy.gate import policy_request
 from palyra.tools.policy.request_mapping import Context, build_entities, facts, question
 from palyra.tools.policy.rules import SHIPPED
 from tests.core.policy.tool_samples import FACTS, an_admitted
+from tests.rows import every_row
 
 SCHEMA = cedarpy.Schema.from_str((SHIPPED / "schema.cedarschema").read_text("utf-8"))
 ANYTHING = cedarpy.PolicySet.from_str("permit (principal, action, resource);")
@@ -81,7 +82,7 @@ def test_both_checks_accept_the_daemons_requests() -> None:
     assert [True] * 4 == [take(c) for take in (schema_takes, we_take) for c in (CONTEXT, least)]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@every_row("place", PLACES)
 def test_both_checks_refuse_a_missing_field(place: str) -> None:
     """A field is required by both or by neither."""
     context = with_value(place, ...)

@@ -14,6 +14,7 @@ from palyra.tools.programs.command_line import (
     split_line,
 )
 from palyra.tools.programs.shell import shell_spec
+from tests.rows import every_row
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
     assert not find_facets(arguments).executable
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("argv", "key"),
     [
         (["make", "test"], "make"),
@@ -80,7 +81,7 @@ def test_paths_are_shown_to_the_rules() -> None:
     assert ".env" in find_facets({"command": "cat <.env|wc"}).paths
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         {"argv": ["bash", "-c", "cat .env"]},

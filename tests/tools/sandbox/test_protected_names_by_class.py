@@ -22,6 +22,7 @@ from palyra.core.tool.spec import ToolFailure
 from palyra.tools.files.changes import Changes
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.sandbox.command import Command
+from tests.rows import every_row
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox, run
 
 CLASSES: tuple[Class, ...] = get_args(Class)
@@ -101,8 +102,8 @@ def test_every_class_and_row_is_complete() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("kind", CLASSES)
+@every_row("spelling", SPELLINGS)
+@every_row("kind", CLASSES)
 def test_the_rules_know_every_name_at_every_depth(kind: Class, spelling: str) -> None:
     """In every spelling that a file system could take for the name, and for what lies below it."""
     mark = "private" if kind == "secrets" else "configuration"
@@ -152,7 +153,7 @@ def test_only_the_ending_makes_an_example(name: str) -> None:
     assert is_private(name)
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@every_row("kind", CLASSES)
 def test_ordinary_names_like_them_are_left_alone(kind: Class) -> None:
     """The control: a prefix or suffix makes an ordinary name of every literal one."""
     for row in rows_of(kind):

@@ -96,9 +96,9 @@ def test_the_next_start_restores_links_and_commondir(tmp_path: Path) -> None:
 
 
 def test_a_half_started_jail_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process started right before the kill is searched for again."""
+    """A process started right before the kill is searched for again, and after an empty look."""
     found = JailRecords(tmp_path / "jails", None)
-    looks = iter([[RecordedProcess(1, 0)], [RecordedProcess(2, 0)], []])
+    looks = iter([[RecordedProcess(1, 0)], [], [RecordedProcess(2, 0)], [], []])
     killed: list[RecordedProcess] = []
     monkeypatch.setattr(sandbox_records, "find_named", lambda _: next(looks))
     monkeypatch.setattr(sandbox_records, "kill_process", lambda process: not killed.append(process))  # type: ignore[func-returns-value]

@@ -12,6 +12,7 @@ from palyra.tools.wasm.guest import GuestCall, run_guest
 from palyra.tools.wasm.limits import GuestFailure, GuestLimits
 from palyra.tools.wasm.wasi import FUNCTIONS, GuestExit, Streams
 from palyra.tools.wasm.worker import Worker, WorkerPipes
+from tests.rows import every_row
 from tests.tools.wasm import guests
 from tests.tools.wasm.kit import module_of
 from tests.tools.wasm.test_guests import FAILURES
@@ -36,7 +37,7 @@ def run(text: str, limits: GuestLimits | None = None, given: bytes = b"{}") -> b
     return run_guest(engine, module, guest, limits or GuestLimits())
 
 
-@pytest.mark.parametrize("case", [case for case in FAILURES if case != "call of the host"])
+@every_row("case", [case for case in FAILURES if case != "call of the host"])
 def test_a_guest_fails_as_documented(case: str) -> None:
     """The same words as through a worker."""
     text, limits, problem, said = FAILURES[case]

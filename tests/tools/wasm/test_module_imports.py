@@ -9,6 +9,7 @@ from palyra.tools.wasm.abi import find_kind, needed_capabilities
 from palyra.tools.wasm.limits import MAX_FUNCTIONS, MAX_MODULE_BYTES, GuestFailure
 from palyra.tools.wasm.module_imports import COMPONENT, HEADER, Import, read_outline
 from palyra.tools.wasm.runtime import check_module
+from tests.rows import every_row
 from tests.tools.wasm import guests
 
 HELLO = bytes(wasmtime.wat2wasm(guests.HELLO))
@@ -82,7 +83,7 @@ def test_too_many_functions_are_refused() -> None:
     assert "10001 functions; the limit is 10000" in text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("module", "said"),
     [
         (b"", "first eight bytes"),

@@ -5,6 +5,7 @@ from html_to_markdown import PanicError
 
 from palyra.errors import Unavailable
 from palyra.tools.web.page import check_type, is_page, render, to_markdown
+from tests.rows import every_row
 
 READ = [
     "text/html", "TEXT/HTML; charset=utf-8", "text/plain", "text/csv", "application/json",
@@ -58,7 +59,7 @@ def test_only_pages_become_markdown() -> None:
     assert "**x**" == render(b"<b>x</b>", "application/xhtml+xml")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "hidden",
     [
         '<p style="display:none">EVIL</p>', '<p style="DISPLAY : None">EVIL</p>',

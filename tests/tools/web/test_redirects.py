@@ -6,6 +6,7 @@ from palyra.errors import InvalidParams
 from palyra.tools.web.egress_policy import EgressRefused
 from palyra.tools.web.request import WebRequest, follow
 from palyra.tools.web.urls import parse_url
+from tests.rows import every_row
 
 
 def a_request(method: str = "GET", url: str = "https://e.example/a") -> WebRequest:
@@ -19,8 +20,8 @@ def a_request(method: str = "GET", url: str = "https://e.example/a") -> WebReque
     )
 
 
-@pytest.mark.parametrize("status", [301, 302, 303])
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@every_row("status", [301, 302, 303])
+@every_row("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_a_body_is_not_sent_again(status: int, method: str) -> None:
     """301, 302 and 303 turn it into GET, without the body."""
     found = follow(a_request(method), status, "/b")

@@ -7,6 +7,7 @@ import pytest
 from palyra.core.tool.spec import NO_FACETS, CallFacts
 from palyra.errors import InvalidParams
 from palyra.tools.web.request import MAX_HEADER_CHARS, MAX_HEADERS, find_facets, read_request
+from tests.rows import every_row
 
 URL = "https://e.example/"
 
@@ -32,7 +33,7 @@ def test_headers_are_lower_case() -> None:
     assert (("x-b", "1"), ("accept", "x/y; q=0.1")) == request.headers
 
 
-@pytest.mark.parametrize(
+@every_row(
     "name",
     ["Host", "Content-Length", "Transfer-Encoding", "Connection", "Authorization", "COOKIE",
      "X-API-Key", "Proxy-Authorization", "Proxy-Connection", "X-Forwarded-For", "Metadata",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.errors import InvalidParams
 from palyra.tools.web.urls import DEFAULT_PORTS, MAX_URL_CHARS, Url, join_url, parse_url
+from tests.rows import every_row
 
 READ = [
     ("http://example.com", "http://example.com/"),
@@ -41,19 +42,19 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), READ)
+@every_row(("text", "expected"), READ)
 def test_a_url_is_read_one_way(text: str, expected: str) -> None:
     """Scheme and host in their one form, path and query percent-encoded, no fragment."""
     assert expected == parse_url(text).text
 
 
-@pytest.mark.parametrize(("_", "text"), READ)
-def test_the_form_is_final(_: str, text: str) -> None:
+@every_row("text", [text for _, text in READ])
+def test_the_form_is_final(text: str) -> None:
     """The form of a form is itself."""
     assert text == parse_url(text).text
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@every_row("text", REFUSED)
 def test_a_url_that_a_browser_would_repair_is_refused(text: str) -> None:
     """A text that two parsers could read differently is not a valid URL."""
     with pytest.raises(InvalidParams):

@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation
+from palyra.net.api.method import Duration, Id, Limit, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ApprovalList, GrantList
 
@@ -32,7 +32,7 @@ class ApprovalResolve(Mutation, frozen=True, kw_only=True):
     decision: Literal["allow", "deny"]
     digest: Annotated[str, msgspec.Meta(max_length=128)]
     scope: ApprovalScope = "once"
-    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ttl_ms: Duration | None = None
     reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
 
 

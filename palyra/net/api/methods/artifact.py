@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.text.validation_errors import WORDS
 from palyra.core.tool.artifacts import MAX_PAGE_BYTES, NAME_CHARS
-from palyra.net.api.method import Id, Method, MethodCall
+from palyra.net.api.method import Id, Method, MethodCall, Offset
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ArtifactPiece
 
@@ -25,7 +25,7 @@ class ArtifactRead(Params, frozen=True, kw_only=True):
 
     session_id: Id
     artifact: Name
-    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    offset: Offset = 0
     limit_bytes: PageBytes = MAX_PAGE_BYTES
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from palyra.core.context.views import ContextExplained, ReferencePreview
-from palyra.net.api.method import AgentName, Id, Method, MethodCall
+from palyra.net.api.method import AgentName, Id, Method, MethodCall, Ordinal
 from palyra.net.protocol.params import Params
 
 
@@ -13,7 +13,7 @@ class ContextExplain(Params, frozen=True, kw_only=True):
     """The prompt of one turn; without a number, of the last one."""
 
     run_id: Id
-    turn: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    turn: Ordinal | None = None
 
 
 class PreviewParams(Params, frozen=True, kw_only=True):

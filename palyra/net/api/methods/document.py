@@ -14,25 +14,24 @@ from palyra.core.memory.document_views import (
     DocumentList,
     DocumentView,
 )
-from palyra.net.api.method import Limit, Method, MethodCall
+from palyra.net.api.method import Limit, Method, MethodCall, Ordinal
 from palyra.net.protocol.params import NoParams, Params
 
 DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Version = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class DocumentGet(Params, frozen=True, kw_only=True):
     """The blocks that are in the file now, or those of one version."""
 
     document: DocumentName
-    version: Version | None = None
+    version: Ordinal | None = None
 
 
 class DocumentHistoryParams(Params, frozen=True, kw_only=True):
     """Newest first; `before` is the `next_before` of the page before."""
 
     document: DocumentName
-    before: Version | None = None
+    before: Ordinal | None = None
     limit: Limit = 100
 
 
@@ -43,11 +42,18 @@ class DocumentSync(Params, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class DocumentFill(Params, frozen=True, kw_only=True):
+    """Write the caller's pinned memories to the block `pinned`, or only list the differences."""
+
+    document: DocumentName
+    dry_run: bool = False
+
+
 class DocumentRestore(Params, frozen=True, kw_only=True):
     """Give the managed blocks the entries of a version, or only list the differences."""
 
     document: DocumentName
-    version: Version
+    version: Ordinal
     dry_run: bool = False
 
 
@@ -69,6 +75,10 @@ async def sync(call: MethodCall, params: DocumentSync) -> DocumentChange:
     return await call.backend.documents.sync(call.caller, params.document, dry_run=params.dry_run)
 
 
+async def fill(call: MethodCall, params: DocumentFill) -> DocumentChange:
+    return await call.backend.documents.fill(call.caller, params.document, dry_run=params.dry_run)
+
+
 async def restore(call: MethodCall, params: DocumentRestore) -> DocumentChange:
     return await call.backend.documents.restore(
         call.caller, params.document, params.version, dry_run=params.dry_run
@@ -83,6 +93,7 @@ METHODS = (
         is_bulk=True,
     ),
     Method("document.sync", DocumentSync, DocumentChange, "documents:write", sync, is_bulk=True),
+    Method("document.fill", DocumentFill, DocumentChange, "documents:write", fill, is_bulk=True),
     Method(
         "document.restore", DocumentRestore, DocumentChange, "documents:write", restore,
         is_bulk=True,

@@ -11,6 +11,7 @@ from palyra.core.journal.changes import MemoryFilter, MemoryPlace
 from palyra.core.journal.records import ItemScope, Lineage, MemoryKind, MemoryRecord
 from palyra.core.memory.items import (
     MAX_IMPORT,
+    MAX_TTL_MS,
     MemoryAdded,
     MemoryChanged,
     MemoryDraft,
@@ -21,8 +22,17 @@ from palyra.core.memory.items import (
 )
 from palyra.core.trust.labels import Trust
 from palyra.errors import InvalidParams
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
-from palyra.net.protocol.params import NoParams, Params
+from palyra.net.api.method import (
+    Id,
+    Instant,
+    Limit,
+    Method,
+    MethodCall,
+    Mutation,
+    Ordinal,
+    cursor_of,
+)
+from palyra.net.protocol.params import Integer, NoParams, Params
 from palyra.net.protocol.results import (
     MemoryAudit,
     MemoryExport,
@@ -42,7 +52,6 @@ Principal = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Place = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Query = Annotated[str, msgspec.Meta(min_length=1, max_length=4_096)]
 SearchLimit = Annotated[int, msgspec.Meta(ge=1, le=100)]
-Millis = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 Cursor = Annotated[str, cursor_of("mem")]
 Tags = Annotated[tuple[str, ...], msgspec.Meta(max_length=32)]
 Kinds = Annotated[tuple[MemoryKind, ...], msgspec.Meta(max_length=6)]
@@ -58,11 +67,11 @@ class MemoryAdd(Mutation, frozen=True, kw_only=True):
     session_id: str | None = None
     channel: str | None = None
     scope: ItemScope = "principal"
-    at_ms: int | None = None
-    confidence_bps: int = 10_000
-    ttl_ms: int | None = None
+    at_ms: Integer | None = None
+    confidence_bps: Integer = 10_000
+    ttl_ms: Integer | None = None
     transient: bool = False
-    valid_from_ms: int | None = None
+    valid_from_ms: Integer | None = None
     pinned: bool = False
     never_recall: bool = False
     lineage: tuple[Lineage, ...] = ()
@@ -92,9 +101,9 @@ class MemorySearchParams(Params, frozen=True, kw_only=True):
     author: Place | None = None
     session_id: Place | None = None
     channel: Place | None = None
-    since_ms: Millis | None = None
-    until_ms: Millis | None = None
-    as_of_ms: Millis | None = None
+    since_ms: Instant | None = None
+    until_ms: Instant | None = None
+    as_of_ms: Instant | None = None
     explain: bool = False
     principal: Principal | None = None
 
@@ -115,8 +124,8 @@ class MemoryListParams(Params, frozen=True, kw_only=True):
     author: Place | None = None
     session_id: Place | None = None
     channel: Place | None = None
-    since_ms: Millis | None = None
-    until_ms: Millis | None = None
+    since_ms: Instant | None = None
+    until_ms: Instant | None = None
     superseded: bool = False
     hidden: bool = False
     limit: Limit = 100
@@ -135,8 +144,8 @@ class MemoryEdit(Mutation, frozen=True, kw_only=True):
     kind: MemoryKind | None = None
     tags: tuple[str, ...] | None = None
     author: str | None = None
-    confidence_bps: int | None = None
-    ttl_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    confidence_bps: Integer | None = None
+    ttl_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TTL_MS)] | None = None
 
 
 class MemoryForget(Mutation, frozen=True, kw_only=True):
@@ -184,7 +193,7 @@ class MemoryAuditParams(Params, frozen=True, kw_only=True):
 
     principal: Principal | None = None
     limit: Limit = 100
-    cursor: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    cursor: Ordinal | None = None
 
 
 class MemoryExportParams(Params, frozen=True, kw_only=True):
@@ -206,6 +215,8 @@ class MemoryPurge(Mutation, frozen=True, kw_only=True):
 
     principal: Principal
     dry_run: bool = False
+    sessions: bool = False  # also the content of all its sessions, as `session.purge` does
+    cancel: bool = False  # their open runs first
 
 
 # --- storing -------------------------------------------------------------------------------------
@@ -452,10 +463,16 @@ async def rebuild(call: MethodCall, _params: NoParams) -> MemoryRebuilt:
 
 
 async def purge(call: MethodCall, params: MemoryPurge) -> MemoryPurged:
-    memories = call.backend.memories
-    if params.dry_run:
-        return await memories.purge(call.caller, params.principal, dry_run=True)
-    return await call.once(MemoryPurged, lambda: memories.purge(call.caller, params.principal))
+    async def effect() -> MemoryPurged:
+        return await call.backend.data_rights.purge_principal(
+            call.caller,
+            params.principal,
+            sessions=params.sessions,
+            cancel=params.cancel,
+            dry_run=params.dry_run,
+        )
+
+    return await (effect() if params.dry_run else call.once(MemoryPurged, effect))
 
 
 READ, WRITE = "memory:read", "memory:write"

@@ -26,6 +26,7 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     OutsideId,
+    Seq,
     cursor_of,
 )
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
@@ -71,7 +72,7 @@ class RunFork(Mutation, frozen=True, kw_only=True):
     """Continue a run from its state at `at_seq`; without a text the model continues its turn."""
 
     run_id: Id
-    at_seq: Annotated[int, msgspec.Meta(ge=0)]
+    at_seq: Seq
     text: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 

@@ -13,6 +13,7 @@ from palyra.core.session.commands import (
     SessionCompacted,
     SessionRestored,
 )
+from palyra.core.session.purge import PurgeSession, SessionPurged
 from palyra.errors import InvalidParams
 from palyra.net.api.method import (
     Id,
@@ -20,6 +21,7 @@ from palyra.net.api.method import (
     Method,
     MethodCall,
     Mutation,
+    Seq,
     check_no_secret,
     cursor_of,
 )
@@ -78,7 +80,7 @@ class SessionPin(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     run_id: Id
-    seq: Annotated[int, msgspec.Meta(ge=0)]  # of the event that brought it
+    seq: Seq  # of the event that brought it
     pinned: bool = True
 
 
@@ -87,7 +89,7 @@ class SessionCheckpoint(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     run_id: Id | None = None
-    seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    seq: Seq | None = None
     name: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
@@ -109,6 +111,14 @@ class SessionRestore(Mutation, frozen=True, kw_only=True):
     files: bool = False  # undo changes that calls of the session have made to files since
     force: bool = False  # also of files that another program has changed since
     dry_run: bool = False  # only show what would happen
+
+
+class SessionPurgeParams(Mutation, frozen=True, kw_only=True):
+    """Remove the content of a session for good; what it removed is on record."""
+
+    session_id: Id
+    cancel: bool = False  # open runs first; otherwise one of them refuses the request
+    dry_run: bool = False  # only show what would go
 
 
 async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
@@ -160,6 +170,7 @@ async def compact(call: MethodCall, params: SessionCompact) -> SessionCompacted:
     return await call.once(
         SessionCompacted,
         lambda: gateway.compact_session(call.caller, params.session_id, call.key),
+        is_kept_by_effect=True,
     )
 
 
@@ -205,6 +216,16 @@ async def restore(call: MethodCall, params: SessionRestore) -> SessionRestored:
     return await call.once(SessionRestored, effect, is_kept_by_effect=True)
 
 
+async def purge(call: MethodCall, params: SessionPurgeParams) -> SessionPurged:
+    async def effect() -> SessionPurged:
+        command = PurgeSession(
+            session_id=params.session_id, cancel=params.cancel, dry_run=params.dry_run
+        )
+        return await call.backend.data_rights.purge_session(call.caller, command)
+
+    return await (effect() if params.dry_run else call.once(SessionPurged, effect))
+
+
 METHODS = (
     Method("session.resolve", SessionResolve, SessionRecord, "sessions:write", resolve),
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
@@ -229,5 +250,6 @@ METHODS = (
         is_bulk=True,
     ),
     Method("session.restore", SessionRestore, SessionRestored, "runs:write", restore),
+    Method("session.purge", SessionPurgeParams, SessionPurged, "sessions:write", purge),
     Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
 )

@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord, tool_specs
 from palyra.core.text.validation_errors import WORDS
-from palyra.net.api.method import Method, MethodCall, Mutation, at_once, check_no_secret
+from palyra.net.api.method import Method, MethodCall, Mutation, Offset, at_once, check_no_secret
 from palyra.net.protocol.params import NoParams, Params
 from palyra.net.protocol.results import Skill, SkillAudit, SkillList, SkillToolView, Uploaded
 
@@ -29,7 +29,7 @@ class SkillUpload(Params, frozen=True, kw_only=True):
     """The next bytes of a package, in base64; the digest is that of the whole."""
 
     sha256: Sha256
-    offset: Annotated[int, msgspec.Meta(ge=0)]
+    offset: Offset
     chunk: Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_CHUNK_BYTES)]
 
 

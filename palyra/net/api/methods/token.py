@@ -8,7 +8,7 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
 from palyra.core.ports import JournalStore
 from palyra.errors import NotFound
-from palyra.net.api.method import Id, Method, MethodCall, Mutation, check_no_secret
+from palyra.net.api.method import Duration, Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
 from palyra.net.protocol.params import LINE, NoParams
 from palyra.net.protocol.results import Token, TokenList
@@ -23,7 +23,7 @@ class TokenCreate(Mutation, frozen=True, kw_only=True):
     principal: Name
     role: Role
     name: Name
-    ttl_ms: Annotated[int, msgspec.Meta(ge=1)] | None = None  # None: until revoked
+    ttl_ms: Duration | None = None  # None: until revoked
 
 
 class TokenRevoke(Mutation, frozen=True, kw_only=True):

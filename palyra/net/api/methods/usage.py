@@ -14,14 +14,13 @@ from palyra.core.journal.records import (
 )
 from palyra.core.usage.views import AccountsView, UsageView, UsageWanted
 from palyra.errors import InvalidParams
-from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, check_no_secret
+from palyra.net.api.method import Id, Instant, Limit, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.protocol.params import SLUG, NoParams, Params
 from palyra.net.protocol.results import BudgetList, BudgetView
 
 Name = Annotated[str, SLUG]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
-Instant = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class UsageSummary(Params, frozen=True, kw_only=True):

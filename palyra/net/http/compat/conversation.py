@@ -21,7 +21,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.session.fork import InheritedConversation, given
+from palyra.core.session.fork import InheritedConversation, InheritedView, given
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.trust.injection_scan import find_injections
 from palyra.errors import InvalidParams, TooLarge
@@ -42,6 +42,7 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()  # of the last message
     shown_before: tuple[Attachment, ...] = ()  # with the messages before it
     is_continued: bool = False  # the session holds the messages before
+    held: InheritedView | None = None  # a stored conversation that `before` begins with
 
     @property
     def branch(self) -> InheritedConversation | None:
@@ -49,7 +50,7 @@ class ChatInput(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_continued:
             return None
         messages = (*self.before, *self.results)
-        return given(messages) if messages else None
+        return given(messages, self.held) if messages else None
 
     @property
     def pictures(self) -> tuple[Attachment, ...]:

@@ -14,13 +14,14 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.model.messages import Message, Sampling
+from palyra.core.model.messages import Sampling
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
 from palyra.core.session.commands import RunView, Started, StartRun
 from palyra.core.session.continuation import continues_conversation, open_calls
+from palyra.core.session.fork import InheritedView
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, TooLarge
+from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, Purged, TooLarge
 from palyra.net.api.method import Backend, Id
 from palyra.net.api.methods.run import Amounts
 from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, RunNote
@@ -281,7 +282,7 @@ class PreviousResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The response that a request continues by id."""
 
     record: RunView | None = None
-    messages: tuple[Message, ...] = ()
+    held: InheritedView = InheritedView(messages=())
     called: Mapping[str, str] = MappingProxyType({})
 
 
@@ -289,7 +290,7 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
     """Read the response that the request continues.
 
     Raises NotFound, also for a run of another principal, even if the caller may see it (as a fork
-    does); IllegalState for a run that has not ended.
+    does) and for a purged run; IllegalState for a run that has not ended.
     """
     if run_id is None:
         return PreviousResponse()
@@ -302,8 +303,11 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
         raise unknown
     if not record.is_terminal:
         raise IllegalState("that response is not complete yet", field="previous_response_id")
-    messages = await backend.gateway.read_conversation(caller, run_id)
-    return PreviousResponse(record=record, messages=messages, called=open_calls(messages))
+    try:
+        held = await backend.gateway.read_conversation(caller, run_id)
+    except Purged as error:
+        raise NotFound(error.message, field="previous_response_id") from None
+    return PreviousResponse(record=record, held=held, called=open_calls(held.messages))
 
 
 def check_one_session(ask: RunRequest, previous: PreviousResponse) -> None:
@@ -340,11 +344,13 @@ async def settle(
     if previous.record is not None:
         last = await _last_run(backend, caller, previous.record.session_id)
         is_last = last is not None and last.run_id == previous.record.run_id
-        is_whole = continues_conversation(previous.messages, chat.before, chat.results)
+        messages = previous.held.messages
+        is_whole = continues_conversation(messages, chat.before, chat.results)
         if is_last and (is_whole or not chat.before):
             return _in_session(ask, previous.record.session_id, is_new=True)
-        before = previous.messages if is_whole else (*previous.messages, *chat.before)
-        given = msgspec.structs.replace(ask, chat=msgspec.structs.replace(chat, before=before))
+        before = messages if is_whole else (*messages, *chat.before)
+        chat = msgspec.structs.replace(chat, before=before, held=previous.held)
+        given = msgspec.structs.replace(ask, chat=chat)
         return _in_session(given, previous.record.session_id if is_last else None)
     if not chat.before and not chat.results:
         return ask
@@ -353,7 +359,7 @@ async def settle(
     if last is None or not last.is_terminal:
         return ask
     held = await backend.gateway.read_conversation(caller, last.run_id)
-    if continues_conversation(held, chat.before, chat.results):
+    if continues_conversation(held.messages, chat.before, chat.results):
         return _in_session(ask, session_id, is_new=True)
     return ask
 

@@ -242,7 +242,7 @@ def _ambiguous(places: list[int], file: FilePatch) -> str:
     shown = ", ".join(str(at + 1) for at in places)
     return (
         f"{visible(file.path)}: the lines of the hunk stand in several places (lines {shown}…): "
-        "add lines round them, or a line `@@ …` that stands above"
+        "add lines round them, or a line `@@ …` above them"
     )
 
 

@@ -1,11 +1,24 @@
 """Methods: who may call them, what they take and give, and that the schema says the same."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 import trio.testing
+from msgspec import defstruct
+from msgspec.inspect import (
+    CollectionType,
+    DictType,
+    IntType,
+    Metadata,
+    StructType,
+    TupleType,
+    Type,
+    UnionType,
+    type_info,
+)
 from msgspec.structs import replace
 
 from palyra.core.access import SCOPES
@@ -50,12 +63,14 @@ CALLS: dict[str, dict[str, Any]] = {
     "document.list": {},
     "document.get": {"document": "MEMORY.md", "version": 2},
     "document.history": {"document": "MEMORY.md", "before": 3, "limit": 2},
+    "document.fill": {"document": "MEMORY.md", "dry_run": True},
     "document.sync": {"document": "MEMORY.md", "dry_run": True},
     "document.restore": {"document": "MEMORY.md", "version": 1},
     "session.resolve": {"session_key": "k"},
     "session.get": {"session_id": "ses_1"},
     "session.list": {},
     "session.archive": {"session_id": "ses_1"},
+    "session.purge": {"session_id": "ses_1"},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1"},
     "session.compact": {"session_id": "ses_1", "preview": True},
@@ -119,6 +134,42 @@ TOKEN_OF: dict[Role, str] = {
     role: token for token, (_, role) in ROLES.items() if token != "tok-bob"
 }
 ABSENT = {"approval.get", "tape.unsubscribe"}  # there is no such thing to show here
+
+
+def parts(kind: Type, path: str) -> list[tuple[Type, str]]:
+    """The types that a type is made of."""
+    found: list[tuple[Type, str]] = []
+    match kind:
+        case Metadata():
+            found = [(kind.type, path)]
+        case StructType():
+            found = [(each.type, f"{path}.{each.encode_name}") for each in kind.fields]
+        case UnionType():
+            found = [(option, path) for option in kind.types]
+        case CollectionType():
+            found = [(kind.item_type, f"{path}[]")]
+        case TupleType():
+            found = [(item, f"{path}[]") for item in kind.item_types]
+        case DictType():
+            found = [(kind.value_type, f"{path}{{}}")]
+        case _:
+            pass
+    return found
+
+
+def unbounded(kind: Type, path: str) -> Iterator[str]:
+    """Paths of the integers of a type without a least or a greatest value."""
+    if isinstance(kind, IntType) and None in {kind.ge, kind.le}:
+        yield path
+    for part, where in parts(kind, path):
+        yield from unbounded(part, where)
+
+
+def test_every_integer_of_a_parameter_has_bounds() -> None:
+    """An integer that does not fit into the journal is refused before it gets there."""
+    kinds = {name: type_info(method.params) for name, method in METHODS.items()}
+    assert [] == [path for name, kind in kinds.items() for path in unbounded(kind, name)]
+    assert ["x.n"] == list(unbounded(type_info(defstruct("X", [("n", int)])), "x"))
 
 
 def test_every_method_is_called_here() -> None:

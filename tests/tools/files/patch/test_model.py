@@ -10,6 +10,7 @@ from palyra.core.tool.checkpoints import Content
 from palyra.tools.files.patch import apply
 from palyra.tools.files.patch.apply import PatchPlan, parse_patch, plan_patch
 from palyra.tools.files.patch.model import MAX_PATCH_BYTES, PatchError
+from tests.rows import every_row
 
 FILES = {
     "a.py": "def one():\n    x = 1\n    return x\n\n\ndef two():\n    x = 1\n    return x\n",
@@ -188,7 +189,7 @@ def test_a_rename_to_itself_is_no_rename() -> None:
     assert {"b.txt": "1\n2\n3\n"} == after(update("b.txt", "*** Move to: ./b.txt"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("patch", "said"),
     [
         ("", r"line 1, column 1: expected `\*\*\* Begin Patch`"),
@@ -317,7 +318,7 @@ def test_an_invalid_unified_diff_is_refused(lines: tuple[str, ...], said: str) -
         parse_patch(unified("b.txt", *lines))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("patch", "said"),
     [
         ("--- a/x\nnonsense", r"line 2, .*expected `\+\+\+ …`"),

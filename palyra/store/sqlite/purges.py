@@ -1,0 +1,63 @@
+"""Removal of content: the payloads of a run, and what a session leaves outside of its tapes.
+
+The triggers of `schema` allow a payload to be replaced only on a run whose `run.purged` event was
+inserted before, so a removal and its record are one transaction.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import apsw
+import msgspec
+
+from palyra.core.journal.purged_row import PREFIX, make_tombstone
+from palyra.core.journal.records import Record, RunRemoval, SessionRemoval
+
+_TOMBSTONE = "palyra_tombstone"  # the SQL function
+_BY_SESSION = ("session_checkpoints", "memory_uses", "grants")
+
+
+def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Record]:
+    """Make the removals; return the other records.  Raises apsw.ConstraintError."""
+    others: list[Record] = []
+    for record in records:
+        match record:
+            case RunRemoval():
+                _remove_run(connection, record)
+            case SessionRemoval():
+                _remove_session(connection, record)
+            case _:
+                others.append(record)
+    return others
+
+
+def _remove_run(connection: apsw.Connection, removal: RunRemoval) -> None:
+    connection.create_scalar_function(_TOMBSTONE, _make_tombstone, 2, deterministic=True)
+    connection.execute(
+        f"UPDATE tape SET data = {_TOMBSTONE}(data, ?1) WHERE run_id = ?2 AND seq < ?3"  # noqa: S608 - literals
+        " AND substr(data, 1, length(?4)) <> ?4",
+        (removal.at_ms, removal.run_id, removal.events, PREFIX),
+    )
+    connection.execute("DELETE FROM approvals WHERE run_id = ?", (removal.run_id,))
+    connection.execute("DELETE FROM memory_uses WHERE run_id = ?", (removal.run_id,))
+
+
+def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> None:
+    for table in _BY_SESSION:
+        connection.execute(
+            f"DELETE FROM {table} WHERE session_id = ?",  # noqa: S608 - names of our own tables
+            (removal.session_id,),
+        )
+    connection.execute("DELETE FROM receipts WHERE instr(record, ?)", (removal.session_id,))
+    for trim in removal.trims:
+        lineage = msgspec.json.encode(trim.lineage).decode()
+        connection.execute(
+            "UPDATE memories SET lineage = ? WHERE memory_id = ?", (lineage, trim.memory_id)
+        )
+        connection.execute("DELETE FROM memory_versions WHERE memory_id = ?", (trim.memory_id,))
+
+
+def _make_tombstone(*values: Any) -> Any:  # noqa: ANN401 - values of SQLite
+    """Call `make_tombstone` for any stored value: a tampered payload may have another type."""
+    data, at_ms = values
+    return make_tombstone(data if isinstance(data, bytes) else str(data).encode(), at_ms)

@@ -1,0 +1,12 @@
+"""What every daemon compiles while it starts, compiled once in the process that the others fork from.
+
+Imported there (`tests.forked`), and nowhere else.
+"""
+
+import gc
+
+from palyra.core.redaction.redactor import Redactor
+
+for scanner in Redactor(()).scanners:
+    scanner.look  # noqa: B018 - for its effect
+gc.freeze()  # children share these objects; a collection would copy their pages
