@@ -49,6 +49,7 @@ from palyra.wiring.runs import (
     build_memory_indexes,
     build_services,
 )
+from palyra.wiring.tasks import build_handlers, build_tasks
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile
 
@@ -133,6 +134,21 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        self.tasks = build_tasks(
+            config,
+            self.host,
+            services=self.services,
+            gateway=self.gateway,
+            handlers=build_handlers(
+                config,
+                self.host,
+                services=self.services,
+                gateway=self.gateway,
+                memories=self.memories,
+                indexes=self.memory_indexes,
+            ),
+            epoch=lambda: self.journal.state.epoch,
+        )
         self.backend = build_backend(
             config,
             host=self.host,
@@ -143,6 +159,7 @@ class Daemon:
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
+            tasks=self.tasks,
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,
@@ -220,6 +237,7 @@ class Daemon:
                 incident_writer.child_spec(self.incidents),
                 *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
+                *self.tasks.child_specs(),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,

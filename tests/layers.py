@@ -107,6 +107,9 @@ ROOMS = {
         "memory",
         "documents",
         "usage",
+        "tasks",
+        "schedules",
+        "task_queue",
     ),
     "actors": (
         "kernel",
@@ -122,6 +125,8 @@ ROOMS = {
         "gateway",
         "checkpoints",
         "purge",
+        "task_work",
+        "background",
     ),
     "store": ("files", "journal", "sqlite", "vectors"),
     "tools": (

@@ -43,6 +43,7 @@ from palyra.config.sections import (
     SandboxConfig,
     Secrets,
     Server,
+    TasksConfig,
     ToolsConfig,
     UsageConfig,
     Wasm,
@@ -83,6 +84,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     runs: RunsConfig = RunsConfig()
     context: ContextConfig = ContextConfig()
     memory: MemoryConfig = MemoryConfig()
+    tasks: TasksConfig = TasksConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

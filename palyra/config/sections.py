@@ -91,6 +91,12 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
     recall: Annotated[bool, _doc("Show matching memories to the model of a new run.")] = True
 
 
+class TasksConfig(Section, frozen=True, kw_only=True):
+    """Background tasks and schedules."""
+
+    max_running: Annotated[_Few, _doc("Maximum number of background tasks that run at once.")] = 16
+
+
 class RunsConfig(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
@@ -464,6 +470,7 @@ SECTIONS: dict[str, type[Section]] = {
     "runs": RunsConfig,
     "context": ContextConfig,
     "memory": MemoryConfig,
+    "tasks": TasksConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
     "documents": DocumentsConfig,

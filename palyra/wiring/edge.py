@@ -49,6 +49,7 @@ from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
 from palyra.wiring.host import Host
 from palyra.wiring.models import EMBEDDED, Modelset
+from palyra.wiring.tasks import TaskParts
 from palyra.wiring.tools import Toolset
 
 
@@ -63,6 +64,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
+    tasks: TaskParts,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
@@ -100,6 +102,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             host.run_blocking,
         ),
         documents=documents,
+        tasks=tasks.tasks,
+        schedules=tasks.schedules,
         skills=toolset.skills,
         models=services.router,
         hub=hub,

@@ -35,26 +35,16 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.backoff import Backoff, compute_delay_s
+from palyra.core.journal.records import TaskKind, TaskLease, TaskRecord, TaskState
 from palyra.errors import Conflict, IllegalState, InvalidParams
 
-TaskKind = Literal[
-    "reflection",
-    "compaction",
-    "embed",
-    "prompt",
-    "delegation",
-    "cleanup",
-    "maintenance",
-    "memory_rebuild",
-]
-TaskState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled", "expired"]
 TaskMove = Literal[
     "claim", "renew", "succeed", "fail", "retry", "lapse", "pause", "resume", "cancel", "expire"
 ]
 
 STEP_MS = 60_000  # waiting that is worth one step of priority
 PRIORITIES = (0, 9)  # the lowest and the highest
-LEASE_MS = 30_000  # longer than the longest pause of a loaded machine
+LEASE_MS = 120_000  # without progress for so long, work is taken to hang
 MAX_ATTEMPTS = 20
 RETRY = Backoff(base_s=2.0, cap_s=300.0)
 
@@ -81,43 +71,6 @@ TASK_MOVES: dict[TaskMove, tuple[frozenset[TaskState], TaskState]] = {
 WORKER_MOVES: frozenset[TaskMove] = frozenset({"renew", "succeed", "fail", "retry"})
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The right of one worker to a running task: the owner epoch of its process, and its attempt."""
-
-    epoch: int
-    attempt: int  # from 1
-    until_ms: int
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One background task, in one revision."""
-
-    task_id: str
-    kind: TaskKind
-    principal: str
-    payload: dict[str, Any] = {}
-    priority: int = 5
-    rank_ms: int  # the order: the lowest is claimed first
-    state: TaskState = "queued"
-    created_ms: int
-    not_before_ms: int
-    expires_ms: int | None = None
-    attempts: int = 0
-    max_attempts: int = 3
-    lease: Lease | None = None  # while it is running
-    progress_ms: int | None = None  # of the last sign of real progress
-    finished_ms: int | None = None
-    result: dict[str, Any] = {}
-    error: str = ""  # of the last attempt, or the reason of the end
-    firing: str | None = None  # key of the firing of a schedule that submitted it
-    revision: int = 1
-
-    @property
-    def is_final(self) -> bool:
-        """True if the task has ended."""
-        return self.state in FINAL
-
-
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request for a task; times are absolute."""
 
@@ -130,7 +83,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     firing: str | None = None
 
 
-def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> Task:
+def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> TaskRecord:
     """Return the queued task.  Raises InvalidParams for a value out of range."""
     lowest, highest = PRIORITIES
     if not lowest <= wanted.priority <= highest:
@@ -148,7 +101,7 @@ def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> Tas
             "choose a later time",
             field="expires_ms",
         )
-    return Task(
+    return TaskRecord(
         task_id=task_id,
         kind=wanted.kind,
         principal=principal,
@@ -166,17 +119,17 @@ def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> Tas
 # --- due times ---------------------------------------------------------------------------------
 
 
-def is_claimable(task: Task, now_ms: int) -> bool:
+def is_claimable(task: TaskRecord, now_ms: int) -> bool:
     """True if a worker may claim the task now."""
     return task.state == "queued" and task.not_before_ms <= now_ms and not is_expired(task, now_ms)
 
 
-def is_expired(task: Task, now_ms: int) -> bool:
+def is_expired(task: TaskRecord, now_ms: int) -> bool:
     """True if the task has not ended and its time is over, queued, paused or running."""
     return not task.is_final and task.expires_ms is not None and task.expires_ms <= now_ms
 
 
-def is_lapsed(task: Task, epoch: int, now_ms: int) -> bool:
+def is_lapsed(task: TaskRecord, epoch: int, now_ms: int) -> bool:
     """True if the worker of a running task is lost: its process ended, or its lease was not renewed.
 
     `epoch` is the owner epoch of this process.  A lease of an earlier epoch has no worker, because
@@ -186,7 +139,7 @@ def is_lapsed(task: Task, epoch: int, now_ms: int) -> bool:
     return lease is not None and (lease.epoch < epoch or lease.until_ms <= now_ms)
 
 
-def order(task: Task) -> tuple[int, str]:
+def order(task: TaskRecord) -> tuple[int, str]:
     """Return the sort key of claiming; the ids of tasks sort by creation."""
     return task.rank_ms, task.task_id
 
@@ -194,30 +147,36 @@ def order(task: Task) -> tuple[int, str]:
 # --- moves ---------------------------------------------------------------------------------------
 
 
-def claim(task: Task, epoch: int, now_ms: int) -> Task:
+def claim(task: TaskRecord, epoch: int, now_ms: int) -> TaskRecord:
     """Return the task running, with a lease.  Raises IllegalState unless it is claimable."""
     if task.state == "queued" and not is_claimable(task, now_ms):
         when = "it has expired" if is_expired(task, now_ms) else f"not before {task.not_before_ms}"
         raise IllegalState(f"{task.task_id} cannot be claimed at {now_ms}: {when}")
     attempt = task.attempts + 1
-    lease = Lease(epoch=epoch, attempt=attempt, until_ms=now_ms + LEASE_MS)
+    lease = TaskLease(epoch=epoch, attempt=attempt, until_ms=now_ms + LEASE_MS)
     return _move(task, "claim", attempts=attempt, lease=lease, progress_ms=now_ms)
 
 
-def renew(task: Task, held: Lease, now_ms: int) -> Task:
+def renew(task: TaskRecord, held: TaskLease, now_ms: int) -> TaskRecord:
     """Return the task with a lease that is longer, because its work has progressed."""
     lease = msgspec.structs.replace(held, until_ms=max(held.until_ms, now_ms + LEASE_MS))
     return _move(task, "renew", held, lease=lease, progress_ms=now_ms)
 
 
-def succeed(task: Task, held: Lease, result: dict[str, Any], now_ms: int) -> Task:
+def succeed(task: TaskRecord, held: TaskLease, result: dict[str, Any], now_ms: int) -> TaskRecord:
     """Return the task with its result."""
     return _move(task, "succeed", held, result=result, error="", finished_ms=now_ms, lease=None)
 
 
 def fail(
-    task: Task, held: Lease, error: str, now_ms: int, rng: Callable[[], float], *, may_retry: bool
-) -> Task:
+    task: TaskRecord,
+    held: TaskLease,
+    error: str,
+    now_ms: int,
+    rng: Callable[[], float],
+    *,
+    may_retry: bool,
+) -> TaskRecord:
     """Return the task after a failed attempt: queued for a later one, or failed."""
     _check(task, "fail", held)
     if not may_retry or task.attempts >= task.max_attempts:
@@ -227,8 +186,10 @@ def fail(
     )
 
 
-def lapse(task: Task, epoch: int, now_ms: int, rng: Callable[[], float]) -> Task:
+def lapse(task: TaskRecord, epoch: int, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
     """Return the task whose worker is lost: queued for a later attempt, or failed.
+
+    The work of a run goes on without the worker, so the next attempt only waits for its end.
 
     Raises IllegalState if the lease holds.
     """
@@ -236,27 +197,27 @@ def lapse(task: Task, epoch: int, now_ms: int, rng: Callable[[], float]) -> Task
     if not is_lapsed(task, epoch, now_ms):
         raise IllegalState(f"{task.task_id}: its lease holds")
     error = f"the worker of attempt {task.attempts} was lost"
-    if task.attempts >= task.max_attempts:
+    if task.attempts >= task.max_attempts and task.run_id is None:
         return _move(task, "fail", task.lease, error=error, finished_ms=now_ms, lease=None)
     return _move(task, "lapse", error=error, lease=None, not_before_ms=_later_ms(task, now_ms, rng))
 
 
-def pause(task: Task) -> Task:
+def pause(task: TaskRecord) -> TaskRecord:
     """Return the task paused."""
     return _move(task, "pause")
 
 
-def resume(task: Task) -> Task:
+def resume(task: TaskRecord) -> TaskRecord:
     """Return the task queued again, in its old place."""
     return _move(task, "resume")
 
 
-def cancel(task: Task, reason: str, now_ms: int) -> Task:
+def cancel(task: TaskRecord, reason: str, now_ms: int) -> TaskRecord:
     """Return the task cancelled, whatever it was doing."""
     return _move(task, "cancel", error=reason, finished_ms=now_ms, lease=None)
 
 
-def expire(task: Task, now_ms: int) -> Task:
+def expire(task: TaskRecord, now_ms: int) -> TaskRecord:
     """Return the task expired.  Raises IllegalState before its time."""
     if not task.is_final and not is_expired(task, now_ms):
         raise IllegalState(f"{task.task_id} expires at {task.expires_ms}, not at {now_ms}")
@@ -264,18 +225,20 @@ def expire(task: Task, now_ms: int) -> Task:
     return _move(task, "expire", error=error, finished_ms=now_ms, lease=None)
 
 
-def _later_ms(task: Task, now_ms: int, rng: Callable[[], float]) -> int:
+def _later_ms(task: TaskRecord, now_ms: int, rng: Callable[[], float]) -> int:
     return now_ms + round(1_000 * compute_delay_s(RETRY, task.attempts, rng))
 
 
-def _move(task: Task, move: TaskMove, held: Lease | None = None, **changes: Any) -> Task:  # noqa: ANN401 - fields of a task
+def _move(
+    task: TaskRecord, move: TaskMove, held: TaskLease | None = None, **changes: Any  # noqa: ANN401 - fields of a task
+) -> TaskRecord:
     """Return the next revision.  Raises as `_check`."""
     _check(task, move, held)
     state = TASK_MOVES[move][1]
     return msgspec.structs.replace(task, state=state, revision=task.revision + 1, **changes)
 
 
-def _check(task: Task, move: TaskMove, held: Lease | None = None) -> None:
+def _check(task: TaskRecord, move: TaskMove, held: TaskLease | None = None) -> None:
     """Raise IllegalState if the state does not allow the move, Conflict for a worker without lease."""
     legal = TASK_MOVES[move][0]
     if task.state not in legal:
@@ -285,7 +248,7 @@ def _check(task: Task, move: TaskMove, held: Lease | None = None) -> None:
         raise Conflict(f"{task.task_id}: another attempt holds the lease")
 
 
-def _holds(lease: Lease | None, held: Lease | None) -> bool:
+def _holds(lease: TaskLease | None, held: TaskLease | None) -> bool:
     """True if both are the same lease; its end moves when it is renewed."""
     if lease is None or held is None:
         return False

@@ -27,39 +27,23 @@ from typing import Literal
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from palyra.core.journal.records import (
+    At,
+    Cron,
+    Every,
+    MissedPolicy,
+    OverlapPolicy,
+    ScheduleRecord,
+    Timing,
+)
 from palyra.errors import InvalidParams
 
-MissedPolicy = Literal["skip", "once", "all"]
-OverlapPolicy = Literal["forbid", "queue", "replace"]
 Overlap = Literal["submit", "leave_out", "replace"]
 
 MIN_EVERY_MS = 30_000
 MISSED_MS = 60_000  # an instant noticed later was missed
 MAX_CAUGHT_UP = 3
 MAX_CRON_CHARS = 200
-
-
-class Cron(msgspec.Struct, frozen=True, kw_only=True, tag="cron", tag_field="timing", gc=False):
-    """Instants of a cron expression of five fields in a time zone."""
-
-    expression: str
-    zone: str = "UTC"  # IANA name
-
-
-class Every(msgspec.Struct, frozen=True, kw_only=True, tag="every", tag_field="timing", gc=False):
-    """Instants `anchor_ms` + n · `period_ms`, n ≥ 1."""
-
-    period_ms: int
-    anchor_ms: int
-
-
-class At(msgspec.Struct, frozen=True, kw_only=True, tag="at", tag_field="timing", gc=False):
-    """One instant."""
-
-    at_ms: int
-
-
-Timing = Cron | Every | At
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -121,6 +105,49 @@ def decide_overlap(policy: OverlapPolicy, *, is_active: bool) -> Overlap:
     if not is_active or policy == "queue":
         return "submit"
     return "leave_out" if policy == "forbid" else "replace"
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The decision about a schedule that is due."""
+
+    schedule: ScheduleRecord  # its next revision
+    submit: tuple[int, ...]  # instants, oldest first
+    replaces: bool  # the tasks of earlier firings are cancelled
+
+
+def decide_firing(
+    schedule: ScheduleRecord, zone: tzinfo, *, is_active: bool, now_ms: int
+) -> Firing:
+    """Decide about every instant of the schedule up to now."""
+    due = decide_due(
+        schedule.timing,
+        zone,
+        handled_ms=schedule.handled_ms,
+        now_ms=now_ms,
+        missed=schedule.missed,
+    )
+    submit = due.fire
+    match decide_overlap(schedule.overlap, is_active=is_active):
+        case "leave_out":
+            submit = ()
+        case "replace":
+            submit = submit[-1:]
+        case "submit" if schedule.overlap == "forbid":
+            submit = submit[:1]
+        case "submit" if schedule.overlap == "replace":
+            submit = submit[-1:]
+        case _:
+            pass
+    changed = msgspec.structs.replace(
+        schedule,
+        handled_ms=due.handled_ms,
+        next_ms=next(upcoming(schedule.timing, zone, max(due.handled_ms, now_ms)), None),
+        fired=schedule.fired + len(submit),
+        left_out=schedule.left_out + len(due.fire) - len(submit),
+        revision=schedule.revision + 1,
+    )
+    replaces = schedule.overlap == "replace" and is_active and bool(submit)
+    return Firing(schedule=changed, submit=submit, replaces=replaces)
 
 
 def firing_key(schedule_id: str, at_ms: int) -> str:

@@ -40,6 +40,8 @@ from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
+from palyra.services.schedules import Schedules
+from palyra.services.tasks import Tasks
 from palyra.services.usage import UsageService
 
 P = TypeVar("P", bound=Params)
@@ -96,6 +98,8 @@ class Backend:
     memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService
+    tasks: Tasks
+    schedules: Schedules
     hub: Hub
     journal: Journal
     receipts: IdempotencyStore

@@ -6,16 +6,14 @@ from typing import Any, cast, get_args
 import msgspec
 import pytest
 
+from palyra.core.journal.records import TaskLease, TaskRecord, TaskState
 from palyra.core.task.life import (
     FINAL,
     LEASE_MS,
     STEP_MS,
     TASK_MOVES,
-    Lease,
     Submission,
-    Task,
     TaskMove,
-    TaskState,
     cancel,
     claim,
     expire,
@@ -40,20 +38,20 @@ def half() -> float:
     return 0.5
 
 
-def queued(task_id: str = "tsk_1", now_ms: int = NOW, **wanted: Any) -> Task:
+def queued(task_id: str = "tsk_1", now_ms: int = NOW, **wanted: Any) -> TaskRecord:
     request = msgspec.convert({"kind": "prompt", **wanted}, Submission)
     return submit(request, task_id, "ann", now_ms)
 
 
-def running(**wanted: Any) -> tuple[Task, Lease]:
+def running(**wanted: Any) -> tuple[TaskRecord, TaskLease]:
     task = claim(queued(**wanted), 3, NOW)
     assert task.lease is not None
     return task, task.lease
 
 
-HELD = Lease(epoch=3, attempt=1, until_ms=NOW)
+HELD = TaskLease(epoch=3, attempt=1, until_ms=NOW)
 # Each at a time at which only the state and the lease can forbid the move.
-MOVES: dict[TaskMove, Callable[[Task], Task]] = {
+MOVES: dict[TaskMove, Callable[[TaskRecord], TaskRecord]] = {
     "claim": lambda task: claim(task, 3, NOW),
     "renew": lambda task: renew(task, HELD, NOW),
     "succeed": lambda task: succeed(task, HELD, {}, NOW),
@@ -133,7 +131,7 @@ def test_a_retry_waits_longer_each_time_and_keeps_its_place() -> None:
         at_ms = task.not_before_ms
         task = fail(
             claimed,
-            claimed.lease or Lease(epoch=0, attempt=0, until_ms=0),
+            claimed.lease or TaskLease(epoch=0, attempt=0, until_ms=0),
             "no",
             at_ms,
             lambda: 1.0,

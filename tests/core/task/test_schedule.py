@@ -6,14 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from palyra.core.journal.records import At, Cron, Every, MissedPolicy, OverlapPolicy, Timing
 from palyra.core.task.schedule import (
     MISSED_MS,
-    At,
-    Cron,
-    Every,
-    MissedPolicy,
-    OverlapPolicy,
-    Timing,
     check_timing,
     decide_due,
     decide_overlap,

@@ -467,6 +467,8 @@ class Daemon:
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
+            tasks=cast("Any", self.tasks),
+            schedules=cast("Any", self.schedules),
             skills=self.skills,
             hub=self.hub,
             journal=cast("Any", self.journal),

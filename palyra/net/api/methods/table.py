@@ -18,6 +18,7 @@ from palyra.net.api.methods import (
     skill,
     system,
     tape,
+    task,
     token,
     tool,
     usage,
@@ -43,6 +44,7 @@ _GROUPS = (
     usage,
     incident,
     memory,
+    task,
 )
 
 METHODS: dict[str, AnyMethod] = {
