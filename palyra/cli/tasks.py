@@ -105,7 +105,11 @@ def tasks() -> None:
 @click.option("--expires-in", "expires_in_ms", type=Span(), help="End it after this time.")
 @shared_options
 def submit(
-    options: Options, kind: TaskKind, delay_ms: int | None, expires_in_ms: int | None, **given: Any  # noqa: ANN401 - click's, by name
+    options: Options,
+    kind: TaskKind,
+    delay_ms: int | None,
+    expires_in_ms: int | None,
+    **given: Any,  # noqa: ANN401 - click's, by name
 ) -> None:
     """Submit a task of KIND."""
     payload, now = _payload(given), now_ms()

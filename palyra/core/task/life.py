@@ -230,7 +230,10 @@ def _later_ms(task: TaskRecord, now_ms: int, rng: Callable[[], float]) -> int:
 
 
 def _move(
-    task: TaskRecord, move: TaskMove, held: TaskLease | None = None, **changes: Any  # noqa: ANN401 - fields of a task
+    task: TaskRecord,
+    move: TaskMove,
+    held: TaskLease | None = None,
+    **changes: Any,  # noqa: ANN401 - fields of a task
 ) -> TaskRecord:
     """Return the next revision.  Raises as `_check`."""
     _check(task, move, held)

@@ -76,6 +76,7 @@ from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
 from tests.net.api.fake_store import FakeJournal, FakeStore, run_record
+from tests.net.api.fake_tasks import FakeSchedules, FakeTasks
 from tests.net.server.memory_peer import MemoryTransport, Peer
 
 T = TypeVar("T")
@@ -436,6 +437,7 @@ class Daemon:
         self.channels = FakeChannels(self.store)
         self.budgets = FakeBudgets(self.store)
         self.incidents = FakeIncidents(self.store)
+        self.tasks, self.schedules = FakeTasks(self.store), FakeSchedules(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.skills = FakeSkills()
         self.files = FakeFiles()
