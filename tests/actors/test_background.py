@@ -161,21 +161,13 @@ class Office:
         return found
 
 
-@pytest.fixture
-def virtual(autojump_clock: MockClock) -> MockClock:
-    return autojump_clock
-
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
-
 async def settle(seconds: float = 0.0) -> None:
     """Wait until everything that happens within this time has happened."""
     await trio.sleep(seconds)
     await wait_all_tasks_blocked()
 
 
-async def test_tasks_run_by_rank_within_the_slots() -> None:
+async def test_tasks_run_by_rank_within_the_slots(autojump_clock: MockClock) -> None:
     """A task of a higher priority first; no more at once than there are slots."""
     office = Office(slots=1)
     low, high = await office.submit(priority=1), await office.submit(priority=9)
@@ -188,7 +180,7 @@ async def test_tasks_run_by_rank_within_the_slots() -> None:
     )
 
 
-async def test_a_task_waits_for_its_time() -> None:
+async def test_a_task_waits_for_its_time(autojump_clock: MockClock) -> None:
     """And starts at it, not at the next sweep."""
     office = Office()
     later = await office.submit(not_before_ms=office.now_ms() + 100_500)
@@ -199,10 +191,15 @@ async def test_a_task_waits_for_its_time() -> None:
     assert [later.task_id] == office.work.begun
 
 
-async def test_a_failed_attempt_is_repeated_later() -> None:
+async def test_a_failed_attempt_is_repeated_later(autojump_clock: MockClock) -> None:
     """Only if a later one may succeed, with a delay, and until the attempts are used up."""
     office = Office()
-    office.work.errors = [Unavailable("busy"), ValueError("odd"), Unavailable(SECRET), NotFound("no")]
+    office.work.errors = [
+        Unavailable("busy"),
+        ValueError("odd"),
+        Unavailable(SECRET),
+        NotFound("no"),
+    ]
     task = await office.submit(max_attempts=3)
     async with office.live():
         await settle(1.9)
@@ -220,7 +217,7 @@ def read(task: TaskRecord) -> tuple[int, TaskState, str]:
     return task.attempts, task.state, task.error
 
 
-async def test_cancelled_work_stops_at_once() -> None:
+async def test_cancelled_work_stops_at_once(autojump_clock: MockClock) -> None:
     """The end is committed, a run of the task is stopped, and the slot is free."""
     office = Office(slots=1)
     office.work.gate = trio.Event()
@@ -239,7 +236,7 @@ async def test_cancelled_work_stops_at_once() -> None:
     assert [task.task_id] == office.work.abandoned
 
 
-async def test_a_task_expires_before_and_during_its_run() -> None:
+async def test_a_task_expires_before_and_during_its_run(autojump_clock: MockClock) -> None:
     """Work that goes on is stopped."""
     office = Office(slots=1)
     office.work.gate = trio.Event()
@@ -258,7 +255,7 @@ async def test_a_task_expires_before_and_during_its_run() -> None:
         )
 
 
-async def test_slow_work_with_progress_keeps_its_lease() -> None:
+async def test_slow_work_with_progress_keeps_its_lease(autojump_clock: MockClock) -> None:
     """However long it takes; without progress it hangs, is reported and tried again."""
     office = Office()
     office.work.gate, office.work.progress_s = trio.Event(), 60.0
@@ -276,7 +273,7 @@ async def test_slow_work_with_progress_keeps_its_lease() -> None:
         assert 2 == len(office.work.begun)
 
 
-async def test_a_paused_task_is_not_claimed() -> None:
+async def test_a_paused_task_is_not_claimed(autojump_clock: MockClock) -> None:
     """Until it is resumed; a running one cannot be paused."""
     office = Office()
     task = await office.submit()
@@ -291,7 +288,7 @@ async def test_a_paused_task_is_not_claimed() -> None:
             await office.tasks.pause(ANN, task.task_id)
 
 
-async def test_a_task_of_an_ended_process_is_done_by_the_next() -> None:
+async def test_a_task_of_an_ended_process_is_done_by_the_next(autojump_clock: MockClock) -> None:
     """Its attempt counts, and a run that it had started is continued."""
     before = Office()
     task = await before.submit(kind="prompt")
@@ -303,7 +300,9 @@ async def test_a_task_of_an_ended_process_is_done_by_the_next() -> None:
     assert ("succeeded", 2, held.run_id) == (done.state, done.attempts, done.run_id)
 
 
-async def test_the_run_of_a_task_that_was_cancelled_at_the_end_is_stopped() -> None:
+async def test_the_run_of_a_task_that_was_cancelled_at_the_end_is_stopped(
+    autojump_clock: MockClock,
+) -> None:
     """The process ended between the commit and the cancel of the run."""
     before = Office()
     task = await before.submit(kind="prompt")
@@ -315,7 +314,7 @@ async def test_the_run_of_a_task_that_was_cancelled_at_the_end_is_stopped() -> N
     assert [task.task_id] == after.work.abandoned
 
 
-async def test_an_outcome_survives_a_full_disk() -> None:
+async def test_an_outcome_survives_a_full_disk(autojump_clock: MockClock) -> None:
     """The work is not repeated; its end is committed once there is room."""
     office = Office()
     office.work.gate = trio.Event()
@@ -331,7 +330,7 @@ async def test_an_outcome_survives_a_full_disk() -> None:
     assert (["succeeded"], 1) == (office.states(), len(office.work.begun))
 
 
-async def test_nothing_is_claimed_during_a_drain() -> None:
+async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> None:
     """Nor fired; it waits for the next start."""
     office = Office()
     office.is_draining = True
@@ -356,7 +355,9 @@ async def test_nothing_is_claimed_during_a_drain() -> None:
         ({"expires_ms": 5}, InvalidParams),
     ],
 )
-async def test_unfit_work_is_refused(wanted: dict[str, Any], error: type[PalyraError]) -> None:
+async def test_unfit_work_is_refused(
+    wanted: dict[str, Any], error: type[PalyraError], autojump_clock: MockClock
+) -> None:
     """At submission, and by a schedule when it is added."""
     office = Office()
     with pytest.raises(error):
@@ -367,7 +368,7 @@ async def test_unfit_work_is_refused(wanted: dict[str, Any], error: type[PalyraE
     assert ([], []) == (office.states(), office.store.list_schedules(None))
 
 
-async def test_tasks_belong_to_their_principal() -> None:
+async def test_tasks_belong_to_their_principal(autojump_clock: MockClock) -> None:
     """Another client finds none; work for all needs an operator."""
     office, bob = Office(), caller("bob")
     task, schedule_id = await office.submit(), await office.add()
@@ -392,7 +393,7 @@ async def test_tasks_belong_to_their_principal() -> None:
 # --- schedules -------------------------------------------------------------------------------------
 
 
-async def test_a_schedule_fires_each_instant_once_and_on_time() -> None:
+async def test_a_schedule_fires_each_instant_once_and_on_time(autojump_clock: MockClock) -> None:
     """Within the same second."""
     office = Office()
     begin_ms = office.now_ms()
@@ -403,13 +404,13 @@ async def test_a_schedule_fires_each_instant_once_and_on_time() -> None:
     assert [f"{schedule_id}@{begin_ms + n * 60_000}" for n in range(1, 6)] == [
         each.firing for each in fired
     ]
-    assert [0] * 5 == [
-        (each.created_ms - begin_ms) % 60_000 // 1_000 for each in fired
-    ]
+    assert [0] * 5 == [(each.created_ms - begin_ms) % 60_000 // 1_000 for each in fired]
 
 
 @pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("once", 1), ("all", 3)])
-async def test_missed_instants_follow_the_policy(missed: Any, count: int) -> None:
+async def test_missed_instants_follow_the_policy(
+    missed: Any, count: int, autojump_clock: MockClock
+) -> None:
     """After a restart, a day late; none is decided about twice."""
     before = Office()
     await before.add(missed=missed, overlap="queue", timing=Cron(expression="0 * * * *"))
@@ -422,7 +423,7 @@ async def test_missed_instants_follow_the_policy(missed: Any, count: int) -> Non
     assert count == len(after.states())
 
 
-async def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
+async def test_a_clock_that_is_set_back_fires_nothing_twice(autojump_clock: MockClock) -> None:
     """The instants up to the newest that was decided about are over."""
     office = Office()
     await office.add(overlap="queue")
@@ -444,7 +445,9 @@ async def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
         ("replace", ["cancelled", "cancelled", "running"]),
     ],
 )
-async def test_overlap_follows_the_policy(overlap: Any, states: list[TaskState]) -> None:
+async def test_overlap_follows_the_policy(
+    overlap: Any, states: list[TaskState], autojump_clock: MockClock
+) -> None:
     """While the task of an earlier firing has not ended."""
     office = Office(slots=2)
     office.work.gate, office.work.progress_s = trio.Event(), 10.0
@@ -457,7 +460,7 @@ async def test_overlap_follows_the_policy(overlap: Any, states: list[TaskState])
         assert 3 == record.fired + record.left_out
 
 
-async def test_a_paused_schedule_leaves_out_its_pause() -> None:
+async def test_a_paused_schedule_leaves_out_its_pause(autojump_clock: MockClock) -> None:
     """A removed one never fires again, and one moment fires once."""
     office = Office()
     schedule_id = await office.add()
@@ -487,7 +490,7 @@ def find_next(office: Office, schedule_id: str) -> int | None:
     return found.next_ms
 
 
-async def test_a_second_process_cannot_fire_or_claim_the_same() -> None:
+async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: MockClock) -> None:
     """The revision refuses the one that comes second."""
     office = Office()
     await office.add()
@@ -503,7 +506,7 @@ async def test_a_second_process_cannot_fire_or_claim_the_same() -> None:
     assert (2, other) == (len(office.states()), office.task(task.task_id))
 
 
-async def test_an_unknown_zone_is_refused() -> None:
+async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:
     """By name, with a remedy."""
     office = Office()
     for zone in ("Nowhere/Land", "../etc/passwd", "Europe"):
