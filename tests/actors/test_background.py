@@ -117,7 +117,7 @@ class Office:
         self.tasks = Tasks(**common, hub=hub, handlers={"embed": self.work, "prompt": self.work})
         incidents = cast("Any", self.alarms)
         self.schedules = Schedules(
-            **common, tasks=self.tasks, incidents=incidents, run_blocking=inline
+            **common, tasks=self.tasks, incidents=incidents, run_blocking=cast("Any", inline)
         )
         self.queue = TaskQueue(
             **common,
@@ -140,8 +140,10 @@ class Office:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.parts.workers.run)
             await nursery.start(partial(keep_queue, self.parts))
-            yield
-            nursery.cancel_scope.cancel()
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
 
     async def submit(self, **wanted: Any) -> TaskRecord:
         return await self.tasks.submit(ANN, Submission(**{"kind": "embed", **wanted}))
