@@ -40,7 +40,7 @@ from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import build_backend, build_edge, build_embeddings
 from palyra.wiring.host import Host
-from palyra.wiring.journal import journal_spec, sqlite_journal
+from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
 from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
@@ -159,6 +159,8 @@ class Daemon:
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
+            kept=build_kept(config, store, self.host),
+            backups=build_backups(config, store, keys, self.host),
             tasks=self.tasks,
             hub=self.hub,
             state=lambda: self.state,

@@ -28,7 +28,9 @@ MAY_IMPORT = {
     "net": frozenset({"core", "services", "actors", "config"}),
     "client": frozenset({"core", "net"}),
     "harness": frozenset({"core", "client", "net"}),
-    "cli": frozenset({"core", "client", "harness", "net", "config", "secrets", "tools", "models"}),
+    "cli": frozenset(
+        {"core", "client", "harness", "net", "config", "secrets", "store", "tools", "models"}
+    ),
     "wiring": frozenset(
         {"core", "config", "store", "tools", "models", "secrets", "services", "actors", "net"}
     ),
@@ -47,6 +49,7 @@ ONLY = {
     ("harness", "net"): ("palyra.net.protocol",),
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
     ("cli", "models"): ("palyra.models.minilm.files",),  # weights are installed without a daemon
+    ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
     ("cli", "tools"): ("palyra.tools.policy.cases",),  # policies are tried without a daemon
 }
 
@@ -125,10 +128,12 @@ ROOMS = {
         "gateway",
         "checkpoints",
         "purge",
+        "backup",
+        "retention",
         "task_work",
         "background",
     ),
-    "store": ("files", "journal", "sqlite", "vectors"),
+    "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (
         "toolbox",
         "files",

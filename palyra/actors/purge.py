@@ -190,9 +190,8 @@ class DataRights:
         for run in kept:
             if not run.is_terminal:
                 raise run_is_open(run.run_id)
-            events += await self._purge_run(run, purge)
-        self._services.histories.forget(run_ids)
-        self._memories.search.note_purged_turns()
+            events += await self.purge_run(run, purge)
+        self.forget_runs(run_ids)
         self._services.grants.forget_session(session_id)
         items = await self._memories.purge_session(
             record.principal, session_id, run_ids, by=purge.by
@@ -212,8 +211,12 @@ class DataRights:
             file_checkpoints=checkpoints,
         )
 
-    async def _purge_run(self, run: RunRecord, purge: SessionPurge) -> int:
-        """Replace the payloads of one run, with the event that proves it; return their number."""
+    async def purge_run(self, run: RunRecord, purge: SessionPurge) -> int:
+        """Replace the payloads of one ended run, with the event that proves it.
+
+        Return their number.  Raises Unavailable and Conflict, and then nothing was changed.
+        Cancellation: the change may be committed.
+        """
         digest = await self._services.journal.read(partial(_digest, run_id=run.run_id))
         at_ms = self._services.now_ms()
         event = RunPurged(
@@ -230,6 +233,11 @@ class DataRights:
             Change(rows=(row,), records=(purge_run(run, row), removal))
         )
         return digest.rows
+
+    def forget_runs(self, run_ids: Sequence[str]) -> None:
+        """Drop purged runs from the memory of the daemon."""
+        self._services.histories.forget(run_ids)
+        self._memories.search.note_purged_turns()
 
     async def _list_branches(self, session_id: str, run_ids: Sequence[str]) -> tuple[str, ...]:
         """Return the other sessions with a run that was forked from one of these."""

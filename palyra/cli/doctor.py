@@ -11,6 +11,7 @@ import shutil
 import socket
 import stat
 import sys
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +33,11 @@ from palyra.net.protocol.discovery import find_discovery, find_home
 
 OLDEST_PYTHON = (3, 11)
 LOW_BYTES, LEAST_BYTES = 1 << 30, 100 << 20
+FREE_BYTES = 64 << 20
+DAY_MS = 86_400_000
+BACKUP_DAYS = 30
+NEW_DAYS = 7  # without a backup
+MAKE_BACKUP = "`palyra backup create` makes one while the daemon runs"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
@@ -386,6 +392,83 @@ def _look_for_secrets(config: Config) -> int:
     return len(resolver.vault.read())
 
 
+def check_backup(options: Options) -> Check:
+    """Check that there is a recent backup, and that no draft of one was left behind."""
+    from palyra.store.backup.create import FOLDER, find_latest  # noqa: PLC0415 - a heavy import
+    from palyra.store.backup.draft import find_abandoned  # noqa: PLC0415 - a heavy import
+
+    home = find_home(options.home)
+    left = [*find_abandoned(home / FOLDER), *find_abandoned(home.absolute().parent)]
+    if left:
+        return Check(
+            name="backup",
+            verdict="warn",
+            detail=f"left by a process that died: {', '.join(map(str, left))}",
+            remedy="the next backup or restore there removes it; or `rm -r` it",
+        )
+    latest = find_latest(home)
+    now_ms = time.time() * 1000
+    if latest is None:
+        return _check_first_backup(home, now_ms)
+    days = int((now_ms - latest.created_ms) / DAY_MS)
+    detail = f"the newest is {pluralize(days, 'day')} old: {latest.path}"
+    if not Path(latest.path).is_dir():
+        detail = f"the newest was moved or removed: {latest.path}"
+    if days > BACKUP_DAYS:
+        return Check(name="backup", verdict="warn", detail=detail, remedy=MAKE_BACKUP)
+    return Check(name="backup", verdict="ok", detail=detail)
+
+
+def _check_first_backup(home: Path, now_ms: float) -> Check:
+    """Check that a home without a backup is still new."""
+    try:
+        since_ms = (home / "keys" / "signing.pub").stat().st_mtime * 1000
+    except OSError:
+        since_ms = now_ms
+    is_new = now_ms - since_ms < NEW_DAYS * DAY_MS
+    return Check(
+        name="backup",
+        verdict="ok" if is_new else "warn",
+        detail="none was made yet",
+        remedy=MAKE_BACKUP,
+    )
+
+
+def check_retention(options: Options) -> Check:
+    """Check that nothing is over a bound of retention and that few pages are free."""
+    try:
+        found = talk(options, lambda client: client.preview_retention())
+    except CommandFailed as stop:
+        return Check(name="retention", verdict="warn", detail=f"unknown: {stop.message}")
+    over = [
+        pluralize(count, noun)
+        for count, noun in (
+            (found.runs, "run"),
+            (found.artifacts, "artifact"),
+            (found.file_checkpoints, "file checkpoint"),
+            (found.incidents, "incident"),
+        )
+        if count
+    ]
+    size = f"the database has {_size(found.database_bytes)}"
+    if over and found.is_set:
+        return Check(
+            name="retention",
+            verdict="warn",
+            detail=f"over its bounds: {', '.join(over)}; {size}",
+            remedy="`palyra retention apply` removes them",
+        )
+    if found.free_bytes > max(FREE_BYTES, found.database_bytes // 4):
+        return Check(
+            name="retention",
+            verdict="warn",
+            detail=f"{size}, {_size(found.free_bytes)} of them free",
+            remedy="`palyra retention compact` returns them",
+        )
+    bounds = "within its bounds" if found.is_set else "no bounds are set"
+    return Check(name="retention", verdict="ok", detail=f"{bounds}; {size}")
+
+
 CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_python,
     check_packages,
@@ -399,6 +482,8 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_incidents,
     check_models,
     check_journal,
+    check_retention,
+    check_backup,
     check_secrets,
     check_redaction,
 )

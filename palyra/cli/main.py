@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("policy", "Explain, check and test policies."),
     "usage": ("usage", "Sum up tokens and cost of model calls."),
     "budget": ("usage", "List, set and delete budgets."),
+    "backup": ("backup", "Make, check and restore backups of the daemon's directory."),
+    "retention": ("retention", "Preview and apply the bounds of [retention]; compact the journal."),
     "tasks": ("tasks", "Submit, list, pause and cancel background tasks."),
     "schedules": ("tasks", "Add, list, pause and remove schedules of tasks."),
     "incidents": ("incidents", "List, show and resolve incidents."),

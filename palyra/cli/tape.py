@@ -195,9 +195,10 @@ def parse_key(text: str) -> bytes:
     return key
 
 
-def _purged_text(events: int) -> str:
-    """Return the end of a sentence about events that are on record as purged."""
-    return f", {pluralize(events, 'event')} purged" if events else ""
+def _purged_text(events: int, pruned: int = 0) -> str:
+    """Return the end of a sentence about events that are on record as purged, or as pruned."""
+    purged = f", {pluralize(events - pruned, 'event')} purged" if events > pruned else ""
+    return f"{purged}, {pluralize(pruned, 'event')} pruned" if pruned else purged
 
 
 def _print_offline(options: Options, report: ExportReport, *, is_trusted: bool) -> None:
@@ -286,7 +287,7 @@ def _print_online(options: Options, report: VerifyReport, noticed: Sequence[str]
         say(
             f"intact: {pluralize(report.checked_events, 'event')}, "
             f"{pluralize(report.checked_roots, 'signed root')}"
-            f"{_purged_text(report.purged_events)}",
+            f"{_purged_text(report.purged_events, report.pruned_events)}",
             fg="green",
         )
     else:

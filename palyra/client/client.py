@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 
 from palyra.client.approvals import ApprovalMethods
+from palyra.client.backups import BackupMethods
 from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
 from palyra.client.documents import DocumentMethods
@@ -17,6 +18,7 @@ from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.client.registry import RegistryMethods
+from palyra.client.retention import RetentionMethods
 from palyra.client.runs import RunMethods
 from palyra.client.sessions import SessionMethods
 from palyra.client.skills import SkillMethods
@@ -41,6 +43,8 @@ class Client(
     UsageMethods,
     IncidentMethods,
     MemoryMethods,
+    BackupMethods,
+    RetentionMethods,
     TaskMethods,
     OperationMethods,
 ):

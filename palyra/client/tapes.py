@@ -100,6 +100,7 @@ async def export_run(client: TapeMethods, run_id: str) -> str:
                 seq=sum(text.count("\n") for text in lines) - 1,
                 public_key=page.public_key,
                 signature=page.signature,
+                former_keys=page.former_keys,
             )
     if seal is None:
         raise NotFound(f"{run_id} has no events yet")

@@ -39,6 +39,7 @@ from palyra.config.sections import (
     MemoryConfig,
     Models,
     PolicyConfig,
+    RetentionConfig,
     RunsConfig,
     SandboxConfig,
     Secrets,
@@ -88,6 +89,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()
+    retention: RetentionConfig = RetentionConfig()
     documents: DocumentsConfig = DocumentsConfig()
     fetch: Fetch = Fetch()
     mcp: Mcp = Mcp()

@@ -21,6 +21,7 @@ _Deadline = Annotated[int, Meta(ge=1, le=600)]
 _MibOrNone = Annotated[int, Meta(ge=0, le=1_048_576)]
 _Seconds = Annotated[int, Meta(ge=1, le=86_400)]
 _Days = Annotated[int, Meta(ge=1, le=3_650)]
+_DaysOrNone = Annotated[int, Meta(ge=0, le=3_650)]
 _CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Window = Annotated[int, Meta(ge=0, le=100_000_000)]
 _Tier = Annotated[int, Meta(ge=1, le=3)]
@@ -174,6 +175,23 @@ class FilesConfig(Section, frozen=True, kw_only=True):
         _Mib, _doc("Maximum size of all file checkpoints; the oldest are deleted first.")
     ] = 1_024
     checkpoints_days: Annotated[_Days, _doc("Number of days that checkpoints are kept.")] = 30
+
+
+class RetentionConfig(Section, frozen=True, kw_only=True):
+    """Bounds that `palyra retention apply` enforces; 0: none.  It keeps what is in use."""
+
+    tapes_days: Annotated[
+        _DaysOrNone, _doc("Days after its end that the content of a run is kept.")
+    ] = 0
+    tapes_mib: Annotated[
+        _MibOrNone, _doc("Maximum size of the content of all tapes; the oldest go first.")
+    ] = 0
+    artifacts_days: Annotated[_DaysOrNone, _doc("Days that complete outputs are kept.")] = 0
+    artifacts_mib: Annotated[_MibOrNone, _doc("Maximum size of all complete outputs.")] = 0
+    checkpoints_days: Annotated[_DaysOrNone, _doc("Days that file checkpoints are kept.")] = 0
+    checkpoints_mib: Annotated[_MibOrNone, _doc("Maximum size of all file checkpoints.")] = 0
+    incidents_days: Annotated[_DaysOrNone, _doc("Days that resolved incidents are kept.")] = 0
+    incidents: Annotated[_CountOrNone, _doc("Maximum number of resolved incidents.")] = 0
 
 
 class DocumentsConfig(Section, frozen=True, kw_only=True):
@@ -473,6 +491,7 @@ SECTIONS: dict[str, type[Section]] = {
     "tasks": TasksConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
+    "retention": RetentionConfig,
     "documents": DocumentsConfig,
     "wasm": Wasm,
     "fetch": Fetch,

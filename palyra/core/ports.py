@@ -10,6 +10,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport
 from palyra.core.journal.changes import (
     ChainedRow,
     Change,
@@ -706,6 +707,24 @@ class DocumentFiles(Protocol):
 
     def forget(self, document: str, texts: tuple[str, ...]) -> int:
         """Delete the document's checkpoints that have one of these texts; return their number."""
+
+
+class BackupStore(Protocol):
+    """Backups of the data directory.  Blocks; any thread may call.
+
+    Both methods raise Unavailable soon after `is_stopped` returns true.
+    """
+
+    def create(
+        self, path: str | None, order: BackupOrder, is_stopped: Callable[[], bool]
+    ) -> BackupMade:
+        """Make a backup as a new folder; None: in the data directory.
+
+        Raises IllegalState for a path that cannot be used, DiskFull, Unavailable; nothing is left.
+        """
+
+    def verify(self, path: str, is_stopped: Callable[[], bool]) -> BackupReport:
+        """Check a backup.  Raises NotFound for a path without one, Unavailable."""
 
 
 class SkillService(Protocol):

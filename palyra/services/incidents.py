@@ -32,7 +32,7 @@ from palyra.core.incident.incident import (
     open_incident,
     resolve,
 )
-from palyra.core.incident.kinds import JOURNAL, chain_broken, journal_refuses
+from palyra.core.incident.kinds import JOURNAL, chain_broken, journal_refuses, journal_restored
 from palyra.core.journal.changes import Change, IncidentFilter, OpenReport
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import IncidentRecord, Record
@@ -289,6 +289,8 @@ def report_opened(incidents: Incidents, report: OpenReport) -> None:
                 incident_id=incident.incident_id,
                 summary=incident.summary,
             )
+    if report.restored is not None:
+        incidents.report(journal_restored(report.restored))
     if found.first_break is not None:
         incidents.report(chain_broken(found.first_break, found))
 

@@ -5,12 +5,14 @@ from functools import partial
 
 from palyra import __version__
 from palyra.actors.approvals import Approvals
+from palyra.actors.backup import Backups
 from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.purge import DataRights
+from palyra.actors.retention import Kept, Retention
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
@@ -48,6 +50,7 @@ from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
 from palyra.wiring.host import Host
+from palyra.wiring.journal import retention_limits
 from palyra.wiring.models import EMBEDDED, Modelset
 from palyra.wiring.tasks import TaskParts
 from palyra.wiring.tools import Toolset
@@ -64,6 +67,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
+    backups: Backups,
+    kept: Kept,
     tasks: TaskParts,
     hub: Hub,
     state: Callable[[], State],
@@ -82,11 +87,19 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         writes=config.documents.write,
     )
     memories.forgotten.append(documents.forget_items)
+    data_rights = DataRights(services, sessions, gateway, memories, toolset.checkpoints)
     return Backend(
         gateway=gateway,
         sessions=sessions,
         checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints),
-        data_rights=DataRights(services, sessions, gateway, memories, toolset.checkpoints),
+        data_rights=data_rights,
+        retention=Retention(
+            retention_limits(config.retention),
+            kept,
+            data_rights,
+            services,
+        ),
+        backups=backups,
         approvals=Approvals(services.journal, services.approvals),
         grants=services.grants,
         budgets=usage,
@@ -114,6 +127,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         instance_id=services.instance_id,
         version=__version__,
         public_key=keys.public_key,
+        former_keys=keys.former,
         sign=keys.sign,
         redact=services.redactor.redact_bytes,
         run_blocking=host.run_blocking,

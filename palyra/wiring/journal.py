@@ -2,12 +2,19 @@
 
 from functools import partial
 
+from palyra import __version__
+from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.retention import Kept
 from palyra.config.load import Config
-from palyra.core.ports import Artifacts, CheckpointStore
+from palyra.config.sections import RetentionConfig
+from palyra.core.journal.retention import RetentionLimits
+from palyra.core.ports import Artifacts, CheckpointStore, JournalStore
 from palyra.services.incidents import Incidents, report_opened, report_writing
+from palyra.store.backup.create import Home
+from palyra.store.backup.home import HomeBackups
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.journal.keys import KeyRing
@@ -25,10 +32,49 @@ def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
     )
 
 
+def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host) -> Backups:
+    """Build the backups of a data directory; of another store none can be made."""
+    backups = None
+    if isinstance(store, SqliteJournal):
+        home = Home(
+            data_dir=config.paths.data_dir,
+            config_file=config.paths.config_file,
+            policy_dir=config.policy_dir,
+            keys=keys,
+            open_snapshot=store.open_snapshot,
+            version=__version__,
+        )
+        backups = HomeBackups(home)
+    return Backups(backups, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id)
+
+
+def build_kept(config: Config, store: JournalStore, host: Host) -> Kept:
+    """Build the stores that retention looks after."""
+    artifacts, checkpoints = _folders(config, host)
+    source = store.retention() if isinstance(store, SqliteJournal) else None
+    return Kept(source, artifacts, checkpoints)
+
+
+def retention_limits(bounds: RetentionConfig) -> RetentionLimits:
+    """Return the configured bounds."""
+    return RetentionLimits(
+        tapes_ms=bounds.tapes_days * DAY_MS,
+        tapes_bytes=bounds.tapes_mib * MIB,
+        artifacts_ms=bounds.artifacts_days * DAY_MS,
+        artifacts_bytes=bounds.artifacts_mib * MIB,
+        checkpoints_ms=bounds.checkpoints_days * DAY_MS,
+        checkpoints_bytes=bounds.checkpoints_mib * MIB,
+        incidents_ms=bounds.incidents_days * DAY_MS,
+        incidents=bounds.incidents,
+    )
+
+
 def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
     """Create the stores of artifacts and file checkpoints in the data directory."""
-    if host.file_stores is not None:
-        return host.file_stores
+    return _folders(config, host) if host.file_stores is None else host.file_stores
+
+
+def _folders(config: Config, host: Host) -> tuple[FileArtifacts, FileCheckpoints]:
     data_dir, bounds = config.paths.data_dir, config.files
     return (
         FileArtifacts(

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 
 from palyra.cli import doctor
 from palyra.cli.command import Options
+from palyra.core.journal.backup import BackupMade
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
@@ -311,3 +313,40 @@ def test_an_ill_provider_is_a_warning(
     check = find(Options(), "models")
     assert verdict == check.verdict
     assert word in check.detail
+
+
+def test_a_home_without_a_backup_is_a_warning_once_it_is_old(tmp_path: Path) -> None:
+    """A new home has a week; then the command that makes one is named."""
+    assert "ok" == find(Options(home=tmp_path), "backup").verdict
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "signing.pub").touch()
+    os.utime(tmp_path / "keys" / "signing.pub", (1, 1))
+    found = find(Options(home=tmp_path), "backup")
+    assert ("warn", doctor.MAKE_BACKUP) == (found.verdict, found.remedy)
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(1, "ok"), (40, "warn")])
+def test_an_old_backup_is_a_warning(tmp_path: Path, days: int, verdict: str) -> None:
+    """The newest one is named with its age."""
+    made = BackupMade(
+        backup_id="bak_1",
+        path=str(tmp_path),
+        created_ms=int(time.time() * 1000) - days * doctor.DAY_MS,
+        has_keys=False,
+        files=1,
+        size_bytes=1,
+        head_position=1,
+        key_id="k",
+    )
+    (tmp_path / "backups").mkdir()
+    (tmp_path / "backups" / "latest.json").write_bytes(msgspec.json.encode(made))
+    found = find(Options(home=tmp_path), "backup")
+    assert (verdict, True) == (found.verdict, f"{days} day" in found.detail)
+
+
+def test_an_abandoned_backup_is_named(tmp_path: Path) -> None:
+    """With the way to get rid of it."""
+    left = tmp_path / "backups" / ".bak_1.palyra-draft"
+    left.mkdir(parents=True)
+    found = find(Options(home=tmp_path), "backup")
+    assert ("warn", True) == (found.verdict, str(left) in found.detail)

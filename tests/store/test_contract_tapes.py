@@ -254,7 +254,7 @@ def test_sealing_signs_what_is_new(store: JournalStore) -> None:
     assert [True, False] == [store.seal(), store.seal()]
     store.commit([rows("run_a", 3, 1)])
     report = store.verify()
-    assert (4, 1, 4, 3, 0, None, 0, ()) == msgspec.structs.astuple(report)
+    assert (4, 1, 4, 3, 0, 0, None, 0, ()) == msgspec.structs.astuple(report)
 
 
 def test_closing_seals(make_store: MakeStore, store: JournalStore) -> None:

@@ -7,6 +7,7 @@ here.
 from collections.abc import Sequence
 
 from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import ChainViolation, VerifyReport
 
 POLICIES = "policies_broken"
@@ -54,6 +55,29 @@ def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
             "detail": found.detail,
             "breaks": report.breaks,
             **{name: value for name, value in known.items() if value is not None},
+        },
+    )
+
+
+def restored_key(found: Restoration) -> str:
+    """Return the key of the incident of one restore."""
+    return f"journal_restored:{found.backup_id}:{found.at_ms}"
+
+
+def journal_restored(found: Restoration) -> IncidentReport:
+    """The data directory was restored from a backup, which a person has declared."""
+    return IncidentReport(
+        domain="store",
+        key=restored_key(found),
+        severity="warning",
+        summary="the data directory was restored from a backup: newer events and records are gone",
+        evidence={
+            "backup_id": found.backup_id,
+            "backup_ms": found.created_ms,
+            "by": found.by,
+            "reason": found.reason,
+            "restored_ms": found.at_ms,
+            "through_position": found.head_position,
         },
     )
 

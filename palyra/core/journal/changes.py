@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.records import (
     IncidentDomain,
     IncidentRecord,
@@ -252,6 +253,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     through_position: int
     signed_through_position: int
     purged_events: int = 0  # of the checked ones: without their payload, by a recorded purge
+    pruned_events: int = 0  # of the purged ones: by retention
     first_break: ChainViolation | None = None
     breaks: int = 0
     found: tuple[ChainViolation, ...] = ()
@@ -268,3 +270,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     verification: VerifyReport
     notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
     incidents: tuple[IncidentRecord, ...] = ()  # unresolved, oldest first
+    restored: Restoration | None = None  # since a backup was restored, this is the first opening

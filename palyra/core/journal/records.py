@@ -559,6 +559,19 @@ class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trims: tuple[LineageTrim, ...] = ()
 
 
+class IncidentRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of the oldest incidents that were resolved up to a time."""
+
+    until_ms: int
+    limit: int
+
+
+class PageRelease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Return of free pages of the database file to the file system."""
+
+    pages: int
+
+
 MemoryWay = Literal["auto", "tool", "reference"]
 
 
@@ -748,6 +761,8 @@ Record = (
     | ScheduleRecord
     | RunRemoval
     | SessionRemoval
+    | IncidentRemoval
+    | PageRelease
 )
 RECEIPT_TTL_MS = 86_400_000
 TASK_KEPT_MS = 604_800_000  # ended tasks: a week

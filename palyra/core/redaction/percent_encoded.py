@@ -9,15 +9,16 @@ Source: RFC 3986 (2.1, 2.3); `+` for a blank as in application/x-www-form-urlenc
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator
 from urllib.parse import unquote_to_bytes
 
 from palyra.core.redaction.context_patterns import BEFORE_FLAG, BLANK
 from palyra.core.redaction.grammar import ANYWHERE, Rule, units
+from palyra.core.redaction.scanner import WholeMatch
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 _CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
+_BEYOND = "\x80"  # stands for those beyond ASCII
 _HIGH = "%[89A-Fa-f][0-9A-Fa-f]"  # a byte of a character beyond ASCII
 _ANY = r"[\s\S]"
 _SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
@@ -31,15 +32,26 @@ _PEM = Rule(
 )  # fmt: skip
 
 
+_BLANK_BEHIND_WORD = re.compile(r"(?<=[a-z]) (?=[|)])")
+
+
 def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return the rules for percent-encoded forms, in the order of the plain ones."""
-    derived = (_encoded(rule) for rule in rules if rule.name != _PEM.name)
+    plain = tuple(rule for rule in rules if rule.name != _PEM.name)
+    encode = _ShapeEncoder(shape for rule in plain for shape in _shapes(rule))
+    derived = (_encoded(rule, encode) for rule in plain)
     return (_PEM, *(rule for rule in derived if rule is not None))
 
 
-def _encoded(rule: Rule) -> Rule | None:
+def _shapes(rule: Rule) -> tuple[str, ...]:
+    """What of a rule may be encoded."""
+    parts = rule.before, rule.joint, rule.secret, rule.after
+    return (*parts, rule.start, _argument_hint(rule)) if _is_argument(rule) else parts
+
+
+def _encoded(rule: Rule, encode: "_ShapeEncoder") -> Rule | None:
     plain = rule.before, rule.joint, rule.secret, rule.after
-    before, joint, secret, after = encoded = tuple(map(_encoded_shape, plain))
+    before, joint, secret, after = encoded = tuple(map(encode, plain))
     if encoded == plain:
         return None
     derived = rule._replace(
@@ -53,23 +65,28 @@ def _encoded(rule: Rule) -> Rule | None:
         needs=b"%+" if rule.name in _AFTER_BLANK else b"%",
         hint=rule.hint.replace("[ \\t]", "[ \\t+%09]"),  # a blank, or an end of its escape
     )
-    return _as_argument(derived, rule) if rule.start in {BLANK, BEFORE_FLAG} else derived
+    return _as_argument(derived, rule, encode) if _is_argument(rule) else derived
 
 
-def _as_argument(encoded: Rule, plain: Rule) -> Rule:
+def _is_argument(rule: Rule) -> bool:
+    return rule.start in {BLANK, BEFORE_FLAG}
+
+
+def _argument_hint(rule: Rule) -> str:
+    return _BLANK_BEHIND_WORD.sub("", rule.hint)
+
+
+def _as_argument(encoded: Rule, plain: Rule, encode: "_ShapeEncoder") -> Rule:
     """The row for an argument of a command: the blanks round it and behind the command are encoded.
 
     A `+` is such a blank only behind a word; at the beginning of a line it is one of a patch.
     """
     return encoded._replace(
-        start=_encoded_shape(plain.start).replace(r"\+", r"[A-Za-z0-9]\+"),
+        start=encode(plain.start).replace(r"\+", r"[A-Za-z0-9]\+"),
         spares=lambda found: plain.spares(_unquoted(found.replace(b"+", b" "))),
         needs=b"%+",
-        hint=_encoded_shape(_BLANK_BEHIND_WORD.sub("", plain.hint)),
+        hint=encode(_argument_hint(plain)),
     )
-
-
-_BLANK_BEHIND_WORD = re.compile(r"(?<=[a-z]) (?=[|)])")
 
 
 def _unquoted(found: bytes) -> bytes:
@@ -77,17 +94,37 @@ def _unquoted(found: bytes) -> bytes:
     return unquote_to_bytes(unquote_to_bytes(found))
 
 
-@cache
-def _encoded_shape(shape: str) -> str:
-    return "".join(_encoded_unit(unit) + quantifier for unit, quantifier in units(shape))
+class _ShapeEncoder:
+    """Adds to the units of shapes the escapes of every character they match.
+
+    All units of all shapes are one set of expressions: compiled one by one they take a tenth of a
+    second, at the first text with a `%`.
+    """
+
+    def __init__(self, shapes: Iterable[str]) -> None:
+        parts = {shape: units(shape) for shape in set(shapes)}
+        kinds = sorted({unit for part in parts.values() for unit, _ in part})
+        matches = WholeMatch(kinds)
+        alone: dict[str, list[str]] = {unit: [] for unit in kinds}  # characters that each matches
+        for character in (*_CHANGED, _BEYOND):
+            for index in matches(character.encode("latin-1")):
+                alone[kinds[index]].append(character)
+        encoded = {unit: _encoded_unit(unit, characters) for unit, characters in alone.items()}
+        self._encoded = {
+            shape: "".join(encoded[unit] + quantifier for unit, quantifier in part)
+            for shape, part in parts.items()
+        }
+
+    def __call__(self, shape: str) -> str:
+        """Return the shape for encoded text."""
+        return self._encoded[shape]
 
 
-@cache
-def _encoded_unit(unit: str) -> str:
-    """The unit, with the escapes of every character it matches."""
+def _encoded_unit(unit: str, characters: Collection[str]) -> str:
+    """The unit, with the escapes of these characters, which it matches."""
     if unit.endswith(_SCHEME):
         return f"{unit.removesuffix(_SCHEME)}[ \\t+%][ \\t+%209]*)"
-    escapes = [] if unit == _ANY else list(_escapes(unit))
+    escapes = [] if unit == _ANY else list(_escapes(characters))
     if not escapes:
         return unit
     inner = unit[3:-1] if unit.startswith("(?:") else _without_percent(unit)
@@ -107,20 +144,19 @@ def _without_percent(unit: str) -> str:
     return plain.replace("%", "", 1)
 
 
-def _escapes(unit: str) -> Iterator[str]:
-    """`%XX` for what the unit matches alone and encoding changes; by the first digit."""
-    compiled = re.compile(unit.encode("latin-1"), re.DOTALL)
+def _escapes(characters: Collection[str]) -> Iterator[str]:
+    """`%XX` for those of the characters that encoding changes; by the first digit."""
     found: dict[str, str] = {}
-    for character in _CHANGED:
-        if compiled.fullmatch(character.encode()):
+    for character in characters:
+        if character in _CHANGED:
             digits = f"{ord(character):02x}"
             seconds = "".join(sorted({digits[1], digits[1].upper()}))
             found[digits[0]] = found.get(digits[0], "") + seconds
     for first, seconds in found.items():
         yield f"%{first}[{seconds}]"
         yield f"%25{first}[{seconds}]"
-    if compiled.fullmatch(b" ") and not compiled.fullmatch(b"+"):
+    if " " in characters and "+" not in characters:
         yield r"\+"
-    if compiled.fullmatch(b"\x80"):
+    if _BEYOND in characters:
         yield _HIGH
         yield _HIGH.replace("%", "%25")

@@ -113,6 +113,17 @@ class FirstLook:
         return self._set.Match(data) or ()
 
 
+class WholeMatch:
+    """Several expressions at once: finds which of them match the whole of a text."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._set = _compile_set(re2.Set.FullMatchSet, patterns)
+
+    def __call__(self, data: bytes) -> Sequence[int]:
+        """Return the indices of the expressions that match, in no order."""
+        return self._set.Match(data) or ()
+
+
 def _compile_set(kind: Callable[[re2.Options], re2.Set], patterns: Iterable[str]) -> re2.Set:
     made = kind(_options(has_groups=False))
     for pattern in patterns:

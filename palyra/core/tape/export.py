@@ -37,7 +37,12 @@ class ExportLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportSeal(
-    msgspec.Struct, frozen=True, kw_only=True, tag="palyra.export.v1", tag_field="seal"
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="palyra.export.v1",
+    tag_field="seal",
+    omit_defaults=True,
 ):
     """The last line of an export; keys and signatures in hex."""
 
@@ -45,6 +50,7 @@ class ExportSeal(
     seq: int
     public_key: str
     signature: str
+    former_keys: tuple[str, ...] = ()  # that signed attestations and purges before a restore
 
 
 class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +79,10 @@ _SEAL = msgspec.json.Decoder(ExportSeal)
 _ATTESTED = msgspec.json.Decoder(ToolAttested)
 
 
-def claim(run_id: str, seq: int, last_link: bytes) -> bytes:
-    """Return the bytes that a seal signs: run, seq and chain hash of the last event."""
-    return b"palyra.export.v1\0%b\0%d\0%b" % (run_id.encode(), seq, last_link)
+def claim(run_id: str, seq: int, last_link: bytes, former_keys: Sequence[str] = ()) -> bytes:
+    """Return the bytes that a seal signs: run, seq and chain hash of the last event, former keys."""
+    former = b"".join(b"\0%b" % key.encode() for key in former_keys)
+    return b"palyra.export.v1\0%b\0%d\0%b%b" % (run_id.encode(), seq, last_link, former)
 
 
 def render_seal(seal: ExportSeal) -> str:
@@ -98,7 +105,7 @@ def verify_export(content: bytes, is_signed: IsSigned, trusted_key: bytes | None
         seal = _read_seal(lines)
         last_link = _verify_chain(lines[:-1], checked)
         _verify_seal(seal, checked, last_link, is_signed, trusted_key)
-        _verify_records(checked, _unhex(seal.public_key), is_signed)
+        _verify_records(checked, _read_keys(seal), is_signed)
         _verify_end(rest)
     except Forged as forged:
         return _report(checked, seal, forged)
@@ -167,13 +174,15 @@ def _is_purged(line: ExportLine) -> bool:
     return read_tombstone(bytes(line.data)) is not None
 
 
-def _verify_purge(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
-    """Check that removed payloads are on record as a purge, signed with the key."""
+def _verify_purge(lines: Sequence[ExportLine], keys: Sequence[bytes], is_signed: IsSigned) -> None:
+    """Check that removed payloads are on record as a purge, signed with one of the keys."""
     first = next((line for line in lines if _is_purged(line) or line.kind == RunPurged.KIND), None)
     if first is None:
         return
     links = ((line.position, bytes.fromhex(line.hash), _to_row(line)) for line in lines)
-    fault = find_fault(first.run_id, links, lambda text, proof: is_signed(key, text, proof))
+    fault = find_fault(
+        first.run_id, links, lambda text, proof: any(is_signed(key, text, proof) for key in keys)
+    )
     if fault is not None:
         raise Forged(fault, first.seq)
 
@@ -223,8 +232,12 @@ def _verify_seal(
     key, signature = _unhex(seal.public_key), _unhex(seal.signature)
     if trusted_key not in {None, key}:
         raise Forged(f"sealed with another key: {seal.public_key[:16]}…")
-    if not is_signed(key, claim(seal.run_id, seal.seq, last_link), signature):
+    if not is_signed(key, claim(seal.run_id, seal.seq, last_link, seal.former_keys), signature):
         raise Forged("the seal's signature does not match the last event")
+
+
+def _read_keys(seal: ExportSeal) -> list[bytes]:
+    return [_unhex(key) for key in (seal.public_key, *seal.former_keys)]
 
 
 def _unhex(text: str) -> bytes:
@@ -238,21 +251,25 @@ def _unhex(text: str) -> bytes:
     return data
 
 
-def _verify_records(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
+def _verify_records(
+    lines: Sequence[ExportLine], keys: Sequence[bytes], is_signed: IsSigned
+) -> None:
     """Check what the events themselves have signed: the purge of the run, and attestations."""
-    _verify_purge(lines, key, is_signed)
-    _verify_attestations(lines, key, is_signed)
+    _verify_purge(lines, keys, is_signed)
+    _verify_attestations(lines, keys, is_signed)
 
 
-def _verify_attestations(lines: Sequence[ExportLine], key: bytes, is_signed: IsSigned) -> None:
-    """Check that each attestation is signed with the key and names the previous one."""
+def _verify_attestations(
+    lines: Sequence[ExportLine], keys: Sequence[bytes], is_signed: IsSigned
+) -> None:
+    """Check that each attestation is signed with one of the keys and names the previous one."""
     seqs = [line.seq for line in lines if line.kind == ToolAttested.KIND and not _is_purged(line)]
     events = [_read_attestation(lines[seq]) for seq in seqs]
     for seq, event in zip(seqs, events, strict=True):
         if not verify_attestation(
             event.attestation,
             event.signature,
-            lambda digest, signature: is_signed(key, digest, signature),
+            lambda digest, signature: any(is_signed(key, digest, signature) for key in keys),
         ):
             raise Forged(f"the attestation of {event.call_id} is not signed with the key", seq)
     broken = find_broken_link([event.attestation for event in events])

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 
 from palyra.actors.approvals import Approvals
+from palyra.actors.backup import Backups
 from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.purge import DataRights
+from palyra.actors.retention import Retention
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
@@ -86,6 +88,8 @@ class Backend:
     sessions: Sessions
     checkpoints: Checkpointer
     data_rights: DataRights
+    backups: Backups
+    retention: Retention
     approvals: Approvals
     grants: Grants
     budgets: UsageService
@@ -108,6 +112,7 @@ class Backend:
     instance_id: str
     version: str
     public_key: bytes  # Ed25519, 32 bytes
+    former_keys: tuple[bytes, ...]  # that signed before a restore without them
     sign: Sign
     redact: Redact
     run_blocking: RunBlocking

@@ -168,6 +168,7 @@ class ExportPage(Result, frozen=True, kw_only=True):
     public_key: str  # hex
     signature: str
     next_after_seq: int | None = None
+    former_keys: tuple[str, ...] = ()  # hex: keys that signed before a restore without them
 
 
 # --- sessions and approvals

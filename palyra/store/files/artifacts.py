@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from palyra.core.ids import is_id
+from palyra.core.journal.retention import InUse
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import InvariantBroken, Unavailable
-from palyra.store.files.retention import RetainedFiles
+from palyra.store.files.retention import Pruned, RetainedFiles
 
 
 class FileArtifacts:
@@ -43,6 +44,15 @@ class FileArtifacts:
         if hashlib.sha256(data).hexdigest() != names[0]:
             raise Unavailable(f"the artifact {names[0]} is damaged on the disk")
         return msgspec.json.decode(head, type=Artifact), data
+
+    def prune(self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool) -> Pruned:
+        """Delete artifacts over a bound, but those of sessions in use."""
+        return self._files.prune(
+            max_bytes=max_bytes,
+            max_age_ms=max_age_ms,
+            is_kept=lambda name: name.partition("/")[0] in in_use.sessions,
+            is_dry=is_dry,
+        )
 
     def drop_session(self, session_id: str) -> int:
         """Delete all artifacts of a session; return their number.  Raises Unavailable."""

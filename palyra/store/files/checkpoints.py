@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 
 from palyra.core.ids import is_id
+from palyra.core.journal.retention import InUse
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, kept_states
 from palyra.errors import InvariantBroken, Unavailable
-from palyra.store.files.retention import RetainedFiles
+from palyra.store.files.retention import Pruned, RetainedFiles
 
 
 class FileCheckpoints:
@@ -57,6 +58,19 @@ class FileCheckpoints:
                 if found is not None and wanted.means(found):
                     listed.append(found)
         return listed
+
+    def prune(self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool) -> Pruned:
+        """Delete checkpoints over a bound, but those of sessions and documents in use."""
+
+        def is_kept(name: str) -> bool:
+            found = None if name in in_use.checkpoints else self.find(name)
+            return name in in_use.checkpoints or (
+                found is not None and found.session_id in in_use.sessions
+            )
+
+        return self._files.prune(
+            max_bytes=max_bytes, max_age_ms=max_age_ms, is_kept=is_kept, is_dry=is_dry
+        )
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
         """Return its contents by digest.  Raises Unavailable if it was deleted or is damaged."""

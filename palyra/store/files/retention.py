@@ -28,6 +28,13 @@ class _Entry(NamedTuple):
     path: Path
 
 
+class Pruned(NamedTuple):
+    """Deleted files, or files to delete."""
+
+    files: int
+    size_bytes: int
+
+
 class RetainedFiles:
     """A folder of such files; a name may contain one subfolder (`ses_…/digest`)."""
 
@@ -106,6 +113,34 @@ class RetainedFiles:
         except OSError as error:
             raise Unavailable(f"{self.root / folder}: cannot be deleted: {error}") from error
         return deleted
+
+    def prune(
+        self,
+        *,
+        max_bytes: int,
+        max_age_ms: int,
+        is_kept: Callable[[str], bool],
+        is_dry: bool,
+    ) -> Pruned:
+        """Delete the files over a bound (0: none), oldest first, but those that are kept.
+
+        With `is_dry` only count them.
+        """
+        now_ms, found = self._now_ms(), sorted(self._entries())
+        used = sum(each.size_bytes for each in found)
+        files = freed = 0
+        for entry in found:
+            is_old = bool(max_age_ms) and now_ms - entry.modified_ms > max_age_ms
+            is_excess = bool(max_bytes) and used - freed > max_bytes
+            if not is_old and not is_excess:
+                break
+            name = entry.path.relative_to(self.root).as_posix()
+            if name.endswith(_DRAFT) or is_kept(name):
+                continue
+            if not is_dry:
+                entry.path.unlink(missing_ok=True)
+            files, freed = files + 1, freed + entry.size_bytes
+        return Pruned(files, freed)
 
     # --- bounds
 

@@ -6,6 +6,13 @@ perhaps none in the roots file.  The binding is written with a new key, as "none
 the first journal has been opened.  A key without the file was created by an older version or lost
 it; then only a journal that this opening created is suspect.
 
+A journal and its roots file that are both replaced by earlier copies agree with each other.  So
+`keys/journal.mark` has the epoch and the last position of the last clean shutdown: a journal that is
+older was rolled back.  A restored home has no such file; its roots file has a line about it.
+
+A home that was restored without its key has a new one.  `keys/signing.former` names the public keys
+of the signatures before.
+
 Owns: the files below `keys/`.  Never: returns a private key, or writes a token anywhere but into
 the operator's own file; the journal stores its SHA-256.
 """
@@ -14,8 +21,9 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -30,7 +38,14 @@ SEED_BYTES = 32  # an Ed25519 private key (RFC 8032)
 BOND_NAME = "journal.id"
 _NO_JOURNAL = "none"  # content of the file before the key is bound to a journal
 
+MARK_NAME = "journal.mark"
+FORMER_NAME = "signing.former"
+KEY_NAME = "signing.key"
+PUBLIC_NAME = "signing.pub"
+KEY_CHARS = 64  # hex digits of a public key
+
 _MAX_SHOWN = 64  # characters of a journal's id; it has 32
+_MARK = re.compile(r"([0-9a-f]{1,64}) (\d{1,18}) (\d{1,18})")
 
 MIN_TOKEN_CHARS = 32
 _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
@@ -39,11 +54,17 @@ _TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{MIN_TOKEN_CHARS},}}")
 class KeyRing:
     """The signing key of one data directory."""
 
-    __slots__ = ("_bond_path", "_private", "key_id", "public_key")
+    __slots__ = ("_bond_path", "_private", "former", "key_id", "public_key")
 
-    def __init__(self, seed: bytes, bond_path: Path | None = None) -> None:
-        """`bond_path` is the file with the id of the key's journal; None if it is not checked."""
+    def __init__(
+        self, seed: bytes, bond_path: Path | None = None, former: Sequence[bytes] = ()
+    ) -> None:
+        """`bond_path` is the file with the id of the key's journal; None if it is not checked.
+
+        `former` are the public keys that signed before this one.
+        """
         self._bond_path = bond_path
+        self.former = tuple(former)
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
         self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
@@ -56,14 +77,25 @@ class KeyRing:
         others.
         """
         private_files.make_directory(directory)
-        path = directory / "signing.key"
+        path = directory / KEY_NAME
         text = private_files.read_secret(path)
         if text is None:
             return cls._create(directory, path)
+        former = read_former(directory)
         try:
-            return cls(bytes.fromhex(text.decode("ascii")), directory / BOND_NAME)
+            return cls(bytes.fromhex(text.decode("ascii")), directory / BOND_NAME, former)
         except ValueError:
             raise Unavailable(f"{path}: not a signing key; restore it from a backup") from None
+
+    @classmethod
+    def verifier(cls, public_keys: Sequence[bytes]) -> "KeyRing":
+        """Return a key ring that trusts these keys and whose own key is forgotten with it."""
+        return cls(secrets.token_bytes(SEED_BYTES), None, public_keys)
+
+    @property
+    def trusted(self) -> tuple[bytes, ...]:
+        """The public keys whose signatures over this journal are valid."""
+        return (self.public_key, *self.former)
 
     @classmethod
     def _create(cls, directory: Path, path: Path) -> "KeyRing":
@@ -71,7 +103,7 @@ class KeyRing:
         try:
             private_files.create_file(directory / BOND_NAME, f"{_NO_JOURNAL}\n".encode())
             private_files.create_file(
-                directory / "signing.pub", ring.public_key.hex().encode() + b"\n"
+                directory / PUBLIC_NAME, ring.public_key.hex().encode() + b"\n"
             )
             private_files.create_file(path, ring._private.private_bytes_raw().hex().encode())
         except OSError as error:
@@ -114,19 +146,75 @@ class KeyRing:
         if self._bond_path is not None and self._read_bond() != journal_id:
             private_files.create_file(self._bond_path, f"{journal_id}\n".encode())
 
-    def _read_bond(self) -> str | None:
+    def find_rollback(self, journal_id: str, *, epoch: int, position: int) -> "Rollback | None":
+        """Return the last clean shutdown if the journal is older than that.  Raises OSError.
+
+        `epoch` is that of this opening, `position` the last one that the journal knows.
+        """
         if self._bond_path is None:
             return None
-        try:
-            descriptor = private_files.open_regular(self._bond_path, os.O_RDONLY)
-        except FileNotFoundError:
+        mark = _MARK.fullmatch(_read_line(self._bond_path.with_name(MARK_NAME)) or "")
+        if mark is None or mark[1] != journal_id:
             return None
-        with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
-            return file.read().strip()[:_MAX_SHOWN]
+        found = Rollback(int(mark[2]), int(mark[3]))
+        return found if epoch <= found.epoch or position < found.position else None
+
+    def mark(self, journal_id: str, *, epoch: int, position: int) -> None:
+        """Record a journal that is closed and durable.  Raises OSError."""
+        if self._bond_path is not None:
+            text = f"{journal_id} {epoch} {position}\n"
+            private_files.create_file(self._bond_path.with_name(MARK_NAME), text.encode())
+
+    def _read_bond(self) -> str | None:
+        found = None if self._bond_path is None else _read_line(self._bond_path)
+        return None if found is None else found[:_MAX_SHOWN]
 
     def sign(self, message: bytes) -> bytes:
         """Return the Ed25519 signature, 64 bytes."""
         return self._private.sign(message)
+
+
+class Rollback(NamedTuple):
+    """The last clean shutdown that the keys know of; the journal is older."""
+
+    epoch: int
+    position: int
+
+
+def _read_line(path: Path) -> str | None:
+    """Return the text of a small file, None if there is none.  Raises OSError."""
+    try:
+        descriptor = private_files.open_regular(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+        return file.read().strip()
+
+
+def read_former(directory: Path) -> tuple[bytes, ...]:
+    """Return the public keys of `signing.former`.  Raises Unavailable for a damaged file."""
+    path = directory / FORMER_NAME
+    try:
+        lines = (_read_line(path) or "").split()
+        keys = tuple(bytes.fromhex(line) for line in lines)
+    except OSError as error:
+        raise Unavailable(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError:
+        keys = (b"",)
+    if any(len(key) * 2 != KEY_CHARS for key in keys):
+        raise Unavailable(f"{path}: not a list of public keys; restore it from a backup")
+    return keys
+
+
+def write_former(directory: Path, keys: Sequence[bytes]) -> None:
+    """Replace `signing.former`.  Raises OSError."""
+    lines = "".join(f"{key.hex()}\n" for key in keys)
+    private_files.create_file(directory / FORMER_NAME, lines.encode())
+
+
+def is_signed_by(public_keys: Sequence[bytes], message: bytes, signature: bytes) -> bool:
+    """True if `signature` over `message` is valid for one of the keys."""
+    return any(is_signed(key, message, signature) for key in public_keys)
 
 
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:

@@ -4,7 +4,8 @@ One line per root or segment, appended and synced, never rewritten:
 `{"body":{…},"signature":"hex"}`.  The signature covers the exact bytes of the body.  A body names
 the SHA-256 of the previous body, so a line cannot be changed, removed or reordered.
 A `root` holds the Merkle root of the chain hashes at `first_position..through_position`.  A
-`segment` records a chain violation; verification starts over after its `through_position`.
+`segment` records a chain violation; verification starts over after its `through_position`.  A
+segment without a violation records that the journal was restored from a backup.
 
 A line is synced before anything relies on it, so a power cut can tear only the last one.  A torn
 line lacks its line end, or has NUL bytes where sectors were not written; JSON has neither.  Only
@@ -19,10 +20,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import ChainViolation
 from palyra.store.files.disk import File
 from palyra.store.files.free_space import cannot_write
-from palyra.store.journal.keys import KeyRing, is_signed
+from palyra.store.journal.keys import KeyRing, is_signed_by
 
 _DOMAIN = b"palyra.root.v1\x00"
 _CHUNK_BYTES = 65_536  # a line has 500 to 1 000 bytes: the tail of a file is in one chunk
@@ -41,6 +43,7 @@ class SignedRoot(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     key_id: str
     found: ChainViolation | None = None  # why a segment began
+    restored: Restoration | msgspec.UnsetType = msgspec.UNSET  # instead, in a restored journal
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -112,9 +115,9 @@ class SignedRootsFile:
         through: int,
         merkle_root: bytes,
         at_ms: int,
-        found: ChainViolation | None = None,
+        found: ChainViolation | Restoration | None = None,
     ) -> SignedRoot:
-        """Sign and append one line; durable on return.
+        """Sign and append one line; durable on return.  `found` is the reason of a segment.
 
         Raises Unavailable, and then the file is as before or ends in a torn line that the next
         append overwrites.
@@ -129,7 +132,8 @@ class SignedRootsFile:
             prev=self._prev,
             at_ms=at_ms,
             key_id=self.keys.key_id,
-            found=found,
+            found=found if isinstance(found, ChainViolation) else None,
+            restored=found if isinstance(found, Restoration) else msgspec.UNSET,
         )
         body = msgspec.json.encode(root)
         signature = self.keys.sign(_DOMAIN + body).hex()
@@ -203,7 +207,7 @@ class SignedRootsFile:
         except (msgspec.MsgspecError, ValueError):
             return None
         body = bytes(parsed.body)
-        if not is_signed(self.keys.public_key, _DOMAIN + body, signature):
+        if not is_signed_by(self.keys.trusted, _DOMAIN + body, signature):
             return None
         return _Read(root, sha256(body).hexdigest())
 
@@ -215,6 +219,14 @@ class SignedRootsFile:
             offset += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
             yield from lines
+
+
+def read_roots(
+    file: File, keys: KeyRing, journal_id: str, *, expected: int
+) -> Iterator[SignedRoot | ChainViolation]:
+    """Yield every line of a file that no journal has open; see `SignedRootsFile.entries`."""
+    roots = SignedRootsFile(file, keys, journal_id, count=expected, _size_bytes=file.size_bytes())
+    return roots.entries()
 
 
 def _behind_segment(found: Sequence[_Read | ChainViolation]) -> tuple[ChainViolation, ...]:

@@ -16,18 +16,19 @@ that should follow the missing one is read, or when a run's record counts more e
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
 from palyra.core.journal.changes import MAX_FOUND, ChainViolation, VerifyReport
 from palyra.core.journal.purged_row import read_tombstone
+from palyra.core.journal.retention import PRUNES
 from palyra.core.journal.tape_row import GENESIS, link, merkle_root
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import find_fault
 from palyra.store.journal.admission import ChainLink
-from palyra.store.journal.keys import is_signed
+from palyra.store.journal.keys import is_signed_by
 from palyra.store.journal.signed_roots import SignedRoot
 
 Kind = Literal["edited", "missing", "inserted", "reordered", "truncated", "root"]
@@ -70,6 +71,7 @@ class ChainFindings:
     def __init__(self) -> None:
         self.events = 0
         self.purged = 0
+        self.pruned = 0
         self.roots = 0
         self.breaks = 0
         self.signed_through = 0
@@ -112,6 +114,7 @@ class ChainFindings:
         return VerifyReport(
             checked_events=self.events,
             purged_events=self.purged,
+            pruned_events=self.pruned,
             checked_roots=self.roots,
             through_position=through_position,
             signed_through_position=self.signed_through,
@@ -121,41 +124,52 @@ class ChainFindings:
         )
 
 
+_PRUNED = f'"purge_id":"{PRUNES}'.encode()  # the signature of the purge covers the id
 _KNOWN_RUNS = 4_096  # runs whose last hash is cached; others are looked up
 
 
 class PurgeProofs:
     """The purges of runs, each checked once."""
 
-    def __init__(self, evidence: ChainReader, public_key: bytes) -> None:
+    def __init__(self, evidence: ChainReader, public_keys: Sequence[bytes]) -> None:
         self._evidence = evidence
-        self._key = public_key
+        self._keys = public_keys
         self._faults: dict[str, str | None] = {}
+        self._pruned: set[str] = set()
 
     def find_fault(self, run_id: str) -> str | None:
         """Return why the run's rows are not proven by the record of a purge, None if they are."""
         if run_id not in self._faults:
             if len(self._faults) >= _KNOWN_RUNS:
                 self._faults.clear()
+                self._pruned.clear()
             self._faults[run_id] = find_fault(
-                run_id, self._rows(run_id), lambda text, proof: is_signed(self._key, text, proof)
+                run_id,
+                self._rows(run_id),
+                lambda text, proof: is_signed_by(self._keys, text, proof),
             )
         return self._faults[run_id]
+
+    def is_pruned(self, run_id: str) -> bool:
+        """True if the purge of a run, which has no fault, was an act of retention."""
+        return self.find_fault(run_id) is None and run_id in self._pruned
 
     def _rows(self, run_id: str) -> Iterator[ChainLink]:
         after = BEFORE_ALL
         while page := self._evidence.read_links(run_id, after_seq=after):
             yield from page
-            after = page[-1].row.seq
+            after, last = page[-1].row.seq, page[-1].row
+            if last.kind == RunPurged.KIND and _PRUNED in last.data:
+                self._pruned.add(run_id)
 
 
 class ChainVerifier:
     """One pass over the rows, by position."""
 
-    def __init__(self, evidence: ChainReader, *, after: int, public_key: bytes) -> None:
+    def __init__(self, evidence: ChainReader, *, after: int, public_keys: Sequence[bytes]) -> None:
         """Verify from `after` + 1; 0 verifies the whole journal."""
         self.findings = ChainFindings()
-        self._purges = PurgeProofs(evidence, public_key)
+        self._purges = PurgeProofs(evidence, public_keys)
         self._evidence = evidence
         self._extent = evidence.read_extent()
         self._after = after or BEFORE_ALL  # of the last row read
@@ -222,6 +236,7 @@ class ChainVerifier:
             else:
                 self.findings.purged += 1
                 self._require_purge(found)
+                self.findings.pruned += self._purges.is_pruned(row.run_id)
         if len(self._known) >= _KNOWN_RUNS:
             self._known.clear()
         self._known[row.run_id] = ChainHead(row.seq, position, digest)
@@ -320,15 +335,15 @@ class ChainVerifier:
 def verify_journal(
     evidence: ChainReader,
     roots: Iterable[SignedRoot | ChainViolation],
-    public_key: bytes,
+    public_keys: Sequence[bytes],
     *,
     after: int = 0,
 ) -> VerifyReport:
     """Check all rows after position `after` against their chain hashes and these roots.
 
-    Records of purges must be signed with the public key.
+    Records of purges must be signed with one of the keys.
     """
-    walk = ChainVerifier(evidence, after=after, public_key=public_key)
+    walk = ChainVerifier(evidence, after=after, public_keys=public_keys)
     for root in roots:
         walk.cover(root)
     return walk.finish()
@@ -337,7 +352,7 @@ def verify_journal(
 def verify_run(
     evidence: ChainReader,
     roots: Iterable[SignedRoot | ChainViolation],
-    public_key: bytes,
+    public_keys: Sequence[bytes],
     run_id: str,
     claimed_seq: int | None,
 ) -> VerifyReport:
@@ -346,7 +361,7 @@ def verify_run(
     `claimed_seq` is the last seq according to the run's record.
     """
     findings = ChainFindings()
-    positions = _check_run(evidence, findings, PurgeProofs(evidence, public_key), run_id)
+    positions = _check_run(evidence, findings, PurgeProofs(evidence, public_keys), run_id)
     seq = len(positions) - 1
     if claimed_seq is not None and claimed_seq > seq and not findings.breaks:
         detail = f"events {seq + 1} to {claimed_seq} are missing"
@@ -371,7 +386,9 @@ def _check_run(
     while page := evidence.read_links(run_id, after_seq=after):
         for found in page:
             wrong = _find_wrong(before, found, purges)
-            findings.purged += read_tombstone(found.row.data) is not None
+            is_purged = read_tombstone(found.row.data) is not None
+            findings.purged += is_purged
+            findings.pruned += is_purged and purges.is_pruned(run_id)
             if wrong is not None:
                 seq = min(found.row.seq, before.seq + 1)
                 kind, detail = wrong

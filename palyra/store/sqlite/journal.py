@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
+from palyra.core.incident.kinds import restored_key
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import (
     ChainedRow,
     ChainViolation,
@@ -29,7 +32,7 @@ from palyra.core.journal.changes import (
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
-from palyra.store.journal.keys import KeyRing
+from palyra.store.journal.keys import KeyRing, Rollback
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import verify_journal, verify_run
 from palyra.store.sqlite.connection import (
@@ -42,6 +45,7 @@ from palyra.store.sqlite.connection import (
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.queries import list_unresolved
+from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.turns import TurnQueries
@@ -91,17 +95,25 @@ class SqliteJournal(MemorySearchQueries):
                 is_new=found.is_new,
                 is_blank=found.head_position == found.roots == 0,
             )
+            rollback = self._keys.find_rollback(
+                found.journal_id, epoch=found.epoch, position=found.head_position
+            )
             verification = _verify_end(connection, roots, found, mismatch)
+            if rollback is not None and verification.first_break is None:
+                verification = _with_rollback(verification, found, rollback)
             writer = Writer(
                 connection, roots, found.epoch, now_ms=self._now_ms, is_new=found.is_new
             )
-            _resume(writer, roots, verification, found)
+            _resume(writer, roots, verification, found, rollback)
             self._keys.bind(found.journal_id)  # not before a mismatch is on record
+            if rollback is not None:  # it is on record
+                self._keys.mark(found.journal_id, epoch=found.epoch, position=writer.position)
             incidents = tuple(list_unresolved(connection))
+            restored = _find_restoration(connection, roots)
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
             held.callback(self._pages.stop)
-            self._opened = _Opened(writer, roots, readers, held.pop_all())
+            self._opened = _Opened(writer, roots, readers, found, held.pop_all())
             self._pages.is_walk_due = not found.is_clean
             self.has_leftovers = writer.has_leftovers
         return OpenReport(
@@ -113,6 +125,7 @@ class SqliteJournal(MemorySearchQueries):
             verification=verification,
             notes=tuple(_notes(roots, found, mismatch)),
             incidents=incidents,
+            restored=restored,
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
@@ -134,8 +147,27 @@ class SqliteJournal(MemorySearchQueries):
         opened = self._get_opened()
         self._opened = None
         self._pages.stop()  # its transaction would block the checkpoint
-        with storage_errors("close"), opened.held:
-            opened.writer.close(is_clean=not self._pages.is_walk_due)
+        with storage_errors("close"):
+            with opened.held:
+                opened.writer.close(is_clean=not self._pages.is_walk_due)
+            owner = opened.owner
+            self._keys.mark(owner.journal_id, epoch=owner.epoch, position=opened.writer.position)
+
+    def open_snapshot(self) -> apsw.Connection:
+        """Return a connection of its own with a read transaction, for the caller to close.
+
+        The writer goes on meanwhile; its log grows until the connection is closed.
+        """
+        self._get_opened()
+        with storage_errors("read"):
+            connection = open_reader(self.path, self._disk)
+            try:
+                connection.execute("BEGIN")
+                connection.execute("SELECT epoch FROM owner").get  # noqa: B018 - begins the reading
+            except apsw.Error:
+                connection.close()
+                raise
+            return connection
 
     # --- the read half ---------------------------------------------------------------------------
 
@@ -153,6 +185,10 @@ class SqliteJournal(MemorySearchQueries):
         """Return the queries of the index of conversations."""
         return TurnQueries(self._read)
 
+    def retention(self) -> RetentionQueries:
+        """Return the queries of retention."""
+        return RetentionQueries(self._read)
+
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
         return self._read(lambda c: Tapes(c).read_chain(run_id, after_seq=after_seq, limit=limit))
@@ -162,11 +198,11 @@ class SqliteJournal(MemorySearchQueries):
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.public_key))
+            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.trusted))
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
         return self._read(
-            lambda c: verify_run(Tapes(c), entries, self._keys.public_key, run_id, claimed_seq)
+            lambda c: verify_run(Tapes(c), entries, self._keys.trusted, run_id, claimed_seq)
         )
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
@@ -203,6 +239,7 @@ class _Opened:
     writer: Writer
     roots: SignedRootsFile
     readers: Readers
+    owner: JournalOwner
     held: ExitStack
 
 
@@ -225,7 +262,7 @@ def _verify_end(
             entries.append(root_break("the database is older than the roots file"))
     if mismatch is not None:
         entries.insert(0, mismatch)
-    return verify_journal(Tapes(connection), entries, roots.keys.public_key, after=after)
+    return verify_journal(Tapes(connection), entries, roots.keys.trusted, after=after)
 
 
 def _notes(
@@ -238,8 +275,40 @@ def _notes(
         yield "a new journal was made next to keys or roots of an older one: restore it from a backup"
 
 
+def _with_rollback(report: VerifyReport, found: JournalOwner, rollback: Rollback) -> VerifyReport:
+    """Return the report with the finding that the journal is older than its last shutdown."""
+    lost = f"events {found.head_position + 1} to {rollback.position} are missing"
+    if found.head_position >= rollback.position:
+        lost = "its records are older"
+    violation = ChainViolation(
+        kind="truncated",
+        position=None,
+        run_id=None,
+        seq=None,
+        detail=f"the journal is older than at its last shutdown ({lost}): it was rolled back "
+        "without `palyra backup restore`",
+    )
+    return msgspec.structs.replace(report, first_break=violation, breaks=1, found=(violation,))
+
+
+def _find_restoration(connection: apsw.Connection, roots: SignedRootsFile) -> Restoration | None:
+    """Return the declared restore that the roots file ends with, unless it has an incident."""
+    last = roots.last
+    if last is None or isinstance(last.restored, msgspec.UnsetType):
+        return None
+    key = restored_key(last.restored)
+    is_known = connection.execute(
+        "SELECT 1 FROM incidents WHERE record ->> '$.key' = ?", (key,)
+    ).get
+    return None if is_known else last.restored
+
+
 def _resume(
-    writer: Writer, roots: SignedRootsFile, report: VerifyReport, found: JournalOwner
+    writer: Writer,
+    roots: SignedRootsFile,
+    report: VerifyReport,
+    found: JournalOwner,
+    rollback: Rollback | None,
 ) -> None:
     """Position the writer at the end of the journal, or after everything that was ever used."""
     signed = 0 if roots.last is None else roots.last.through_position
@@ -247,5 +316,6 @@ def _resume(
         position = max(report.through_position, signed)
         writer.resume(position=position, signed_position=signed)
         return
-    through = max(report.through_position, found.head_position, signed)
+    lost = 0 if rollback is None else rollback.position
+    through = max(report.through_position, found.head_position, signed, lost)
     writer.begin_segment(report.first_break, through=through)

@@ -11,9 +11,20 @@ import apsw
 import msgspec
 
 from palyra.core.journal.purged_row import PREFIX, make_tombstone
-from palyra.core.journal.records import Record, RunRemoval, SessionRemoval
+from palyra.core.journal.records import (
+    IncidentRemoval,
+    PageRelease,
+    Record,
+    RunRemoval,
+    SessionRemoval,
+)
 
 _TOMBSTONE = "palyra_tombstone"  # the SQL function
+_OLD_INCIDENTS = """
+DELETE FROM incidents WHERE incident_id IN (
+    SELECT incident_id FROM incidents WHERE state = 'resolved' AND resolved_ms <= ?
+    ORDER BY resolved_ms LIMIT ?)
+"""
 _BY_SESSION = ("session_checkpoints", "memory_uses", "grants")
 
 
@@ -26,6 +37,10 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
                 _remove_run(connection, record)
             case SessionRemoval():
                 _remove_session(connection, record)
+            case IncidentRemoval():
+                connection.execute(_OLD_INCIDENTS, (record.until_ms, record.limit))
+            case PageRelease():
+                connection.execute(f"PRAGMA incremental_vacuum({record.pages})").fetchall()
             case _:
                 others.append(record)
     return others

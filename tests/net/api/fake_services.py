@@ -72,6 +72,7 @@ from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
+from tests.net.api.fake_keeping import FakeKeeping
 from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
@@ -439,6 +440,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.tasks, self.schedules = FakeTasks(self.store), FakeSchedules(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
+        self.keeping = FakeKeeping()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -458,6 +460,8 @@ class Daemon:
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
+            backups=cast("Any", self.keeping),
+            retention=cast("Any", self.keeping),
             data_rights=cast("Any", FakeDataRights(self.gateway, self.memories.service)),
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
@@ -482,6 +486,7 @@ class Daemon:
             instance_id="i-1",
             version="1.2.3",
             public_key=b"\x01\x02",
+            former_keys=(),
             sign=lambda message: b"signed " + message[:4],
             redact=Redactor([]).redact_bytes,
             run_blocking=self.run_blocking,

@@ -225,6 +225,9 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.resolve": {"session_key": "k"},
     "session.archive": {"session_id": "ses_1"},
     "session.purge": {"session_id": "ses_1"},
+    "backup.create": {"path": "/backups/b"},
+    "retention.apply": {"max_runs": 3},
+    "retention.compact": {"max_steps": 3},
     "session.reset": {"session_id": "ses_1"},
     "session.queue": {"session_id": "ses_1", "paused": True},
     "session.compact": {"session_id": "ses_1"},
@@ -267,6 +270,7 @@ def effects_of(daemon: Daemon) -> list[Any]:
     """The effects in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
     asked += [*daemon.budgets.asked, *daemon.incidents.asked, *daemon.memories.asked]
+    asked += daemon.keeping.asked
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 

@@ -31,7 +31,9 @@ from palyra.core.journal.records import (
     GrantRecord,
     IdempotencyRecord,
     IncidentRecord,
+    IncidentRemoval,
     MemoryUseRecord,
+    PageRelease,
     PairingRecord,
     Record,
     RunRecord,
@@ -66,7 +68,7 @@ from tests.store.memory.tapes import MemoryFile, MemoryTapes
 Key = tuple[str | int, ...]
 Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
-_REMOVALS = (RunRemoval, SessionRemoval)
+_REMOVALS = (RunRemoval, SessionRemoval, IncidentRemoval, PageRelease)
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
@@ -176,9 +178,20 @@ class MemoryJournal(StoredItems):
                     for key, receipt in list(receipts.items()):
                         if record.session_id.encode() in msgspec.json.encode(receipt):
                             del receipts[key]
+                case IncidentRemoval():
+                    self._remove_incidents(record)
                 case _:
                     pass
         return None
+
+    def _remove_incidents(self, removal: IncidentRemoval) -> None:
+        old = [
+            (each.resolved_ms, each.incident_id)
+            for each in self._list(IncidentRecord)
+            if each.resolved_ms is not None and each.resolved_ms <= removal.until_ms
+        ]
+        for _, incident_id in sorted(old)[: removal.limit]:
+            del self._records[IncidentRecord][incident_id,]
 
     def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
         """Delete the records with this field."""
@@ -233,10 +246,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries, self._roots.keys.public_key)
+            return verify_journal(self._tapes, entries, self._roots.keys.trusted)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
-        return verify_run(self._tapes, entries, self._roots.keys.public_key, run_id, claimed_seq)
+        return verify_run(self._tapes, entries, self._roots.keys.trusted, run_id, claimed_seq)
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`: there is no file."""

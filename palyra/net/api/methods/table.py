@@ -5,6 +5,7 @@ from palyra.net.api.methods import (
     agent,
     approval,
     artifact,
+    backup,
     channel,
     checkpoint,
     connect,
@@ -13,6 +14,7 @@ from palyra.net.api.methods import (
     incident,
     memory,
     model,
+    retention,
     run,
     session,
     skill,
@@ -44,6 +46,8 @@ _GROUPS = (
     usage,
     incident,
     memory,
+    backup,
+    retention,
     task,
 )
 

@@ -175,7 +175,12 @@ async def export(call: MethodCall, params: TapeExport) -> ExportPage:
         public_key=call.backend.public_key.hex(),
         signature=_sign(call, rows),
         next_after_seq=next_after_seq,
+        former_keys=_former_keys(call),
     )
+
+
+def _former_keys(call: MethodCall) -> tuple[str, ...]:
+    return tuple(key.hex() for key in call.backend.former_keys)
 
 
 def _read_chain(store: JournalStore, params: TapeExport) -> tuple[list[ChainedRow], int | None]:
@@ -189,7 +194,9 @@ def _sign(call: MethodCall, rows: list[ChainedRow]) -> str:
     if not rows:
         return ""
     last = rows[-1]
-    return call.backend.sign(claim(last.row.run_id, last.row.seq, last.hash)).hex()
+    return call.backend.sign(
+        claim(last.row.run_id, last.row.seq, last.hash, _former_keys(call))
+    ).hex()
 
 
 def _render_line(chained: ChainedRow) -> str:

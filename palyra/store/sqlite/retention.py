@@ -1,0 +1,166 @@
+"""Queries of retention: ended runs over a bound, what is in use, and free pages.
+
+A run is in use, and its tape is kept, while
+
+- its session has an open run, or a mark that a branch can start from;
+- it has a pinned event;
+- an item of memory names it as evidence;
+- a run with a tape continues it;
+- it is one of the newest `MAX_RUNS` of a conversation that goes on: prompts read these.
+"""
+
+from collections.abc import Callable
+from itertools import starmap
+from typing import Any, TypeVar
+
+import apsw
+
+from palyra.core.context.history import MAX_RUNS
+from palyra.core.journal.purged_row import MAX_BYTES
+from palyra.core.journal.retention import InUse, RetentionLimits, RetentionPlan, RunToPrune, Space
+
+T = TypeVar("T")
+Read = Callable[[Callable[[apsw.Connection], T]], T]
+DAY_MS = 86_400_000
+RECORD_BYTES = 512  # of `run.purged`, at most
+INCREMENTAL = 2  # of PRAGMA auto_vacuum
+
+_KEPT = """
+    SELECT p.value ->> '$.run_id' FROM sessions, json_each(sessions.record, '$.pins') AS p
+    UNION SELECT l.value ->> '$.run_id' FROM memories, json_each(memories.lineage) AS l
+    UNION SELECT record ->> '$.parent_run_id' FROM runs
+        WHERE record ->> '$.parent_run_id' IS NOT NULL AND record ->> '$.purged_ms' IS NULL
+"""
+_BUSY_SESSIONS = """
+    SELECT session_id FROM runs WHERE state IN ('accepted', 'in_progress')
+    UNION SELECT session_id FROM session_checkpoints
+    UNION SELECT session_id FROM sessions WHERE is_purging
+"""
+_PINNING = "SELECT session_id FROM sessions WHERE json_array_length(record, '$.pins')"
+_CANDIDATES = f"""
+WITH ended AS (
+    SELECT run_id, session_id, record ->> '$.finished_ms' AS at_ms,
+        row_number() OVER (PARTITION BY session_id ORDER BY run_id DESC) AS age
+    FROM runs WHERE state NOT IN ('accepted', 'in_progress')
+        AND record ->> '$.purged_ms' IS NULL
+), active AS (
+    SELECT ended.session_id FROM ended JOIN sessions USING (session_id)
+    WHERE sessions.record ->> '$.archived_ms' IS NULL
+    GROUP BY ended.session_id HAVING max(at_ms) > :active_ms
+)
+SELECT run_id, at_ms,
+    session_id IN ({_BUSY_SESSIONS}) OR run_id IN ({_KEPT})
+        OR (age <= {MAX_RUNS} AND session_id IN active) AS is_kept
+FROM ended WHERE at_ms <= :until_ms ORDER BY at_ms, run_id
+"""  # noqa: S608 - literals of this file
+
+
+class RetentionQueries:
+    """The queries; `read` calls one with a reading connection of this thread."""
+
+    def __init__(self, read: Callable[[Callable[[apsw.Connection], Any]], Any]) -> None:
+        self._read = read
+
+    def plan(self, limits: RetentionLimits, now_ms: int, *, limit: int) -> RetentionPlan:
+        """Return at most `limit` runs over the bounds, and the incidents.  Raises Unavailable."""
+
+        def query(connection: apsw.Connection) -> RetentionPlan:
+            runs, kept = _plan_runs(connection, limits, now_ms, limit)
+            until_ms = _find_incident_bound(connection, limits, now_ms)
+            count = connection.execute(
+                "SELECT count(*) FROM incidents WHERE state = 'resolved' AND resolved_ms <= ?",
+                (until_ms,),
+            ).get
+            return RetentionPlan(runs, kept, count, until_ms)
+
+        found: RetentionPlan = self._read(query)
+        return found
+
+    def find_in_use(self) -> InUse:
+        """Return the owners of files that are kept.  Raises Unavailable."""
+
+        def query(connection: apsw.Connection) -> InUse:
+            sessions = connection.execute(f"{_BUSY_SESSIONS} UNION {_PINNING}")
+            named = connection.execute(
+                "SELECT DISTINCT record ->> '$.checkpoint_id' FROM documents"
+                " WHERE record ->> '$.checkpoint_id' IS NOT NULL"
+            )
+            return InUse(
+                frozenset(starmap(str, sessions)),
+                frozenset(starmap(str, named)),
+            )
+
+        found: InUse = self._read(query)
+        return found
+
+    def measure(self) -> Space:
+        """Return the size of the database file.  Raises Unavailable."""
+        found: Space = self._read(measure)
+        return found
+
+
+def measure(connection: apsw.Connection) -> Space:
+    """Return the size of the database file."""
+    page = connection.pragma("page_size")
+    return Space(
+        size_bytes=page * connection.pragma("page_count"),
+        free_bytes=page * connection.pragma("freelist_count"),
+        page_bytes=page,
+        is_incremental=connection.pragma("auto_vacuum") == INCREMENTAL,
+    )
+
+
+def _plan_runs(
+    connection: apsw.Connection, limits: RetentionLimits, now_ms: int, limit: int
+) -> tuple[tuple[RunToPrune, ...], int]:
+    """Return the runs over a bound, and the number of those over that in age that are kept."""
+    if not limits.tapes_ms and not limits.tapes_bytes:
+        return (), 0
+    old_ms = now_ms - limits.tapes_ms if limits.tapes_ms else -1
+    excess = _find_excess(connection, limits)
+    bounds = {
+        "active_ms": now_ms - (limits.tapes_ms or DAY_MS),
+        "until_ms": now_ms if excess > 0 else old_ms,
+    }
+    runs: list[RunToPrune] = []
+    kept = 0
+    rows: list[tuple[str, int, int]] = connection.execute(_CANDIDATES, bounds).fetchall()  # type: ignore[assignment]  # untyped rows
+    for run_id, at_ms, is_kept in rows:
+        if at_ms > old_ms and excess <= 0:
+            break
+        if is_kept:
+            kept += at_ms <= old_ms
+        elif len(runs) < limit:
+            size, events = _sum_payloads(connection, run_id)
+            runs.append(RunToPrune(run_id, size))
+            excess -= size - events * MAX_BYTES - RECORD_BYTES
+    return tuple(runs), kept
+
+
+def _find_excess(connection: apsw.Connection, limits: RetentionLimits) -> int:
+    """Return the bytes of payloads over the bound; reads every row once, without its payload."""
+    if not limits.tapes_bytes:
+        return 0
+    total: int = connection.execute("SELECT coalesce(sum(length(data)), 0) FROM tape").get
+    return total - limits.tapes_bytes
+
+
+def _sum_payloads(connection: apsw.Connection, run_id: str) -> tuple[int, int]:
+    """Return the bytes of a run's payloads, and their number."""
+    found: tuple[int, int] = connection.execute(
+        "SELECT coalesce(sum(length(data)), 0), count(*) FROM tape WHERE run_id = ?", (run_id,)
+    ).get
+    return found
+
+
+def _find_incident_bound(connection: apsw.Connection, limits: RetentionLimits, now_ms: int) -> int:
+    """Return the latest resolution that is over a bound; -1 for none."""
+    by_age = now_ms - limits.incidents_ms if limits.incidents_ms else -1
+    if not limits.incidents:
+        return by_age
+    by_count = connection.execute(
+        "SELECT resolved_ms FROM incidents WHERE state = 'resolved'"
+        " ORDER BY resolved_ms DESC LIMIT 1 OFFSET ?",
+        (limits.incidents,),
+    ).get
+    return max(by_age, -1 if by_count is None else by_count)
