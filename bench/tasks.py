@@ -46,7 +46,7 @@ class Nothing:
 
     def check(self, payload: dict[str, Any]) -> None: ...
 
-    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:  # noqa: PLR6301, RUF029 - the handler's signature
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:  # noqa: PLR6301 - the handler's signature
         del task, progress
         return {}
 

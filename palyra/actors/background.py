@@ -155,14 +155,18 @@ async def cycle(parts: Background) -> int | None:
     look = await queue.look(slots)
     for task in await queue.reclaim(look):
         parts.stop(task)
+    decided = 0
     if not parts.is_draining():
-        await parts.schedules.fire(look.schedules)
+        decided = await parts.schedules.fire(look.schedules)
     for task in await queue.claim(look.claimable):
         parts.start(task)
     if slots <= 0:  # full or draining: the end of a worker wakes the queue, expiry the sweep
         return queue.now_ms() + round(1_000 * SWEEP_S)
-    is_more = bool(look.schedules) or slots == len(look.claimable)
-    return queue.now_ms() if is_more else look.next_due_ms
+    if decided or slots == len(look.claimable):  # there may be more
+        return queue.now_ms()
+    if look.schedules:  # all were refused: changed meanwhile, or damaged
+        return queue.now_ms() + round(1_000 * RETRY_S)
+    return look.next_due_ms
 
 
 async def _abandon_left(parts: Background) -> None:

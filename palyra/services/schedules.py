@@ -126,13 +126,15 @@ class Schedules:
 
     # --- firing
 
-    async def fire(self, due: Sequence[DueSchedule]) -> None:
+    async def fire(self, due: Sequence[DueSchedule]) -> int:
         """Submit the tasks of the schedules that are due, each with its schedule in one change.
 
+        Returns the number of schedules that were decided about.
         Raises Unavailable.  Cancellation: a firing was committed or not; the next sweep finds that.
         """
         if not due:
-            return
+            return 0
+        decided = 0
         now_ms = self._now_ms()
         planned = await self._run_blocking(lambda: [self._plan(each, now_ms) for each in due])
         pending: list[tuple[PlannedFiring, PendingWrite]] = []
@@ -148,10 +150,12 @@ class Schedules:
                 await write.wait()
             except Conflict:  # changed meanwhile; the next sweep decides again
                 continue
+            decided += 1
             for task in (*plan.tasks, *plan.cancelled):
                 self._tasks.publish(task)
             for task in plan.cancelled:
                 self._tasks.stopped(task)
+        return decided
 
     def _plan(self, due: DueSchedule, now_ms: int) -> PlannedFiring:
         schedule, active = due

@@ -230,6 +230,8 @@ async def test_cancelled_work_stops_at_once(autojump_clock: MockClock) -> None:
         assert run_id is not None
         ended = await office.tasks.cancel(ANN, task.task_id, "enough")
         assert ("cancelled", "enough") == (ended.state, ended.error)
+        await settle()
+        assert f"task:{task.task_id}" not in office.parts.workers
         next_one = await office.submit()
         await settle(0.1)
         assert [task.task_id, next_one.task_id] == office.work.begun
