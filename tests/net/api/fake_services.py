@@ -345,6 +345,9 @@ class FakeSuggestions:
 
     APPLIED = AppliedSuggestion(suggestion_id="sug_0", file="f", cedar="permit", applied_ms=1)
 
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
     async def suggest(
         self, caller: Caller, _min_answers: int, *, with_folders: bool
     ) -> SuggestionList:
@@ -357,10 +360,12 @@ class FakeSuggestions:
     ) -> AppliedSuggestion:
         caller.require("policies:write")
         del with_folders
+        self.asked.append("apply")
         return self.APPLIED
 
     async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
         caller.require("policies:write")
+        self.asked.append("undo")
         return self.APPLIED
 
 
@@ -466,6 +471,7 @@ class Daemon:
         self.incidents = FakeIncidents(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.keeping = FakeKeeping()
+        self.suggestions = FakeSuggestions()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -500,7 +506,7 @@ class Daemon:
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
             skills=self.skills,
-            suggestions=cast("Any", FakeSuggestions()),
+            suggestions=cast("Any", self.suggestions),
             hub=self.hub,
             journal=cast("Any", self.journal),
             receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
