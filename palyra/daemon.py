@@ -8,12 +8,12 @@ them.
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import structlog
 import trio
 
-from palyra.actors import config_watch, incident_writer, memory
+from palyra.actors import config_watch, incident_writer, memory, watchdog
 from palyra.actors import hub as hub_actor
 from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
@@ -26,6 +26,7 @@ from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvariantBroken
@@ -34,11 +35,13 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer
+from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import build_backend, build_edge, build_embeddings
+from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
 from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
 from palyra.wiring.models import Modelset, build_modelset
@@ -48,6 +51,7 @@ from palyra.wiring.runs import (
     build_memory_embedder,
     build_memory_indexes,
     build_services,
+    view_embedder,
 )
 from palyra.wiring.tasks import build_handlers, build_tasks
 from palyra.wiring.tools import build_toolset, cedar_policy
@@ -97,7 +101,7 @@ class Daemon:
             config,
             store,
             self.journal,
-            lambda: build_memory_embedder(config, self.host, self.modelset, self.services),
+            lambda: self._memory_embedder,
         )
         self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_indexes)
         self.toolset = build_toolset(
@@ -149,6 +153,16 @@ class Daemon:
             ),
             epoch=lambda: self.journal.state.epoch,
         )
+        self.healing = healing_modes(config)
+        self.watchdog = build_watchdog(
+            self.healing,
+            self.services,
+            self.work,
+            journal=self.journal,
+            indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
+            modelset=self.modelset,
+            restart_child=self._restart_child,
+        )
         self.backend = build_backend(
             config,
             host=self.host,
@@ -162,9 +176,12 @@ class Daemon:
             kept=build_kept(config, store, self.host),
             backups=build_backups(config, store, keys, self.host),
             tasks=self.tasks,
+            policy=self.policy,
+            healing=self.healing,
             hub=self.hub,
             state=lambda: self.state,
             problems=self._problems,
+            embedder=self._view_embedder,
             tree=self.snapshot,
         )
         self.serve_transport = partial(serve_connection, backend=self.backend)
@@ -207,7 +224,17 @@ class Daemon:
     def _problems(self) -> Sequence[str]:
         """Return the problems that need an operator."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
-        return [*policies, *self.usage.problems, *self.toolset.problems()]
+        embedder = self._view_embedder()
+        unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
+        return [*policies, *self.usage.problems, *self.toolset.problems(), *unusable]
+
+    @cached_property
+    def _memory_embedder(self) -> LocalEmbedder | ProviderEmbedder:
+        """The embedder of both indexes: its weights are loaded once."""
+        return build_memory_embedder(self.config, self.host, self.modelset, self.services)
+
+    def _view_embedder(self) -> EmbedderView:
+        return view_embedder(self.config.memory.embedder, self._memory_embedder)
 
     # --- life cycle
 
@@ -231,7 +258,7 @@ class Daemon:
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
-                *([self.toolset.branch()] if self.toolset.services else []),
+                *([self.toolset.branch(self.watchdog.notice)] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 ChildSpec("purges", self._resume_purges, "transient"),
@@ -240,6 +267,7 @@ class Daemon:
                 *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
                 *self.tasks.child_specs(),
+                watchdog.child_spec(self.watchdog),
             ],
             strategy="rest_for_one",
             on_exit=self._notice,
@@ -252,6 +280,7 @@ class Daemon:
         The journal stops last, so all durable data is complete; the process exits without the stuck
         children.
         """
+        self.watchdog.notice(end)
         if end.outcome == "stuck":
             self._stuck.append(end.id)
         elif end.id == "journal" and end.was_asked and self._stuck and self.abandon is not None:
@@ -289,7 +318,14 @@ class Daemon:
         await self.backend.data_rights.resume()
 
     def _recovered(self, count: int) -> None:
+        embedder = self._view_embedder()
         log.info("ready", open_runs=count, instance_id=self.instance_id)
+        (log.info if embedder.in_use else log.warning)(
+            "memory embedder",
+            configured=embedder.configured,
+            in_use=embedder.in_use or "words only",
+            reason=embedder.reason,
+        )
         self.state = "ready"
         self._ready.set()
 
@@ -330,6 +366,9 @@ class Daemon:
         """Stop the tree in order; `run` returns."""
         if self._tree is not None:
             self._tree.stop(reason)
+
+    def _restart_child(self, child_id: str, reason: str) -> bool:
+        return self._tree is not None and self._tree.restart_child(child_id, reason)
 
     def snapshot(self) -> ChildSnapshot:
         """Return the current state of the supervision tree."""

@@ -159,6 +159,10 @@ class Gateway:
             after_tokens=planned.after_tokens,
             messages=sum(each.last - each.first + 1 for each in planned.covers),
             text=text.decode(),
+            facts=tuple(
+                msgspec.structs.replace(each, text=services.redact(each.text.encode())[0].decode())
+                for each in planned.ledger.facts
+            ),
         )
 
     def _check_room(self) -> None:
@@ -433,8 +437,9 @@ class Gateway:
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
         asker = services.sources.for_caller(caller, prefix, session)
-        references = await resolve_all(services.sources, asker, text)
-        files = await find_files(services.sources, asker, [text])
+        async with trio.open_nursery() as late:
+            references = await resolve_all(late, services.sources, asker, text)
+            files = await find_files(late, services.sources, asker, [text])
         return preview_references(remove_references(text), references, files.sources)
 
     async def explain_policy(

@@ -382,12 +382,19 @@ def child_spec(registry: Hub) -> ChildSpec:
 # --- progress -------------------------------------------------------------------------------------
 
 
+class Watched(Protocol):
+    """A run whose progress the watchdog watches."""
+
+    run: Run
+    silent_since_s: float | None
+
+
 class ProgressStream:
     """Deltas of one turn or call, redacted with hold-back; a later event always supersedes them."""
 
     __slots__ = ("_hub", "_item", "_kind", "_redactor", "_run", "_stream", "order")
 
-    def __init__(self, run: Run, hub: Notifier, redactor: Redactor, item: str) -> None:
+    def __init__(self, run: Watched, hub: Notifier, redactor: Redactor, item: str) -> None:
         self._run = run
         self._hub = hub
         self._redactor = redactor
@@ -403,6 +410,7 @@ class ProgressStream:
             self._stream = StreamRedactor(self._redactor)
             self._kind = kind
         self.order += 1
+        self._run.silent_since_s = None
         self._send(self._stream.feed(text))
 
     def close(self) -> None:
@@ -415,7 +423,7 @@ class ProgressStream:
     def _send(self, text: str) -> None:
         if text:
             self._hub.progress(
-                run_id=self._run.run_id,
+                run_id=self._run.run.run_id,
                 item=self._item,
                 order=self.order,
                 kind=self._kind,

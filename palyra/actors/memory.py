@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from palyra.actors.kernel.child import ChildSpec
-from palyra.errors import Unavailable
+from palyra.errors import ActorGone, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
 
 log = structlog.get_logger("palyra.memory")
@@ -26,12 +26,18 @@ async def keep_memory_index(
 
     Cancellation: the index file may be older than the journal; the next start reads the gap.
     """
-    task_status.started()
+    async with trio.open_nursery() as home:
+        with index.at_home(home):
+            task_status.started()
+            await _keep_up(index)
+
+
+async def _keep_up(index: SharedMemoryIndex) -> None:
     await index.wait_needed()
     while True:
         try:
             is_busy = await index.upkeep()
-        except Unavailable as error:
+        except (Unavailable, ActorGone) as error:
             log.warning("memory index waits", error=error.message, retry_s=RETRY_S)
             await trio.sleep(RETRY_S)
             continue

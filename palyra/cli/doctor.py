@@ -12,6 +12,7 @@ import socket
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -23,12 +24,14 @@ import msgspec
 from palyra.cli.command import Options, load_config, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import print_json, say
+from palyra.cli.status import describe_embedder
 from palyra.config.load import Config
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.visible import pluralize
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Unavailable
+from palyra.models.minilm import files as minilm
 from palyra.net.protocol.discovery import find_discovery, find_home
 
 OLDEST_PYTHON = (3, 11)
@@ -57,6 +60,10 @@ PROBLEM_REMEDIES = (
     ),
     ("user policies: ", "`palyra policy check` checks policies without the daemon"),
     ("configuration: ", "`palyra config show` validates the configuration without the daemon"),
+    (
+        "the memory's embedder ",
+        "repair what is named, or choose another memory.embedder; searches use words until then",
+    ),
     ("skills: ", "repair the named file, or set wasm.enabled = false in the configuration"),
     ("", "see the section on programs in docs/operations.md"),
 )
@@ -305,13 +312,28 @@ def check_incidents(options: Options) -> Check:
         return Check(name="incidents", verdict="ok", detail="none is open")
     worst = max(found, key=lambda each: (SEVERITIES.index(each.severity), each.last_ms))
     count = f"{len(found)}{'+' if page.next_cursor else ''}"
+    treatable = sorted({each.domain for each in found if each.remedy and not each.attempts})
+    healing = "".join(
+        f", treat with `palyra healing mode auto --domain {one}`" for one in treatable
+    )
     return Check(
         name="incidents",
         verdict="fail" if worst.severity == "critical" else "warn",
         detail=f"{count} open; {worst.severity}: {worst.summary}",
         remedy="`palyra incidents list --open` lists them; "
-        "close one with `palyra incidents resolve`",
+        f"close one with `palyra incidents resolve`{healing}",
     )
+
+
+def check_healing(options: Options) -> Check:
+    """Name the mode of self-healing, and the domains with another one."""
+    try:
+        modes = talk(options, lambda client: client.healing_modes()).modes
+    except CommandFailed as stop:
+        return Check(name="healing", verdict="warn", detail=f"unknown: {stop.message}")
+    usual, _ = Counter(modes.values()).most_common(1)[0]
+    others = [f"{mode} for {domain}" for domain, mode in modes.items() if mode != usual]
+    return Check(name="healing", verdict="ok", detail="; ".join([usual, *others]))
 
 
 def check_models(options: Options) -> Check:
@@ -348,6 +370,34 @@ def check_journal(options: Options) -> Check:
         )
     return Check(
         name="journal", verdict="ok", detail=f"{pluralize(report.checked_events, 'event')} intact"
+    )
+
+
+def check_memory(options: Options) -> Check:
+    """Check the files of MiniLM if the memory may use them, and name the embedder in use."""
+    try:
+        config = load_config(options.home, None)
+        if config.memory.embedder == "minilm" or (
+            config.memory.embedder == "auto" and minilm.has_any(config.paths.data_dir)
+        ):
+            for file in minilm.FILES:
+                minilm.read_file(config.paths.data_dir, file)
+        status = talk(options, lambda client: client.status())
+    except CommandFailed as stop:
+        return Check(name="memory", verdict="warn", detail=f"unknown: {stop.message}")
+    except Unavailable as error:
+        return Check(
+            name="memory",
+            verdict="fail",
+            detail=f"minilm fails, searches use words only; {error.message}",
+            remedy="`palyra models install minilm`, or another memory.embedder",
+        )
+    fails = status.embedder is not None and status.embedder.in_use is None
+    return Check(
+        name="memory",
+        verdict="fail" if fails else "ok",
+        detail=f"embedder: {describe_embedder(status.embedder)}",
+        remedy="repair what is named, or choose another memory.embedder" if fails else None,
     )
 
 
@@ -480,8 +530,10 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_port,
     check_daemon,
     check_incidents,
+    check_healing,
     check_models,
     check_journal,
+    check_memory,
     check_retention,
     check_backup,
     check_secrets,

@@ -211,9 +211,7 @@ def _message(event: ev.MessageCompleted) -> EventLine:
 
 def _recovered(event: ev.RunRecovered) -> EventLine:
     where = f"after seq {event.from_seq}"
-    return EventLine(
-        "●", f"resumed by a restarted daemon, attempt {event.attempt}, {where}", "cyan"
-    )
+    return EventLine("●", f"resumed from its tape, attempt {event.attempt}, {where}", "cyan")
 
 
 def _done(event: ev.RunDone) -> EventLine:
@@ -299,7 +297,7 @@ MEANING = {
     "guard.warned": "the run repeats itself; the model is warned",
     "guard.blocked": "the run repeated itself too often and ends with a partial answer",
     "message.completed": "the answer, whole or partial",
-    "run.recovered": "a restarted daemon continues from the end of the tape",
+    "run.recovered": "a new actor continues from the end of the tape, after a restart or a hang",
     "run.done": "the end, exactly one",
     "run.failed": "the end, exactly one; it names a remedy",
     "run.cancelled": "the end, exactly one; nothing starts after it",

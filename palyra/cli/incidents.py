@@ -6,6 +6,7 @@ import click
 
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.core.healing.rules import RULES, Rule, kind_of
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.records import IncidentDomain, IncidentState
 from palyra.net.protocol.results import IncidentView
@@ -43,7 +44,7 @@ def list_(
     if options.as_json:
         print_json(page)
         return
-    columns = ("INCIDENT", "STATE", "SEVERITY", "DOMAIN", "LAST", "TIMES", "SUMMARY")
+    columns = ("INCIDENT", "STATE", "SEVERITY", "DOMAIN", "LAST", "TIMES", "REMEDY", "SUMMARY")
     print_table(columns, [_row(each) for each in page.incidents], empty="no incidents")
     if page.next_cursor:
         say(f"more: --after {page.next_cursor}", dim=True)
@@ -57,6 +58,7 @@ def _row(incident: IncidentView) -> tuple[object, ...]:
         incident.domain,
         age(incident.last_ms),
         incident.count,
+        _remedy(incident),
         incident.summary,
     )
 
@@ -81,12 +83,41 @@ def show(options: Options, incident_id: str) -> None:
         ("opened", age(found.opened_ms)),
         ("last", age(found.last_ms)),
         *found.evidence.items(),
+        *_healing(found),
     ]
     if found.resolved_ms is not None:
         rows.append(("resolved", f"{age(found.resolved_ms)} by {found.by}: {found.reason}"))
     elif found.resolves_itself:
         rows.append(("ends", "automatically, when its cause is gone"))
     print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+def _remedy(incident: IncidentView) -> str:
+    """Return the last remedy with the number of attempts, or the one that `auto` would attempt."""
+    if incident.attempts:
+        return f"{incident.remedy}, {incident.attempts} of {len(_rule(incident).remedies)}"
+    return f"auto: {incident.remedy}" if incident.remedy else ""
+
+
+def _rule(incident: IncidentView) -> Rule:
+    """Return the rule of self-healing for an incident; one without remedies if there is none."""
+    return RULES.get(kind_of(incident.key)) or Rule(incident.domain, (), "")
+
+
+def _healing(incident: IncidentView) -> list[tuple[object, ...]]:
+    """Return the rows about the remedies of an incident."""
+    rows: list[tuple[object, ...]] = []
+    if incident.attempts:
+        most = len(_rule(incident).remedies)
+        rows += [("attempts", f"{incident.attempts} of {most}"), ("remedy", incident.remedy)]
+    elif incident.remedy:
+        rows += [
+            ("in mode auto", f"{incident.remedy} would be attempted"),
+            ("may change", _rule(incident).blast),
+        ]
+    if incident.remedied:
+        rows.append(("outcome", incident.remedied))
+    return rows
 
 
 @incidents.command()

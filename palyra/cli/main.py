@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "retention": ("retention", "Preview and apply the bounds of [retention]; compact the journal."),
     "tasks": ("tasks", "Submit, list, pause and cancel background tasks."),
     "schedules": ("tasks", "Add, list, pause and remove schedules of tasks."),
+    "healing": ("healing", "Show and set the modes of self-healing."),
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),

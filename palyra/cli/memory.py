@@ -19,6 +19,7 @@ from palyra.cli.command import (
 from palyra.cli.errors import USAGE, CommandFailed
 from palyra.cli.output import age, one_line, print_json, print_table, say
 from palyra.cli.sessions import find_session
+from palyra.cli.status import describe_embedder
 from palyra.core.journal.records import ItemScope, MemoryKind
 from palyra.core.memory.foreign import parse_mem0, parse_openclaw
 from palyra.core.memory.items import MAX_IMPORT, MemoryChanged, MemoryDraft
@@ -362,6 +363,7 @@ def status(options: Options, principal: str | None) -> None:
         f"{found.superseded}, with an end {found.expiring}, {found.text_bytes} bytes"
     )
     say(f"search: {found.mode}" + (f", degraded: {found.degraded}" if found.degraded else ""))
+    say(f"embedder: {describe_embedder(found.embedder)}")
 
 
 @memory.command()

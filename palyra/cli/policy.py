@@ -8,9 +8,10 @@ import msgspec
 
 from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
-from palyra.cli.output import print_json, say
+from palyra.cli.output import age, print_json, say
 from palyra.core.policy.grants import describe_key
-from palyra.core.text.visible import pluralize
+from palyra.core.policy.suggestion import MIN_ANSWERS, SuggestionList
+from palyra.core.text.visible import pluralize, visible
 from palyra.errors import Rejected
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -103,6 +104,92 @@ def test(options: Options, file: Path, folder: Path | None) -> None:
             say(f"     expected {outcome.expected}, found {outcome.found}: {outcome.reason}")
     if failed:
         raise SystemExit(FAILED)
+
+
+@policy.command()
+@click.option(
+    "--apply", "number", type=click.IntRange(1), help="Apply the suggestion with this number."
+)
+@click.option(
+    "--answers",
+    type=click.IntRange(2, 1_000),
+    default=MIN_ANSWERS,
+    show_default=True,
+    help="Answers that a rule has to save.",
+)
+@click.option(
+    "--folders",
+    is_flag=True,
+    help="Suggest rules for folders; they allow paths that no person has seen.",
+)
+@shared_options
+def suggest(options: Options, number: int | None, answers: int, *, folders: bool) -> None:
+    """Suggest rules that would have given the answers that people gave.
+
+    Each rule was compared with every recorded decision: it would have allowed nothing that was
+    denied, left unanswered, or never asked.  Nothing changes without --apply.
+    """
+    found = talk(
+        options, lambda client: client.suggest_policies(min_answers=answers, folders=folders)
+    )
+    if number is None:
+        if options.as_json:
+            print_json(found)
+        else:
+            _print_suggestions(found)
+        return
+    if number > len(found.suggestions):
+        raise CommandFailed(
+            f"there is no suggestion {number}; now there are {len(found.suggestions)}",
+            "palyra policy suggest lists them",
+            code=USAGE,
+        )
+    chosen = found.suggestions[number - 1]
+    applied = talk(
+        options,
+        lambda client: client.apply_suggestion(
+            chosen.suggestion_id, min_answers=answers, folders=folders
+        ),
+    )
+    if options.as_json:
+        print_json(applied)
+        return
+    say(f"applied {chosen.suggestion_id}: {chosen.title}", fg="green")
+    say(f"{applied.file}; in force within seconds; palyra policy undo removes it")
+
+
+@policy.command()
+@click.argument("suggestion_id", required=False)
+@shared_options
+def undo(options: Options, suggestion_id: str | None) -> None:
+    """Remove the rule of an applied suggestion; default: the one applied last."""
+    undone = talk(options, lambda client: client.undo_suggestion(suggestion_id))
+    if options.as_json:
+        print_json(undone)
+    else:
+        say(f"removed {undone.suggestion_id}: {undone.file}", fg="green")
+
+
+def _print_suggestions(found: SuggestionList) -> None:
+    proof = found.proof
+    for number, each in enumerate(found.suggestions, start=1):
+        answers, runs = pluralize(each.answers, "answer"), pluralize(each.runs, "run")
+        say(f"{number}. {each.title}", bold=True)
+        say(f"   saves {answers} of {runs}; {visible(each.principal)}, {visible(each.agent)}")
+        for line in each.cedar.splitlines():
+            say(f"   {line}", dim=True)
+        for call in each.calls:
+            say(f"   would have allowed {call.run_id}: {visible(call.summary)}")
+    if not found.suggestions:
+        say("no rule is suggested: too few equal answers in different runs")
+    say(
+        f"compared with {pluralize(proof.decisions, 'recorded decision')}: {proof.denied} denied, "
+        f"{proof.unanswered} unanswered, {proof.never_asked} never asked; none of these would have "
+        "been allowed"
+    )
+    for applied in found.applied:
+        edited = ", edited since" if applied.is_edited else ""
+        say(f"applied: {applied.suggestion_id} {age(applied.applied_ms)} ago{edited}", dim=True)
 
 
 def _folder(options: Options, folder: Path | None) -> Path:

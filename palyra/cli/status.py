@@ -6,6 +6,7 @@ import click
 
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.output import print_json, print_table, say
+from palyra.core.memory.vectors import EmbedderView
 
 
 @click.command()
@@ -26,9 +27,18 @@ def status(options: Options) -> None:
         ("open incidents", "-" if found.open_incidents is None else found.open_incidents),
         ("problems", "; ".join(found.problems) or "none"),
         ("absent", "; ".join(found.absent) or "nothing"),
+        ("memory embedder", describe_embedder(found.embedder)),
         ("connections", "-" if found.connections is None else found.connections),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
+
+
+def describe_embedder(embedder: EmbedderView | None) -> str:
+    """Return the embedder of the memory in words; "-" if the daemon does not show it."""
+    if embedder is None:
+        return "-"
+    in_use = embedder.in_use or f"{embedder.configured} fails, searches use words only"
+    return f"{in_use}; {embedder.reason}" if embedder.reason else in_use
 
 
 @click.command()

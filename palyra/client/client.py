@@ -13,6 +13,7 @@ from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
 from palyra.client.documents import DocumentMethods
 from palyra.client.files import FileMethods
+from palyra.client.healing import HealingMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
@@ -41,6 +42,7 @@ class Client(
     RegistryMethods,
     SkillMethods,
     UsageMethods,
+    HealingMethods,
     IncidentMethods,
     MemoryMethods,
     BackupMethods,

@@ -5,6 +5,7 @@ from typing import Any
 from palyra.client.requests import Json, RequestMethods
 from palyra.core.journal.records import Role
 from palyra.core.policy.request import Explanation
+from palyra.core.policy.suggestion import AppliedSuggestion, SuggestionList
 from palyra.net.protocol.results import Pong, Status, Token, TokenList, ToolList
 
 
@@ -28,6 +29,30 @@ class OperationMethods(RequestMethods):
         """Return the verdict on a hypothetical call of that agent in that session, with the reason."""
         params = {"tool": tool, "arguments": arguments, "agent": agent, "session_id": session_id}
         return await self._ask("policy.explain", params, Explanation)
+
+    async def suggest_policies(
+        self, *, min_answers: int | None = None, folders: bool = False
+    ) -> SuggestionList:
+        """List the rules that recorded answers speak for, with the proof.  Operators only."""
+        return await self._ask(
+            "policy.suggest", {"min_answers": min_answers, "folders": folders}, SuggestionList
+        )
+
+    async def apply_suggestion(
+        self, suggestion_id: str, *, min_answers: int | None = None, folders: bool = False
+    ) -> AppliedSuggestion:
+        """Put a suggested rule among the user policies, in a file of its own."""
+        params = {
+            "suggestion_id": suggestion_id,
+            "min_answers": min_answers,
+            "folders": folders,
+        }
+        return await self._mutate("policy.apply_suggestion", params, AppliedSuggestion)
+
+    async def undo_suggestion(self, suggestion_id: str | None = None) -> AppliedSuggestion:
+        """Remove the file of an applied suggestion, by default of the newest."""
+        params = {"suggestion_id": suggestion_id}
+        return await self._mutate("policy.undo", params, AppliedSuggestion)
 
     # --- tokens
 

@@ -33,6 +33,7 @@ from palyra.config.sections import (
     DocumentsConfig,
     Fetch,
     FilesConfig,
+    HealingConfig,
     JournalConfig,
     Logging,
     Mcp,
@@ -98,6 +99,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     models: Models = Models()
     usage: UsageConfig = UsageConfig()
     policy: PolicyConfig = PolicyConfig()
+    healing: HealingConfig = HealingConfig()
     logging: Logging = Logging()
 
     @property

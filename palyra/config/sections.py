@@ -26,6 +26,7 @@ _CountOrNone = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Window = Annotated[int, Meta(ge=0, le=100_000_000)]
 _Tier = Annotated[int, Meta(ge=1, le=3)]
 _Pause = Annotated[int, Meta(ge=0, le=60_000)]
+_Sweep = Annotated[int, Meta(ge=0, le=3_600_000)]
 _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
@@ -460,6 +461,34 @@ class UsageConfig(Section, frozen=True, kw_only=True):
     ] = 8_192
 
 
+_HealingMode = Literal["disabled", "observe_only", "auto"]
+_DomainMode = Literal["default", "disabled", "observe_only", "auto"]
+
+
+class HealingConfig(Section, frozen=True, kw_only=True):
+    """Self-healing: what happens when something is stuck."""
+
+    mode: Annotated[
+        _HealingMode, _doc("disabled records no symptoms, observe_only records them, auto acts.")
+    ] = "observe_only"
+    run: Annotated[_DomainMode, _doc("Mode for runs.")] = "default"
+    task: Annotated[_DomainMode, _doc("Mode for background tasks.")] = "default"
+    approval: Annotated[_DomainMode, _doc("Mode for approvals.")] = "default"
+    provider: Annotated[_DomainMode, _doc("Mode for model providers.")] = "default"
+    store: Annotated[_DomainMode, _doc("Mode for the journal.")] = "default"
+    memory: Annotated[_DomainMode, _doc("Mode for the memory and its index.")] = "default"
+    tool_runtime: Annotated[
+        _DomainMode, _doc("Mode for the services that tools need, such as the sandbox.")
+    ] = "default"
+    edge: Annotated[_DomainMode, _doc("Mode for connections and everything else.")] = "default"
+    stuck_ms: Annotated[
+        _Millis, _doc("Time without progress after which a run counts as stuck.")
+    ] = 120_000
+    sweep_ms: Annotated[
+        _Sweep, _doc("Time between two sweeps; 0: 15 s, and 5 s if a domain is in mode auto.")
+    ] = 0
+
+
 class PolicyConfig(Section, frozen=True, kw_only=True):
     """Policies."""
 
@@ -501,5 +530,6 @@ SECTIONS: dict[str, type[Section]] = {
     "models": Models,
     "usage": UsageConfig,
     "policy": PolicyConfig,
+    "healing": HealingConfig,
     "logging": Logging,
 }

@@ -3,7 +3,7 @@
 `actors` imports only these and none of the implementing packages; `daemon.py` connects the two.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
@@ -69,6 +69,7 @@ from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
+from palyra.core.policy.suggestion import AppliedSuggestion
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
@@ -260,6 +261,9 @@ class JournalStore(
     def seal(self) -> bool:
         """Sign a Merkle root over the events since the last one; False when there are none."""
 
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log into the database and free its space.  Raises Unavailable."""
+
     @property
     def has_leftovers(self) -> bool:
         """True if removed content may still be in the files; later seals overwrite it."""
@@ -271,6 +275,9 @@ class JournalStore(
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = 2_097_152
     ) -> TapePage:
         """Committed rows with seq > after_seq; at least one row when there is any."""
+
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """Return the number of the last event of this kind of the run."""
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
@@ -512,6 +519,10 @@ class MemoryIndexing(Protocol):
         """Reason why only words are searched; "" for none."""
 
     @property
+    def damage(self) -> str:
+        """Defect of the vectors; `FILE_GONE` if only their file is missing, "" for none."""
+
+    @property
     def vectors(self) -> int:
         """Number of vectors that are compared."""
 
@@ -739,6 +750,37 @@ class SkillService(Protocol):
     async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
     async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
     async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+
+
+class PolicyTrial(Policy, Protocol):
+    """The rules, and rules that are not in force.  The methods here block; any thread may call them."""
+
+    def find_permits(
+        self, rules: Sequence[str], requests: Iterable[PolicyRequest]
+    ) -> Iterator[frozenset[str]]:
+        """Yield for each request the @id of each of these permits that allows it alone."""
+
+    def with_rules(self, rules: Sequence[str]) -> "PolicyTrial":
+        """Return a policy with these rules among the user policies."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Errors in the user policies."""
+
+
+class SuggestedFiles(Protocol):
+    """Files of applied suggestions among the user policies.  Every method blocks."""
+
+    def list_applied(self) -> list[AppliedSuggestion]:
+        """Return the applied suggestions, the newest first."""
+
+    def apply(
+        self, suggestion_id: str, cedar: str, notes: Sequence[str], at_ms: int
+    ) -> AppliedSuggestion:
+        """Write the rule with the notes as comments.  Raises Conflict, Unavailable."""
+
+    def undo(self, suggestion_id: str | None) -> AppliedSuggestion:
+        """Remove the file, of the newest without an id.  Raises NotFound, Conflict, Unavailable."""
 
 
 class RunBlocking(Protocol):

@@ -17,7 +17,13 @@ from contextlib import asynccontextmanager
 import trio
 
 from palyra.core.incident.kinds import provider_key, provider_left_alone
-from palyra.core.model.circuit_breaker import CircuitBreaker, abandon_call, begin_call, end_call
+from palyra.core.model.circuit_breaker import (
+    CircuitBreaker,
+    abandon_call,
+    begin_call,
+    end_call,
+    trip,
+)
 from palyra.core.model.embeddings import Embeddings, check_texts
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.model.routing import ProviderHealth
@@ -157,6 +163,10 @@ class ProviderLimits:
         else:
             failures, last = self.breaker.failures, f"{failure.failure_class}: {failure}"
             alarms.report(provider_left_alone(self.provider, failures, last))
+
+    def trip(self) -> None:
+        """Refuse calls from now on, as after repeated failures."""
+        self.breaker = trip(self.breaker, self._now_ms())
 
     def abandon(self) -> None:
         """Record that the call was cancelled."""

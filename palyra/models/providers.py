@@ -119,6 +119,12 @@ class Providers:
         found = self._providers.get(provider)
         return ProviderHealth(provider=provider) if found is None else found.standing
 
+    def trip(self, provider: str) -> None:
+        """Open the breaker of a provider; without effect on one that is not configured."""
+        found = self._providers.get(provider)
+        if found is not None:
+            found.trip()
+
     def embeddings(
         self, name: str, run_blocking: RunBlocking, field: str, others: Sequence[str]
     ) -> EmbeddingModel:
@@ -192,6 +198,10 @@ class _Provider:
     def standing(self) -> ProviderHealth:
         """Snapshot of the provider's health."""
         return self._guard.standing
+
+    def trip(self) -> None:
+        """Open the breaker."""
+        self._guard.trip()
 
     @property
     def listed(self) -> tuple[str, ...]:

@@ -27,15 +27,18 @@ from palyra.core.policy.gate import (
     Verdict,
     judge,
     policy_request,
+    reconstruct,
     tool_call,
     tool_unavailable,
     validate,
 )
 from palyra.core.policy.grants import find_grant
+from palyra.core.policy.recorded import Evidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
+from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CLIENT, NO_FACETS, CallFacts, Preflight, ToolCall, ToolSpec
 from palyra.errors import InvalidParams
@@ -262,6 +265,39 @@ class Gate:
                 decision=answer.decision,
                 scope=answer.scope,
             )
+        )
+
+    def read_recorded(self, call: RecordedCall) -> Evidence | None:
+        """Return a recorded call as the rules see it now; None if its tool is gone or changed.
+
+        Thread-safe.
+        """
+        run = call.run
+        proposed = ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+        found = reconstruct(proposed, self._toolbox.catalogue(), self._facets_of)
+        if found is None:
+            return None
+        checked, is_whole = found
+        context = GateContext(
+            run_id=call.run_id,
+            session_id=run.session_id,
+            principal=run.principal,
+            role=run.role,
+            agent=run.agent,
+            origin=run.origin,
+            is_tainted=call.is_tainted,
+            depth=run.depth,
+            handed_down=None if run.tools is None else frozenset(run.tools),
+            now_ms=call.at_ms,
+        )
+        return Evidence(
+            request=policy_request(checked, context),
+            decided=call.decided,
+            run_id=call.run_id,
+            call_id=call.call_id,
+            summary=render_call(call.tool, checked.arguments),
+            is_whole=is_whole,
+            at_ms=call.at_ms,
         )
 
     def find_spec(self, tool: str) -> ToolSpec | None:

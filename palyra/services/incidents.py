@@ -15,10 +15,12 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
+import msgspec
 import structlog
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.healing.rules import SWEPT, kind_of
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import (
     KEPT_RESOLVED,
@@ -29,13 +31,14 @@ from palyra.core.incident.incident import (
     is_same_finding,
     is_wanted,
     merged,
+    move,
     open_incident,
     resolve,
 )
 from palyra.core.incident.kinds import JOURNAL, chain_broken, journal_refuses, journal_restored
 from palyra.core.journal.changes import Change, IncidentFilter, OpenReport
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import IncidentRecord, Record
+from palyra.core.journal.records import IncidentRecord, IncidentState, Record
 from palyra.core.ports import Journal, Notifier, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, Conflict, NotFound, Overloaded, Unavailable
@@ -93,7 +96,11 @@ class Incidents:
 
     def end_start(self) -> None:
         """Clear incidents from before the restart that were not reported again since."""
-        clearable = [each.key for each in self._open.values() if each.resolves_itself]
+        clearable = [
+            each.key
+            for each in self._open.values()
+            if each.resolves_itself and kind_of(each.key) not in SWEPT  # cleared by the watchdog
+        ]
         for key in clearable:
             if key not in self._found:
                 self.clear(key, "it was not found again at a start of the daemon")
@@ -137,6 +144,41 @@ class Incidents:
     def is_reported(self, key: str) -> bool:
         """See `IncidentReporter.is_reported`."""
         return key in self._open or len(self._open) >= MAX_OPEN  # else the shared one of its domain
+
+    # --- for the watchdog
+
+    def list_unresolved(self) -> list[IncidentRecord]:
+        """List the unresolved incidents, in no order."""
+        return list(self._open.values())
+
+    def begin_attempt(self, key: str, remedy: str) -> None:
+        """Record the start of an attempt of remediation, which counts from here on."""
+        self._change(key, "remediating", remedy=remedy, remedied="")
+
+    def end_attempt(self, key: str, outcome: str) -> None:
+        """Record the outcome of an attempt; without effect on an incident resolved meanwhile."""
+        known = self._open.get(key)
+        if known is not None and known.state == "remediating":
+            self._change(key, "open", remedied=self._redactor.redact_text(outcome)[0])
+
+    def propose(self, key: str, remedy: str) -> None:
+        """Record the remedy that healing would attempt in mode `auto`."""
+        known = self._open.get(key)
+        if known is not None:
+            self._update(msgspec.structs.replace(known, remedy=remedy))
+
+    def escalate(self, key: str, reason: str) -> None:
+        """Leave an incident to the operators."""
+        self._change(key, "escalated", remedied=reason)
+
+    def _change(self, key: str, state: IncidentState, **changes: str) -> None:
+        known = self._open.get(key)
+        if known is not None:
+            self._update(move(known, state, **changes))
+
+    def _update(self, incident: IncidentRecord) -> None:
+        self._notify("incident.updated", incident)
+        self._keep(incident)
 
     # --- for operators
 

@@ -436,7 +436,8 @@ class Memories:
         whose = whose_memory(caller, principal)
         async with self._lock(whose):
             now_ms = self.now_ms()
-            counts = await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
+            # At the time 0 nothing has expired: items that have are still stored, and go as well.
+            counts = await self.journal.read(lambda s: s.count_memories(whose, now_ms=0))
             result = MemoryPurged(principal=whose, items=counts.total, dry_run=dry_run)
             if dry_run:
                 return result

@@ -25,7 +25,9 @@ REFUSED = frozenset({"invalid_request", "context_overflow", "content_policy"})  
 class LocalEmbedder:
     """`core.ports.MemoryEmbedder` on this machine, without cost."""
 
-    def __init__(self, embedder: Embedder, run_blocking: RunBlocking) -> None:
+    def __init__(self, embedder: Embedder, run_blocking: RunBlocking, *, failure: str = "") -> None:
+        """`failure` is a known reason why it will fail; "" for none."""
+        self.failure = failure  # of the last call
         self.name = embedder.name
         self.dimensions: int | None = embedder.dimensions
         self.is_semantic = embedder.is_semantic
@@ -36,7 +38,13 @@ class LocalEmbedder:
     async def embed_items(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
         """See `MemoryEmbedder.embed_items`.  Cancellation: nothing happened."""
         del principal
-        return await self._run_blocking(self._embedder.embed, texts)
+        try:
+            made = await self._run_blocking(self._embedder.embed, texts)
+        except Unavailable as error:
+            self.failure = error.message
+            raise
+        self.failure = ""
+        return made
 
     async def embed_question(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
         """See `MemoryEmbedder.embed_question`.  Cancellation: nothing happened."""
@@ -55,6 +63,7 @@ class ProviderEmbedder:
         self._service = service
         self._run_blocking = run_blocking
         self._slow_until_s = 0.0
+        self.failure = ""  # of the last call, unless it was about its texts or a budget
 
     async def embed_items(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
         """See `MemoryEmbedder.embed_items`.  Cancellation: the call is charged as an estimate."""
@@ -64,11 +73,13 @@ class ProviderEmbedder:
             reason = f"{self.name}: {failure.message}"
             if failure.failure_class in REFUSED:
                 raise InvalidParams(reason) from failure
+            self.failure = reason
             raise Unavailable(reason) from failure
         except InvalidParams:
             raise
         except Rejected as error:  # a budget of the principal
             raise Forbidden(error.message) from error
+        self.failure = ""
         return await self._run_blocking(_quantise_all, made)
 
     async def embed_question(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
@@ -80,7 +91,8 @@ class ProviderEmbedder:
                 return await self.embed_items(principal, texts)
         except trio.TooSlowError:
             self._slow_until_s = trio.current_time() + SLOW_FOR_S
-            raise Unavailable(f"{self.name} did not answer within {QUESTION_S} s") from None
+            self.failure = f"{self.name} did not answer within {QUESTION_S} s"
+            raise Unavailable(self.failure) from None
         except Rejected as error:
             raise Unavailable(error.message) from error
 

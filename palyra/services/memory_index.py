@@ -1,6 +1,6 @@
 """The index of memory as a service: searched by one thread at a time, kept up in small steps.
 
-Owns: the turn of the index.  Talks to: the index (port), in readers' threads of the journal; the
+Owns: the turn of the index; the nursery of its steps is that of `actors.memory`.  Talks to: the index (port), in readers' threads of the journal; the
 embedder (port); the journal, which stores the vectors.  Called by: `services.memory_search`, and
 `actors.memory` for the upkeep.
 Never: makes a search wait for the embedding of items or a build of vectors; a search meanwhile uses
@@ -14,11 +14,13 @@ the embedder refuses, must not keep the others waiting: a refused batch is sent 
 and what is refused then is left out until the daemon starts again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
 import msgspec
+import outcome
 import trio
 
 from palyra.core.journal.changes import Change, MemoryFilter, UnembeddedItem
@@ -62,11 +64,13 @@ class SharedMemoryIndex:
         self._index: MemoryIndexing | None = None
         self._turn = trio.Lock()
         self._upkeep = trio.Lock()
+        self._home: trio.Nursery | None = None
         self._needed = trio.Event()
         self._unsaved = 0  # vectors
         self._has_removal = False  # since the last write of the file
         self._version = 0
         self._failure = ""  # of the last embedding of items
+        self._unanswered = ""  # failure of the last embedding of a question
         self._has_embedded = False
         self._is_refused = False  # a batch; the next one has one text
         self._refused_rows: set[int] = set()
@@ -83,7 +87,9 @@ class SharedMemoryIndex:
     @property
     def degraded(self) -> str:
         """Reason why a part of the search is left out; "" for none."""
-        return "" if self._index is None else self._index.degraded or self._failure
+        if self._index is None:
+            return ""
+        return self._index.degraded or self._failure or self._unanswered
 
     async def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         """Return the best items.  Raises Unavailable.  Cancellation: nothing happened."""
@@ -96,8 +102,9 @@ class SharedMemoryIndex:
         if texts:
             try:
                 vectors = await self._embedder.embed_question(wanted.principal, texts)
+                self._unanswered = ""
             except Unavailable as error:
-                failure = error.message
+                failure = self._unanswered = error.message
         found = await self._in_turn(lambda index: index.find(question, wanted, vectors))
         return msgspec.structs.replace(found, degraded=behind or found.degraded or failure)
 
@@ -127,6 +134,22 @@ class SharedMemoryIndex:
     def notify(self, *, is_removal: bool = False) -> None:
         """Say that items have changed; after a removal the file is written without their vectors."""
         self._has_removal = self._has_removal or is_removal
+        self._needed.set()
+
+    async def find_damage(self) -> str:
+        """Return the defect of an index in use, "" for none.  Raises Unavailable."""
+        if self._index is None:
+            return ""
+        return await self._in_turn(lambda index: index.damage)
+
+    async def rebuild(self) -> None:
+        """Forget the index in memory; the upkeep makes another from the stored vectors.
+
+        Cancellation: it may be forgotten, which changes no result of a search.
+        """
+        async with self._turn:
+            self._index = None
+        self._unsaved += 1
         self._needed.set()
 
     async def wait_needed(self) -> None:
@@ -223,7 +246,43 @@ class SharedMemoryIndex:
         await self._in_turn(lambda index: index.save())
         self._unsaved, self._has_removal = 0, False
 
+    @contextmanager
+    def at_home(self, nursery: trio.Nursery) -> Generator[None]:
+        """Take the steps in this nursery during the block, so that their askers need not wait."""
+        self._home = nursery
+        try:
+            yield
+        finally:
+            self._home = None
+
     async def _in_turn(self, step: Callable[[MemoryIndexing], T]) -> T:
+        """Return the result of a step, which has the index for itself.
+
+        A thread cannot be cancelled, and the turn ends with it: the step is a task at home, and an
+        asker that is cancelled leaves it there.  Raises Unavailable if the home is closed meanwhile.
+        """
+        if self._home is None:
+            return await self._take_turn(step)
+        results: list[outcome.Outcome[T]] = []
+        scope, done = trio.CancelScope(), trio.Event()
+
+        async def take() -> None:
+            try:
+                with scope:
+                    results.append(await outcome.acapture(self._take_turn, step))
+            finally:
+                done.set()
+
+        self._home.start_soon(take)
+        try:
+            await done.wait()
+        finally:
+            scope.cancel("the asker has gone")  # the step, if it still waits for its turn
+        if not results:
+            raise Unavailable("the index of memory stops")
+        return results[0].unwrap()
+
+    async def _take_turn(self, step: Callable[[MemoryIndexing], T]) -> T:
         async with self._turn:
             return await self._journal.read(lambda _store: step(self._get()))
 

@@ -1,10 +1,10 @@
 """Search in the memory, for clients, tools and prompts.
 
-Owns: tombstones of items that were forgotten since the start, and a bounded cache of results.  Both
+Owns: the ids of items that were forgotten since the start, and a bounded cache of results.  Both
 are lost in a restart without harm.  Talks to: the journal; written by `services.memory`.
 Never: returns an item of another principal or place, an expired one, or one that is being forgotten.
 
-To forget takes effect before the commit: a tombstone keeps the item out of every result that leaves,
+To forget takes effect before the commit: its id keeps the item out of every result that leaves,
 also of a search that began earlier.  A write drops the cached results of its principal, because the
 key of a result has the generation of the principal's items.  The key also has the version of the
 index and the day, which relative dates of a query depend on; a degraded result is not kept.
@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -32,15 +33,16 @@ from palyra.core.memory.items import (
 )
 from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.transcripts import as_said, conversation_key
-from palyra.core.ports import Journal, NowMs
+from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.tape.events import CompactionApplied, decode_event
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
 
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals
-MAX_TOMBSTONES = 65_536
-MAX_OWN_TURNS = 16  # of the asking run, which are not returned
+MAX_FORGOTTEN = 65_536
+MAX_OWN_TURNS = 100  # of the asking run, which are not returned unless a summary replaces them
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
 _WORD = re.compile(r"\w+")
@@ -66,7 +68,7 @@ class MemorySearch:
         self._redactor = redactor
         self._now_ms = now_ms
         self._new_id = new_id
-        self._tombstones: OrderedDict[str, None] = OrderedDict()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
@@ -144,6 +146,8 @@ class MemorySearch:
     ) -> list[SaidText]:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
+        Of the asking run it finds what a summary replaces; the rest is in the prompt.
+
         Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
         if self._conversations is None:
@@ -164,7 +168,10 @@ class MemorySearch:
             return []
         found = await self._conversations.find(query, wanted)
         said = [as_said(hit.item, query) for hit in found.hits]
-        return [each for each in said if each.run_id != run_id][:limit]
+        mark = -1
+        if any(each.run_id == run_id for each in said):
+            mark = await self._journal.read(partial(_find_compacted, run_id=run_id))
+        return [each for each in said if each.run_id != run_id or each.seq < mark][:limit]
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None
@@ -233,7 +240,7 @@ class MemorySearch:
 
     def is_shown(self, item: MemoryRecord) -> bool:
         """True unless the item has expired or is being forgotten."""
-        if item.memory_id in self._tombstones or item.principal in self._purging:
+        if item.memory_id in self._forgotten or item.principal in self._purging:
             return False
         return item.expires_ms is None or item.expires_ms > self._now_ms()
 
@@ -260,15 +267,15 @@ class MemorySearch:
     def hiding(self, principal: str, memory_ids: Sequence[str]) -> Generator[None]:
         """Keep items out of every result, for good unless the block raises."""
         for memory_id in memory_ids:
-            self._tombstones[memory_id] = None
-        while len(self._tombstones) > MAX_TOMBSTONES:
-            self._tombstones.popitem(last=False)
+            self._forgotten[memory_id] = None
+        while len(self._forgotten) > MAX_FORGOTTEN:
+            self._forgotten.popitem(last=False)
         self.invalidate(principal)
         try:
             yield
         except PalyraError:
             for memory_id in memory_ids:
-                self._tombstones.pop(memory_id, None)
+                self._forgotten.pop(memory_id, None)
             raise
         self._note_removal()
 
@@ -286,6 +293,17 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
+
+
+def _find_compacted(store: JournalStore, *, run_id: str) -> int:
+    """Return the event before which a summary replaces messages of the run; -1 without one.  Blocks."""
+    seq = store.find_last_seq(run_id, CompactionApplied.KIND)
+    if seq is None:
+        return -1
+    (row,) = store.read_tape(run_id, after_seq=seq - 1, limit=1).rows
+    event = decode_event(row.kind, row.data)
+    is_own = isinstance(event, CompactionApplied) and event.summary.covered_of(run_id)
+    return seq if is_own else -1
 
 
 def whose_memory(caller: Caller, principal: str | None) -> str:

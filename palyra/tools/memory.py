@@ -9,7 +9,7 @@ asks a person first (`core.policy.gate`), and text that came from the memory is 
 from datetime import UTC, datetime
 from typing import get_args
 
-from palyra.core.journal.changes import MemoryFilter, MemoryPlace
+from palyra.core.journal.changes import MemoryFilter, MemoryPlace, SaidText
 from palyra.core.journal.records import ItemScope, Lineage, MemoryKind
 from palyra.core.memory.items import MemoryDraft, MemoryHit, RecallUse
 from palyra.core.ports import MemoryFinder, MemoryKeeper
@@ -119,11 +119,14 @@ FORGET = ToolSpec(
 SESSIONS = ToolSpec(
     name="session_search",
     version="1",
-    description="Search what was said in earlier conversations, newest ones first.",
+    description=(
+        "Search earlier conversations, and the part of this one that a summary replaces: messages, "
+        "answers, outputs of tools."
+    ),
     parameters={
         "type": "object",
         "properties": {
-            "query": {**_QUERY, "description": "Some words that were said."},
+            "query": {**_QUERY, "description": "Some words of the text."},
             "limit": _LIMIT,
         },
         "required": ["query"],
@@ -234,12 +237,9 @@ class _Calls:
             )
         except PalyraError as error:
             raise ToolFailure(error.message) from error
-        lines = [
-            f"{_date(said.at_ms)} {said.session_id} {'user' if said.is_user else 'assistant'}: "
-            f"{said.text}"
-            for said in found
-        ]
-        return ToolOutput(text="\n".join(lines or ["nothing found"]), trust="mixed")
+        lines = [_render_said(said) for said in found]
+        trust = lowest(("mixed", *(said.trust for said in found)))
+        return ToolOutput(text="\n".join(lines or ["nothing found"]), trust=trust)
 
 
 def _place(call: ToolCall) -> MemoryPlace:
@@ -260,6 +260,15 @@ def _render(hit: MemoryHit) -> str:
     return (
         f"{item.memory_id} [{item.kind}, {_date(item.at_ms)}, {hit.score:.3f}] {author}{item.text}"
     )
+
+
+def _render_said(said: SaidText) -> str:
+    """Return a text with its place; only the first line of an entry begins at the margin."""
+    speaker = "user" if said.is_user else "assistant"
+    if said.is_output:
+        speaker = f"tool output [{said.trust}]"
+    text = said.text.replace("\n", "\n  ")
+    return f"{_date(said.at_ms)} {said.session_id} {speaker}: {text}"
 
 
 def _date(at_ms: int) -> str:

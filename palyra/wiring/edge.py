@@ -16,6 +16,7 @@ from palyra.actors.retention import Kept, Retention
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import EmbeddingService
 from palyra.net.api.asyncapi import asyncapi_document
 from palyra.net.api.idempotency import IdempotencyStore
@@ -45,10 +46,14 @@ from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.healing import HealingModes
 from palyra.services.memory import Memories
+from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
+from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from palyra.wiring.host import Host
 from palyra.wiring.journal import retention_limits
 from palyra.wiring.models import EMBEDDED, Modelset
@@ -70,9 +75,12 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     backups: Backups,
     kept: Kept,
     tasks: TaskParts,
+    policy: CedarPolicy,
+    healing: HealingModes,
     hub: Hub,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
+    embedder: Callable[[], EmbedderView],
     tree: Callable[[], ChildSnapshot],
 ) -> Backend:
     """Build the services that methods call."""
@@ -106,6 +114,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         agents=services.agents,
         channels=services.channels,
         incidents=services.incidents,
+        healing=healing,
         memories=memories,
         memory_search=memories.search,
         files=ArtifactService(
@@ -118,6 +127,14 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         tasks=tasks.tasks,
         schedules=tasks.schedules,
         skills=toolset.skills,
+        suggestions=Suggestions(
+            services.journal,
+            services.gate,
+            policy,
+            SuggestedPolicyFiles(config.policy_dir),
+            run_blocking=host.run_blocking,
+            now_ms=host.now_ms,
+        ),
         models=services.router,
         hub=hub,
         journal=services.journal,
@@ -135,6 +152,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         count_stranded=lambda: len(services.registry.stranded),
         problems=problems,
         absent=toolset.absent,
+        embedder=embedder,
         tree=tree,
         now_ms=host.now_ms,
         new_id=host.new_id,

@@ -1,6 +1,6 @@
 """Wiring of models: the scripted one, the embedding model, and those of configured providers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ class Modelset(NamedTuple):
     embeddings: EmbeddingModel
     services: Sequence[ChildSpec] = ()
     look: Look | None = None  # reads the health of a provider
+    trip: Callable[[str], None] | None = None  # opens the breaker of a provider
     names: tuple[str, ...] = ()  # names of the providers
     memory: EmbeddingModel | None = None  # a provider's, of the memory
 
@@ -89,6 +90,7 @@ def build_modelset(
         ),
         [ChildSpec("models", providers.keep_open)],
         providers.look,
+        providers.trip,
         tuple(each.name for each in config.models.providers),
         None if of_memory in MEMORY_EMBEDDERS else providers.embeddings(
             of_memory, host.run_blocking, "memory.embedder", MEMORY_EMBEDDERS

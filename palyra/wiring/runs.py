@@ -10,8 +10,8 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import (
-    Embedder,
     JournalStore,
     LanguageModel,
     MemoryEmbedder,
@@ -24,7 +24,7 @@ from palyra.core.trust.fences import fence_key
 from palyra.errors import InvalidParams
 from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
-from palyra.models.minilm.files import is_installed
+from palyra.models.minilm import files as minilm
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
@@ -85,17 +85,34 @@ def build_incidents(
 
 def build_memory_embedder(
     config: Config, host: Host, modelset: Modelset, services: SessionServices
-) -> MemoryEmbedder:
-    """Build the embedder of the memory, metered if it is a provider's."""
+) -> LocalEmbedder | ProviderEmbedder:
+    """Build the embedder of the memory, metered if it is a provider's.
+
+    MiniLM with a file that is missing or damaged is not replaced by the hashed embedder: that would
+    embed all items again, and once more after the repair.  Searches use words until then.
+    """
     if modelset.memory is not None:
         metered = MeteredEmbeddings(
             modelset.memory, services.budgets, services.journal, host.new_id
         )
         return ProviderEmbedder(metered, host.run_blocking)
     data_dir, wanted = config.paths.data_dir, config.memory.embedder
-    is_minilm = wanted == "minilm" or (wanted == "auto" and is_installed(data_dir))
-    local: Embedder = MiniLmEmbedder(data_dir) if is_minilm else HashedEmbedder()
-    return LocalEmbedder(local, host.run_blocking)
+    if wanted == "minilm" or (wanted == "auto" and minilm.has_any(data_dir)):
+        fault = minilm.find_fault(data_dir)
+        return LocalEmbedder(MiniLmEmbedder(data_dir), host.run_blocking, failure=fault)
+    return LocalEmbedder(HashedEmbedder(), host.run_blocking)
+
+
+def view_embedder(configured: str, embedder: LocalEmbedder | ProviderEmbedder) -> EmbedderView:
+    """Return the embedder in use, and the reason why it is not the one that is wanted."""
+    if embedder.failure:
+        return EmbedderView(configured=configured, reason=embedder.failure)
+    if configured != "auto":
+        return EmbedderView(configured=configured, in_use=configured)
+    if embedder.is_semantic:
+        return EmbedderView(configured=configured, in_use="minilm")
+    reason = "MiniLM is not installed: `palyra models install minilm`"
+    return EmbedderView(configured=configured, in_use="hashed", reason=reason)
 
 
 class MemoryIndexes(NamedTuple):
@@ -103,6 +120,10 @@ class MemoryIndexes(NamedTuple):
 
     items: SharedMemoryIndex
     conversations: SharedMemoryIndex
+
+    def by_upkeep(self) -> dict[str, SharedMemoryIndex]:
+        """Return the indexes by the child of the daemon that keeps them up (`actors.memory`)."""
+        return {"memory": self.items, "conversations": self.conversations}
 
 
 def build_memory_indexes(

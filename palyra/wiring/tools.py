@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config, refuse_secrets
@@ -70,13 +70,15 @@ class Toolset:
         None  # returns after the first check of the sandbox
     )
 
-    def branch(self) -> ChildSpec:
+    def branch(self, on_exit: ExitListener | None = None) -> ChildSpec:
         """Return the supervisor of all services; each service restarts alone.
 
         A service that keeps failing must remove its tools and wait, not crash: an escalation of
         this supervisor stops the daemon.
         """
-        return Supervisor("services", self.services, strategy="one_for_one").child_spec()
+        return Supervisor(
+            "services", self.services, strategy="one_for_one", on_exit=on_exit
+        ).child_spec()
 
 
 def build_toolset(

@@ -1,5 +1,6 @@
 """Deltas of a stream on their way to subscribers."""
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from palyra.actors.hub import ProgressStream
@@ -22,7 +23,12 @@ class Watcher:
 
 def follow(*deltas: tuple[str, str]) -> list[tuple[int, str, str]]:
     watcher = Watcher()
-    stream = ProgressStream(World().run, cast("Notifier", watcher), Redactor([]), "turn:1")
+    stream = ProgressStream(
+        SimpleNamespace(run=World().run, silent_since_s=1.0),
+        cast("Notifier", watcher),
+        Redactor([]),
+        "turn:1",
+    )
     for kind, text in deltas:
         stream.take(cast("Any", kind), text)
     stream.close()

@@ -97,6 +97,24 @@ DECISION: Json = {
     "policies": ["write"],
     "version": "v1",
 }
+APPLIED: Json = {"suggestion_id": "sug_0", "file": "f.cedar", "cedar": "permit", "applied_ms": 1}
+SUGGESTED: Json = {
+    "suggestions": [
+        {
+            "suggestion_id": "sug_0",
+            "title": "shell: pytest -q",
+            "principal": "ann",
+            "agent": "default",
+            "tool": "shell",
+            "answers": 3,
+            "runs": 2,
+            "cedar": "permit (principal, action, resource);",
+            "calls": [{"run_id": "run_1", "call_id": "c", "summary": "shell", "at_ms": 1}],
+        }
+    ],
+    "proof": {"decisions": 9, "denied": 2},
+    "applied": [APPLIED],
+}
 TOOL: Json = {
     "name": "echo",
     "version": "1",
@@ -257,6 +275,8 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ),
     ("tools",): ("tool.list", {"tools": [TOOL], "hash": "h"}, "Say it again."),
     ("policy", "explain", "echo", "{}"): ("policy.explain", DECISION, "writing asks"),
+    ("policy", "suggest"): ("policy.suggest", SUGGESTED, "1. shell: pytest -q"),
+    ("policy", "undo"): ("policy.undo", APPLIED, "removed sug_0"),
     ("status",): ("system.status", STATUS, "ready"),
     ("tree",): ("system.tree", TREE, "hub"),
     ("tape", "verify"): ("tape.verify", VERIFIED, "intact"),

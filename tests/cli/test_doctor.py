@@ -16,7 +16,7 @@ from palyra.core.journal.backup import BackupMade
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
-from palyra.net.protocol.results import IncidentPage, IncidentView
+from palyra.net.protocol.results import HealingModesView, IncidentPage, IncidentView
 from tests.cli.command import palyra
 from tests.client.fake_daemon import fake_daemon
 from tests.net.api.fake_incidents import FULL
@@ -298,6 +298,26 @@ def test_open_incidents_are_named(
     monkeypatch.setattr(doctor, "talk", lambda *_: IncidentPage(incidents=found))
     check = find(Options(), "incidents")
     assert (verdict, True) == (check.verdict, word in check.detail)
+
+
+def test_an_incident_that_could_be_treated_names_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not once it is treated, and for each domain once."""
+    known = {**msgspec.structs.asdict(FULL), "remedy": "checkpoint_wal"}
+    found = [msgspec.convert({**known, "attempts": each}, IncidentView) for each in (0, 0, 1)]
+    monkeypatch.setattr(doctor, "talk", lambda *_: IncidentPage(incidents=found))
+    command = "palyra healing mode auto --domain store"
+    assert 1 == str(find(Options(), "incidents").remedy).count(command)
+    monkeypatch.setattr(doctor, "talk", lambda *_: IncidentPage(incidents=found[2:]))
+    assert command not in str(find(Options(), "incidents").remedy)
+
+
+def test_the_mode_of_healing_is_named_with_its_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mode of most domains comes first."""
+    modes = HealingModesView(modes={"run": "auto", "store": "disabled", "edge": "disabled"})
+    monkeypatch.setattr(doctor, "talk", lambda *_: modes)
+    assert "disabled; auto for run" == find(Options(), "healing").detail
 
 
 @pytest.mark.parametrize(

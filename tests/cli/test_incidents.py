@@ -47,6 +47,22 @@ async def test_an_incident_is_shown_with_its_end() -> None:
     assert ("by owner: made room" in ended, "by itself" in ended) == (True, False)
 
 
+async def test_a_remedy_is_shown_before_and_after_it_is_attempted() -> None:
+    """The list and the incident have the one that auto would attempt, or the attempts so far."""
+    stuck = {**INCIDENT, "domain": "run", "key": "run_stuck:run_1", "remedy": "resume_run"}
+    tried = {**stuck, "attempts": 2, "remedied": "the run was resumed from its tape"}
+    _, listed = await ask("list", method="incident.list", reply={"incidents": [stuck, tried]})
+    assert "auto: resume_run" in listed
+    assert "resume_run, 2 of 3" in listed
+    _, proposed = await ask("show", "inc_1", method="incident.get", reply=stuck)
+    assert "resume_run would be attempted" in proposed
+    assert "one run" in proposed
+    _, attempted = await ask("show", "inc_1", method="incident.get", reply=tried)
+    assert "2 of 3" in attempted
+    assert "the run was resumed from its tape" in attempted
+    assert "would" not in attempted
+
+
 async def test_an_end_is_asked_for_with_its_reason() -> None:
     """Once: the request has a key."""
     asked, shown = await ask(

@@ -193,6 +193,11 @@ CALLS: dict[str, Call] = {
     "policy.explain": lambda client: client.explain_policy(
         "echo", {"text": "x"}, agent="scout"
     ),
+    "policy.suggest": lambda client: client.suggest_policies(min_answers=4, folders=True),
+    "policy.apply_suggestion": lambda client: client.apply_suggestion(
+        "sug_0123456789abcdef", min_answers=4
+    ),
+    "policy.undo": lambda client: client.undo_suggestion(),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
     ),

@@ -151,6 +151,7 @@ REQUESTS: list[tuple[str, Any]] = [
     ("policy.explain", {"tool": "@explained", "arguments": {}}),
     ("policy.explain", {"tool": "write_file", "arguments": {"path": "@explained_path/y", "content": "x"}}),
     ("policy.explain", {"tool": "http_fetch", "arguments": {"url": "http://@explained_host.example/"}}),
+    ("policy.suggest", {}),
     ("skill.list", {}),
     ("checkpoint.list", {}),
     ("approval.list", {}),

@@ -112,12 +112,16 @@ async def test_a_session_is_compacted_on_request(daemon: DaemonProcess) -> None:
     async with daemon.connect() as client:
         for text in ("Never push to main.", *map(str, range(6))):
             run = await talk(client, f"{text}. {'word ' * 90}", session_key="asked")
+        preview = await client.compact_session(run.session_id, preview=True)
+        facts = {(each.kind, each.text, each.by, each.message) for each in preview.facts}
+        assert ("constraint", "Never push to main..", "user", 0) in facts
         code, out, err = await palyra("sessions", "compact", "asked", "--json", home=daemon.home)
         assert 0 == code, err
         compacted = msgspec.json.decode(out, type=SessionCompacted)
         assert compacted.run_id is not None
         ended = await client.wait_run(compacted.run_id)
-        assert 1 == len(await compactions(client, [ended]))
+        ((_, applied),) = await compactions(client, [ended])
+        assert preview.facts == applied.summary.ledger.facts, "with run and message, as on the tape"
         first, second = [
             await client.call(
                 "session.compact", {"session_id": run.session_id, "idempotency_key": "twice"}

@@ -219,7 +219,8 @@ GOLDEN: dict[str, list[int]] = {
 
 def test_missing_weights_name_the_remedy(tmp_path: Path) -> None:
     """Without weights embedding is unavailable, and the message says how to install them."""
-    assert not files.is_installed(tmp_path)
+    assert "palyra models install minilm" in files.find_fault(tmp_path)
+    assert not files.has_any(tmp_path)
     with pytest.raises(Unavailable, match="palyra models install minilm"):
         MiniLmEmbedder(tmp_path).embed(["text"])
 
@@ -231,7 +232,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
     for file in files.FILES:
         with (folder / file.name).open("wb") as written:
             written.truncate(file.size)
-    assert files.is_installed(tmp_path)
+    assert not files.find_fault(tmp_path)
     with pytest.raises(Unavailable, match="another SHA-256"):
         MiniLmEmbedder(tmp_path).embed(["text"])
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
+from palyra.core.model.summary import Covered, Ledger, Summary
+from palyra.core.tape.events import CompactionApplied, encode_event
 from palyra.services.memory_index import STEPS_BEFORE_SEARCH
 from palyra.store.sqlite.turns import STEP_TURNS, delete_turns
 from tests.services.memory_kit import OP, MemoryKit, place
@@ -275,3 +277,87 @@ async def test_a_long_message_is_cut(kit: Kit) -> None:
     assert found.text.startswith("walrus noise")
     assert len(found.text) <= 600
     assert [] == await kit.said("ostrich")
+
+
+def put(kit: Kit, run_id: str, *events: tuple[str, str]) -> None:
+    """Append events to a run of ses_a that exists, from seq 2 on."""
+    rows = tuple(
+        row(run_id, seq, kind=kind, session_id="ses_a", principal="ann", at_ms=seq,
+            data=data.encode())
+        for seq, (kind, data) in enumerate(events, 2)
+    )  # fmt: skip
+    assert [None] == kit.store.commit([Change(rows=rows)])
+
+
+def summary_of(run_id: str, last: int) -> tuple[str, str]:
+    """An event that replaces the first messages of a run."""
+    summary = Summary(
+        ledger=Ledger(),
+        narrative="",
+        covers=(Covered(run_id, 0, last),),
+        before_tokens=2,
+        after_tokens=1,
+    )
+    event = CompactionApplied(
+        compaction_id="cmp_1", algorithm="a", trigger="auto", summary=summary, input_tokens=1
+    )
+    return event.KIND, encode_event(event).decode()
+
+
+STEPS = (
+    ("turn.completed", '{"text":"I look at the walrus first","calls":[{"call_id":"c1"}]}'),
+    ("tool.proposed", '{"call_id":"c1","tool":"http_fetch"}'),
+    ("tool.completed", '{"call_id":"c1","output":"walrus page","trust":"external_untrusted"}'),
+    ("steer.received", '{"text":"the brown walrus, please"}'),
+    ("tool.proposed", '{"call_id":"c2","tool":"session_search"}'),
+    ("tool.completed", '{"call_id":"c2","output":"walrus found before","trust":"mixed"}'),
+    ("turn.completed", '{"text":"a walrus that is repeated in the answer","calls":[]}'),
+)
+
+
+async def test_everything_between_message_and_answer_is_found(kit: Kit) -> None:
+    """Texts before calls, steering messages and outputs with their label; no repetition of a search or an answer."""
+    run_id = kit.say("Which walrus?", "That walrus.")
+    put(kit, run_id, *STEPS)
+    found = {each.seq: each for each in await kit.said("walrus")}
+    assert {0, 1, 2, 4, 5} == set(found)
+    assert [2, 4, 5] == [seq for seq in sorted(found) if seq > 1]
+    assert ("walrus page", True, "external_untrusted") == (
+        found[4].text, found[4].is_output, found[4].trust,
+    )  # fmt: skip
+    assert (True, False) == (found[5].is_user, found[5].is_output)
+    assert (False, False, "mixed") == (found[2].is_user, found[2].is_output, found[2].trust)
+    await kit.upkeep()
+    assert (5, 4) == (kit.count("turns"), kit.count("turn_vectors")), "outputs have no vectors"
+    assert set(found) == {each.seq for each in await kit.said("walrus")}
+
+
+async def test_a_run_finds_what_a_summary_replaces(kit: Kit) -> None:
+    """Its own texts before the last compaction that covers them, and none of what is in its prompt."""
+    run_id = kit.say("Which walrus?", "That walrus.")
+    put(kit, run_id, *STEPS)
+    assert [] == await kit.said("walrus", run_id=run_id)
+    other = kit.say("Another walrus?", "No.", session_id="ses_b")
+    put(kit, other, *STEPS[:3], summary_of(run_id, 3), ("steer.received", '{"text":"walrus"}'))
+    assert {run_id} == {each.run_id for each in await kit.said("walrus", run_id=other)}
+    latest = kit.say("The last walrus?", "No.", session_id="ses_c")
+    put(kit, latest, *STEPS[:3], summary_of(latest, 3), ("steer.received", '{"text":"walrus"}'))
+    found = await kit.said("walrus", run_id=latest, limit=40)
+    own = [each.seq for each in found if each.run_id == latest]
+    assert [0, 1, 2, 4] == sorted(own), "a summary covers a beginning, up to its event"
+
+
+async def test_an_older_file_is_indexed_again(kit: Kit) -> None:
+    """Turns that an older version indexed keep their rows and vectors; outputs are added."""
+    run_id = kit.say("Which walrus?", "That walrus.")
+    await kit.said("walrus")
+    await kit.upkeep()
+    before = kit.words("walrus")
+    kit.write("DELETE FROM turns WHERE is_output")
+    put(kit, run_id, *STEPS[:3])
+    kit.write("UPDATE turn_mark SET position = 0")
+    kit.again()
+    assert 4 in {each.seq for each in await kit.said("walrus")}
+    assert set(before) < set(kit.words("walrus"))
+    await kit.upkeep()
+    assert len(before) + 2 == kit.count("turns")

@@ -338,7 +338,7 @@ async def test_forgetting_reaches_a_search_under_way(kit: MemoryKit) -> None:
     seen: list[list[str]] = []
 
     def look() -> None:
-        seen.append([*kit.search._tombstones])
+        seen.append([*kit.search._forgotten])
 
     other = await kit.add("The office is closed on Friday")
     kit.journal.before_commit = look
@@ -365,6 +365,19 @@ async def test_one_unknown_id_forgets_nothing(kit: MemoryKit) -> None:
     with pytest.raises(InvalidParams, match="several principals"):
         await kit.memories.forget(OP, [own, theirs])
     assert ["one"] == await kit.texts()
+
+
+async def test_a_purge_counts_expired_items(kit: MemoryKit) -> None:
+    """They are stored until something deletes them, so the dry run and the purge count them alike."""
+    await kit.add("kept for a moment", ttl_ms=10)
+    await kit.add("hidden", scope="session", session_id="ses_9")
+    await kit.add("The deploy port is 8080")
+    await kit.add("The deploy port is 9090")
+    kit.clock.now_ms += 1_000
+    planned = await kit.memories.purge(ANN, "ann", dry_run=True)
+    stored = kit.store._read(lambda c: c.execute("SELECT count(*) FROM memories").get)
+    done = await kit.memories.purge(ANN, "ann")
+    assert (4, 4, 4) == (stored, planned.items, done.items)
 
 
 async def test_purge(kit: MemoryKit) -> None:

@@ -1,6 +1,9 @@
 """The index of memory in service: embedded in steps, saved, built again, never in the way."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
@@ -9,9 +12,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors.memory import RETRY_S, keep_memory_index
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.items import MemoryDraft
+from palyra.core.ports import JournalStore
 from palyra.errors import Unavailable
 from tests.services.memory_kit import ANN, OP, MemoryKit
 
+T = TypeVar("T")
 WANTED = MemoryFilter(principal="", now_ms=0)
 
 
@@ -169,6 +174,10 @@ class Steps:
         self.taken_s: list[float] = []
         self.needed = trio.Event()
 
+    @contextmanager
+    def at_home(self, _nursery: trio.Nursery) -> Generator[None]:
+        yield
+
     async def wait_needed(self) -> None:
         await self.needed.wait()
         self.needed = trio.Event()
@@ -179,6 +188,47 @@ class Steps:
         if isinstance(step, Unavailable):
             raise step
         return step
+
+
+async def search_for_2_s(kit: MemoryKit) -> None:
+    with trio.move_on_after(2):
+        await kit.search.search(ANN, "cmake", WANTED)
+        raise AssertionError
+
+
+async def test_a_blocked_thread_holds_up_no_cancelled_search(
+    kit: MemoryKit, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search ends at its deadline though its thread does not; the turn stays taken until it does."""
+    await kit.add("cmake builds the project")
+    index, read = kit.index, kit.journal.read
+    unblocked = trio.Event()
+    under_way = most = 0
+
+    async def slow_read(query: Callable[[JournalStore], T]) -> T:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        with trio.CancelScope(shield=True):  # as a call in a thread
+            await unblocked.wait()
+        under_way -= 1
+        return await read(query)
+
+    assert index is not None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(keep_memory_index, index)
+        with monkeypatch.context() as patched:
+            patched.setattr(kit.journal, "read", slow_read)
+            began_s = trio.current_time()
+            for _ in range(2):
+                await search_for_2_s(kit)
+            assert 4 == trio.current_time() - began_s
+            unblocked.set()
+            await wait_all_tasks_blocked()
+        assert (1, 0) == (most, under_way)
+        assert 1 == len((await kit.search.search(ANN, "cmake", WANTED)).hits)
+        nursery.cancel_scope.cancel()
+    assert 1 == len((await kit.search.search(ANN, "cmake", WANTED)).hits), "it needs no upkeep"
 
 
 async def test_the_upkeep_waits_until_it_is_needed(autojump_clock: MockClock) -> None:

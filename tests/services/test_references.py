@@ -87,7 +87,9 @@ class Sources:
 
     async def resolve(self, text: str, asker: Asker | None = None) -> list[ContextSource]:
         """The references of a message."""
-        return await resolve_all(self.sources, asker or self.asker(), text)
+        async with trio.open_nursery() as late:
+            return await resolve_all(late, self.sources, asker or self.asker(), text)
+        raise AssertionError
 
     async def one(self, text: str, asker: Asker | None = None) -> ContextSource:
         """The only reference of a message."""

@@ -12,7 +12,7 @@ from palyra.core.context import ledger
 from palyra.core.context import session_window as window
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
-from palyra.core.memory.items import MemoryForgotten
+from palyra.core.memory.items import MemoryForgotten, MemoryPurged
 from palyra.core.model.summary import Entry
 from palyra.core.tape import events as ev
 from palyra.services.history import ConversationHistory
@@ -55,7 +55,11 @@ def keep_results() -> Plant:
         yield
 
     stale = patch.object(MemorySearch, "invalidate", lambda *_: None)
-    return both(stale, patch.object(MemorySearch, "hiding", careless))
+    shown = both(
+        patch.object(MemorySearch, "hiding", careless),
+        patch.object(MemorySearch, "hiding_all", careless),
+    )
+    return both(stale, shown)
 
 
 def keep_text_entries() -> Plant:
@@ -105,6 +109,47 @@ def store_twice() -> Plant:
         await commit(self, principal, records, result, None)
 
     return patch.object(Memories, "_commit", careless)
+
+
+def recall_expired() -> Plant:
+    """A search does not look at the clock."""
+    search, shown = MemorySearch._search, MemorySearch.is_shown
+
+    async def careless(self: MemorySearch, query: str, wanted: Any) -> Any:
+        return await search(self, query, msgspec.structs.replace(wanted, now_ms=1))
+
+    def careless_shown(self: MemorySearch, item: Any) -> bool:
+        return shown(self, msgspec.structs.replace(item, expires_ms=None))
+
+    return both(
+        patch.object(MemorySearch, "_search", careless),
+        patch.object(MemorySearch, "is_shown", careless_shown),
+    )
+
+
+def recall_hidden() -> Plant:
+    """A search finds what is never to be recalled."""
+    search = MemorySearch._search
+
+    async def careless(self: MemorySearch, query: str, wanted: Any) -> Any:
+        return await search(self, query, msgspec.structs.replace(wanted, with_hidden=True))
+
+    return patch.object(MemorySearch, "_search", careless)
+
+
+def purge_until_restart() -> Plant:
+    """A purge hides the items of a principal for a moment and writes nothing."""
+
+    async def careless(
+        self: Memories, _caller: Any, principal: str, *, dry_run: bool = False
+    ) -> Any:
+        counts = await self.journal.read(lambda s: s.count_memories(principal, now_ms=0))
+        if not dry_run:
+            with self.search.hiding_all(principal):
+                await trio.lowlevel.checkpoint()
+        return MemoryPurged(principal=principal, items=counts.total, dry_run=dry_run)
+
+    return patch.object(Memories, "purge", careless)
 
 
 def drop_pins() -> Plant:
@@ -200,6 +245,9 @@ KEEPER_PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
             "an import stores all of it",
         },
     ),
+    (recall_expired, {"what has expired stays away"}),
+    (recall_hidden, {"what is never recalled stays away"}),
+    (purge_until_restart, {"what is purged does not come back"}),
     (drop_pins, {"pins survive as data"}),
     (drop_rules, {"obligations survive as data", "obligations survive"}),
     (show_no_rules, {"obligations survive"}),

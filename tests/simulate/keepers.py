@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DESKS = (1, 1, 2)  # sessions of a keeper, besides branches
 LOOKS, ATTEMPTS = 10, 8  # of a keeper in passing, and of a snoop
 CHANNELS = ("chat", "mail")
+LIVES_MS = (500, 5_000, 60_000)  # of items with an end
 PATIENCE_S = 300.0  # with a run, before the next deed
 WORDS = (10, 40, 120)  # of an answer: conversations soon outgrow their history
 
@@ -30,6 +31,7 @@ class Remembering(Person):
         super().__init__(world, name, role)
         self.kept: dict[str, str] = {}  # mark -> id, of what is stored for sure
         self.private: set[str] = set()  # marks of items of one session
+        self.passing: list[str] = []  # marks of items with an end, or that are never recalled
         self.sessions: dict[str, None] = {}
         self._numbers = 0
 
@@ -47,10 +49,13 @@ class Remembering(Person):
         )
         if added is not None:
             self.note(f"{mark} is {added.memory_id} {added.disposition}")
+            self.world.known_items.append(added.memory_id)
+            if "ttl_ms" in options:
+                self.passing.append(mark)
+                return
             self.kept[mark] = added.memory_id
             if options.get("scope") == "session":
                 self.private.add(mark)
-            self.world.known_items.append(added.memory_id)
 
     def draw_scope(self) -> dict[str, Any]:
         """Return the options of an item's place."""
@@ -59,6 +64,8 @@ class Remembering(Person):
             return {"scope": "session", "session_id": self.rng.choice([*self.sessions])}
         if pick < 0.3:
             return {"scope": "channel", "channel": self.rng.choice(CHANNELS)}
+        if pick < 0.5:
+            return {"ttl_ms": self.rng.choice(LIVES_MS)}
         return {}
 
     async def take_in(self, client: Client, _name: str) -> None:
@@ -95,6 +102,29 @@ class Remembering(Person):
             return
         self.fail("what is forgotten does not come back", f"{memory_id} is there")
 
+    async def hide(self, client: Client, _name: str) -> None:
+        """Have an item never recalled, and look for it."""
+        mark = self.rng.choice(sorted(self.kept))
+        asked = {"memory_id": self.kept.pop(mark), "idempotency_key": self.new_key()}
+        self.passing.append(mark)
+        if await self.insist(lambda: client.call("memory.never_recall", asked)) is not None:
+            self.world.trace.counts["hidden"] += 1
+            await self.find(client, mark)
+
+    async def purge(self, client: Client, _name: str) -> None:
+        """Delete the whole memory; a dry run counts it before."""
+        planned = await self.insist(lambda: client.purge_memory(self.name, dry_run=True))
+        gone, self.kept = self.kept, {}
+        done = await self.insist(lambda: client.purge_memory(self.name))
+        if planned is None or done is None:
+            return
+        self.world.trace.counts["purged"] += 1
+        if gone and not planned.items:
+            self.fail("a dry run counts what would go", f"{planned} of {sorted(gone)}")
+        page = await self.insist(lambda: client.list_memories(limit=500, hidden=True))
+        if page is not None and (left := {*gone.values()} & {i.memory_id for i in page.items}):
+            self.fail("what is purged does not come back", f"{sorted(left)}")
+
     async def edit(self, client: Client, _name: str) -> None:
         """Give an item another text, with another mark; sometimes take that back."""
         mark, other, key = self.rng.choice(sorted(self.kept)), self.new_mark(), self.new_key()
@@ -126,7 +156,9 @@ class Remembering(Person):
                 place = {"session_id": self.rng.choice([*self.sessions])}
             elif self.rng.random() < 0.3:
                 place = {"channel": self.rng.choice(CHANNELS)}
-            query = self.rng.choice([*sorted(self.kept), "who keeps the key of the barn?"])
+            query = self.rng.choice(
+                [*sorted(self.kept), *self.passing, "who keeps the key of the barn?"]
+            )
             await self.insist(lambda p=place, q=query: client.search_memories(q, **p))
 
     async def take_stock(self, client: Client) -> None:
@@ -139,7 +171,9 @@ class Remembering(Person):
                 self.fail("an acknowledged item is there once", f"{mark} is {ids}, not {memory_id}")
         if len(set(listed)) != len(listed):
             self.fail("an acknowledged item is there once", f"{sorted(listed)}")
-        everywhere = [item for item in page.items if item.scope == "principal"][:3]
+        everywhere = [
+            item for item in page.items if item.scope == "principal" and item.expires_ms is None
+        ][:3]
         for item in everywhere:
             for mark in find_marks(item.text):
                 if mark not in await self.find(client, mark):
@@ -177,13 +211,14 @@ class Keeper(Remembering):
     def choose_deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
         """Return the possible deeds, the frequent ones several times."""
         always = (self.add, self.add, self.take_in, *[self.say] * 5)
-        with_items = (self.forget, self.forget, self.edit) if self.kept else ()
+        with_items = (self.forget, self.forget, self.edit, self.hide) if self.kept else ()
         with_runs = (
             (self.compact, self.compact, self.pin, self.mark, self.restore, self.restore, self.fork)
             if self.runs
             else ()
         )
-        return (*always, *with_items, *with_runs)
+        rarely = (self.purge,) if self.rng.random() < 0.5 else ()
+        return (*always, *with_items, *with_runs, *rarely)
 
     async def say(self, client: Client, name: str) -> None:
         """State a rule in a session, with some calls of the memory's tools."""
@@ -202,7 +237,8 @@ class Keeper(Remembering):
         return "\n".join(lines)
 
     def draw_call(self) -> str:
-        mark = self.rng.choice([*sorted(self.kept.keys() - self.private), self.new_mark()])
+        known = [*sorted(self.kept.keys() - self.private), *self.passing]
+        mark = self.rng.choice([*known, self.new_mark()])
         pick = self.rng.random()
         if pick < 0.4:
             return f'/call memory_retain {{"text": "{self.new_mark()} was retained"}}'

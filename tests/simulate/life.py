@@ -80,6 +80,7 @@ class Life:
         )
         daemon.abandon = lambda stuck: world.fail("nothing outlives its grace", str(list(stuck)))
         watch_calls(self, daemon)
+        world.oracle.vigil.watch(self, daemon)
         return daemon
 
     # --- the life itself

@@ -64,6 +64,9 @@ class SimulatedModel:
         await life.reach(f"model {request.run_id[-4:]} {request.turn}.{request.attempt}")
         if weather.strikes("model stalls"):
             await trio.sleep(weather.draw_s(*STALL_S))
+        if weather.strikes("model hangs"):
+            await self._say(on_delta, self._rng.choice(("", "half an ans")))
+            await trio.sleep_forever()
         if weather.strikes("model fails"):
             await self._say(on_delta, self._rng.choice(("", "", "half an ans")))
             failure_class = self._rng.choice(FAILURE_CLASSES)

@@ -37,6 +37,7 @@ from tests.simulate.models import SECRET
 from tests.simulate.purse import Purse
 from tests.simulate.recollection import Recollection
 from tests.simulate.transcripts import Transcripts
+from tests.simulate.vigil import Vigil
 
 if TYPE_CHECKING:
     from tests.simulate.life import Life
@@ -104,6 +105,7 @@ class Oracle:
         self.purse = Purse(fail, budgets)
         self.memory = Recollection(fail)
         self.transcripts = Transcripts(fail)
+        self.vigil = Vigil(fail)
         self.failovers = 0
         self._fail = fail
         self.tapes: dict[str, list[TapeRow]] = {}
@@ -138,7 +140,7 @@ class Oracle:
                 if not is_race and not is_torn:
                     self._fail("the journal refuses nothing sound", repr(refused))
                 continue
-            self.memory.now += 1
+            self.memory.begin_commit()
             for row in change.rows:
                 self._row(row)
             self._check_incidents(change)
@@ -277,6 +279,8 @@ class Oracle:
                 self.purse.take(record)
             case GrantRecord():
                 self.consent.take_grant(record)
+            case IncidentRecord():
+                self.vigil.take(record)
             case SessionRecord():
                 self._check_place(record)
                 self.sessions[record.session_id] = record

@@ -11,12 +11,14 @@ from unittest.mock import patch
 import msgspec
 import trio
 
+from palyra.actors import watchdog
 from palyra.actors.hub import Hub
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.run import actor as run_actor
 from palyra.actors.run import approval, tool_call
 from palyra.actors.run.environment import LiveEnvironment
+from palyra.actors.watchdog import Watchdog
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.policy.gate import Allow, NeedsApproval, judge
@@ -215,6 +217,29 @@ def take_nothing_for_the_end() -> Plant:
     return patch.object(Outbox, "wait", careless)
 
 
+def disturb_patient_runs() -> Plant:
+    """The watchdog takes waiting for a person for silence."""
+    return patch.object(watchdog, "is_waiting", lambda _run: False)
+
+
+def miss_progress() -> Plant:
+    """Events do not end a silence."""
+    find_silent = watchdog.find_silent
+    first_s: dict[str, float] = {}
+
+    def careless(runs: Any, now_s: float, window_s: float) -> Any:
+        for run in runs:
+            run.silent_since_s = first_s.setdefault(run.run_id, now_s)
+        return find_silent(runs, now_s, window_s)
+
+    return patch.object(watchdog, "find_silent", careless)
+
+
+def keep_incidents_open() -> Plant:
+    """Incidents of runs that progress or have ended are not resolved."""
+    return patch.object(Watchdog, "_clear_runs", lambda _self: None)
+
+
 @contextmanager
 def both(one: Plant, other: Plant) -> Generator[None]:
     with one, other:
@@ -277,4 +302,7 @@ PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     (take_nothing_for_the_end, {"a request is answered", "nobody waits for ever"}),
     (lose_lines_of_failures, {"the ledger says what a run took"}),
     (keep_reservations, {"reservations are returned", "nobody waits for ever"}),
+    (disturb_patient_runs, {"no remedy for a healthy run"}),
+    (miss_progress, {"no remedy for a healthy run"}),
+    (keep_incidents_open, {"an incident that is healed is resolved"}),
 ]

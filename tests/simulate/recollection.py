@@ -35,6 +35,9 @@ class Recollection:
     def __init__(self, fail: Fail) -> None:
         self._fail = fail
         self.now = 0  # commits so far
+        self._times_ms = [0]  # latest time of an event before each commit
+        self._latest_ms = 0
+        self._hidden: dict[str, list[tuple[int, bool]]] = {}  # by commit: is it never recalled
         self.items: dict[str, MemoryRecord] = {}  # that are there
         self._ever: dict[str, MemoryRecord] = {}  # the last revision of each that ever was
         self._texts: dict[str, list[tuple[int, str | None]]] = {}  # None: forgotten
@@ -45,6 +48,16 @@ class Recollection:
 
     # --- what is committed
 
+    def begin_commit(self) -> None:
+        """Count a commit."""
+        self.now += 1
+        self._times_ms.append(self._latest_ms)
+
+    def set_clock_back(self, by_ms: int) -> None:
+        """Note that what had expired may be valid again."""
+        self._times_ms = [time_ms - by_ms for time_ms in self._times_ms]
+        self._latest_ms -= by_ms
+
     def take(self, record: msgspec.Struct) -> None:
         """An item, or a removal, is committed."""
         match record:
@@ -54,6 +67,9 @@ class Recollection:
                     self._fail("an item keeps its owner", record.memory_id)
                 self.items[record.memory_id] = self._ever[record.memory_id] = record
                 self._note(record.memory_id, record.text)
+                self._hidden.setdefault(record.memory_id, []).append(
+                    (self.now, record.never_recall)
+                )
                 for mark in find_marks(record.text) if record.scope == "session" else ():
                     self._homes[mark] = record.session_id or ""
             case MemoryRemoval(memory_ids=None):
@@ -77,6 +93,7 @@ class Recollection:
 
     def note(self, run: Run, row: TapeRow, event: ev.Event) -> None:
         """Check the texts that an event brings from the memory into a run."""
+        self._latest_ms = row.at_ms
         match event:
             case ev.RunAccepted():
                 self._began[row.run_id] = self.now
@@ -117,7 +134,18 @@ class Recollection:
         is_channel = item.scope != "channel" or item.channel == place.channel
         if item.principal != place.principal or not (is_home and is_channel):
             self._fail("scope isolation", f"{place} got {memory_id}: {text}")
+        self.check_life(memory_id, since)
+        states = self._hidden[memory_id]
+        before = [each for at, each in states if at <= since][-1:]
+        if all([*before, *(each for at, each in states if at > since)]):
+            self._fail("what is never recalled stays away", f"{memory_id}: {text}")
         self.check_text(memory_id, text, since)
+
+    def check_life(self, memory_id: str, since: int) -> None:
+        """Check that the item had not expired when it was asked for."""
+        expires_ms = self._ever[memory_id].expires_ms
+        if expires_ms is not None and expires_ms <= self._times_ms[since]:
+            self._fail("what has expired stays away", f"{memory_id}: {expires_ms}")
 
     def check_text(self, memory_id: str, text: str, since: int) -> None:
         """Check that the item had this text when it was asked for, or has had it since."""

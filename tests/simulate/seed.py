@@ -92,6 +92,7 @@ def simulate(
             "another model took over": world.oracle.failovers,
             "compactions": world.oracle.transcripts.compactions,
             "branches": world.oracle.transcripts.branches,
+            "remedies": world.oracle.vigil.remedies,
             "items of memory": world.oracle.memory.stored,
         },
         failed=None if failure is None else failure.name,

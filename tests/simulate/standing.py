@@ -8,6 +8,7 @@ from pathlib import Path
 from palyra.config.load import Config, Paths
 from palyra.config.sections import (
     BudgetConfig,
+    HealingConfig,
     MemoryConfig,
     Models,
     PolicyConfig,
@@ -25,7 +26,11 @@ OPERATOR_TOKEN = "pal_" + "operator" * 5 + "abc"
 
 
 @cache
-def config(budgets: tuple[BudgetConfig, ...], runs: RunsConfig = RunsConfig()) -> Config:  # noqa: B008 - frozen
+def config(
+    budgets: tuple[BudgetConfig, ...],
+    runs: RunsConfig = RunsConfig(),  # noqa: B008 - frozen
+    healing: HealingConfig = HealingConfig(),  # noqa: B008 - frozen
+) -> Config:
     """The configuration of a simulated daemon; its directories stay empty."""
     nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
     (nowhere / "work").mkdir(parents=True, exist_ok=True)
@@ -37,6 +42,7 @@ def config(budgets: tuple[BudgetConfig, ...], runs: RunsConfig = RunsConfig()) -
         models=Models(failover=(SPARE,)),
         memory=MemoryConfig(embedder="hashed"),
         runs=runs,
+        healing=healing,
         usage=UsageConfig(budgets=budgets),
     )
 

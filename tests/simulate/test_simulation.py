@@ -23,16 +23,16 @@ PLANT_WITHIN_SEEDS = 60
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
 # When the stories have changed, the search continues from there and takes longer.
 FIRST_SEEDS = {
-    "grant_for_ever": 138,
-    "grant_to_everybody": 59,
-    "keep_old_verdicts": 11,
-    "repeat_effects": 37,
-    "say_nothing_of_unknown": 37,
-    "take_any_digest": 11,
-    "take_nothing_for_the_end": 18,
-    "recall_for_everybody": 24,
+    "grant_for_ever": 358,
+    "grant_to_everybody": 60,
+    "keep_old_verdicts": 27,
+    "repeat_effects": 45,
+    "say_nothing_of_unknown": 45,
+    "take_any_digest": 12,
+    "take_nothing_for_the_end": 21,
+    "recall_for_everybody": 195,
     "keep_results": 10,
-    "store_twice": 14,
+    "store_twice": 27,
     "drop_pins": 24,
 }
 KEEPER_SEEDS = 20

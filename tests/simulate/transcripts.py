@@ -54,6 +54,8 @@ class Transcripts:
             case ev.ConversationInherited(run_id=str(origin), at_seq=at_seq) if origin:
                 text = msgspec.json.encode((event.messages, event.summary)).decode()
                 self._origin[run_id] = origin, at_seq
+                if origin not in self._before:  # it waits: it would start after these
+                    self._before[origin] = self._earlier(runs, origin)
                 self._inherited.setdefault(run_id, set()).update(find_marks(text, "ru"))
                 if event.summary is not None and event.summary.ledger.exceeded:
                     self._cut.add(run_id)

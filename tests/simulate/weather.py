@@ -25,6 +25,7 @@ WORST: dict[str, float] = {
     "connection torn": 0.01,
     "connection silent": 0.003,
     "reader stalls": 0.01,
+    "model hangs": 0.1,
 }
 LIKELY = 0.5  # that a seed has a fault of a kind at all
 

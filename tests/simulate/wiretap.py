@@ -222,6 +222,7 @@ class Wiretap:
             if item["principal"] != whose:
                 self._fail("scope isolation", f"{ear.token[:8]} was told {item}")
             self._oracle.memory.check_text(item["memory_id"], item["text"], self._since)
+            self._oracle.memory.check_life(item["memory_id"], self._since)
 
     def _on_memory_get(self, _ear: _Ear, _params: Json, result: Json) -> None:
         self._oracle.memory.check_text(result["memory_id"], result["text"], self._since)

@@ -161,9 +161,19 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     both = (Lineage(run_id="run_a"), Lineage(run_id="run_b"))
     item = memory("mem_1", lineage=both, session_id="ses_a")
     after = msgspec.structs.replace(item, text="a second", text_hash="h2", revision=2)
-    about = [receipt("k1", result=msgspec.Raw(b'{"session_id":"ses_a"}')), receipt("k2")]
+    results = {
+        "k1": b'{"session_id":"ses_a"}',
+        "k2": b'{"seq":0}',
+        "k3": b'{"items":[{"lineage":[{"run_id":"run_a","first_seq":1}]}]}',
+        "k4": b'{"text":"about ses_a and run_a, in words","ses_a":1}',
+        "k5": b'{"session_id":"ses_ab","runs":["run_b","run_ab"]}',
+        "k6": b'["ses_a"]',
+    }
+    about = [receipt(key, result=msgspec.Raw(result)) for key, result in results.items()]
     granted: list[Record] = [
         *about,
+        run("run_a", session_id="ses_a"),
+        run("run_b", session_id="ses_b"),
         grant("gra_1", session_id="ses_a"),
         grant("gra_2", session_id="ses_b"),
     ]
@@ -177,9 +187,10 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     removal = SessionRemoval(session_id="ses_a", trims=(trim,))
     assert [None] == store.commit([Change(records=(removal,))])
     assert [] == store.list_session_checkpoints("ses_a", limit=9)
-    assert [False, True] == [
-        store.find_receipt("alice", key, now_ms=about[0].created_ms) is not None
-        for key in ("k1", "k2")
+    assert ["k2", "k4", "k5"] == [
+        each.key
+        for each in about
+        if store.find_receipt("alice", each.key, now_ms=each.created_ms) is not None
     ]
     assert [kept_mark] == store.list_session_checkpoints("ses_b", limit=9)
     assert ["gra_2"] == [

@@ -147,7 +147,7 @@ async def test_session_search_finds_what_was_said(kit: MemoryKit) -> None:
             row(run_id, 1, kind="message.completed", session_id=session_id, principal=owner,
                 data=b'{"text":"answer about %s"}' % text.encode()),
             row(run_id, 2, kind="tool.completed", session_id=session_id, principal=owner,
-                data=b'{"text":"output with %s"}' % text.encode()),
+                data=b'{"output":"output\\nwith %s","trust":"workspace"}' % text.encode()),
         )  # fmt: skip
         records = (
             run(run_id, session_id=session_id, principal=owner, state="done"),
@@ -166,18 +166,22 @@ async def test_session_search_finds_what_was_said(kit: MemoryKit) -> None:
     output = await use(kit, "session_search", query="the walrus")
     assert [
         "ses_run_1 assistant: answer about common walrus",
+        "ses_run_1 tool output [workspace]: output",
         "ses_run_1 user: common walrus?",
-    ] == [line.split(" ", 1)[1] for line in output.text.splitlines()]
+    ] == sorted(line.split(" ", 1)[1] for line in output.text.splitlines() if line[0] != " ")
+    assert "  with common walrus" in output.text.splitlines(), (
+        "no line of a text looks like an entry"
+    )
     assert "mixed" == output.trust
     both = await use(kit, "session_search", query="common walrus", limit=3)
     assert "walrus" in both.text.splitlines()[0]
-    assert 3 == len(both.text.splitlines())
+    assert 3 == len([line for line in both.text.splitlines() if line[0] != " "])
     only = await use(kit, "session_search", query="walrus", call={"memory_scope": "session"})
     assert "nothing found" == only.text
     chat = await use(
         kit, "session_search", query="walrus", call={"channel": "chat", "session_id": "ses_run_4"}
     )
-    assert {"ses_run_4"} == {line.split()[1] for line in chat.text.splitlines()}
+    assert {"ses_run_4"} == {line.split()[1] for line in chat.text.splitlines() if line[0] != " "}
 
 
 def test_risk_and_taint() -> None:

@@ -147,9 +147,11 @@ class JournalState:
     is_writable: bool = False
     has_room: bool = False
     refusals: int = 0  # batches refused by the store, over all incarnations
+    wants_checkpoint: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
     epoch: int = 0  # of the last opening; raised by each
+    silent_since_s: float | None = None  # set by `find_silence`; the end of a batch makes it None
     lookups: JournalThread | None = None  # thread of `find`, while the journal is open
 
 
@@ -205,6 +207,22 @@ class JournalHandle:
         if self.state.lookups is None:
             raise Unavailable("journal: it is closed")
         return await self.state.lookups.call(query, self.store)
+
+    def request_checkpoint(self) -> None:
+        """Have the write-ahead log folded into the database after the next batch."""
+        self.state.wants_checkpoint = True
+
+    def find_silence(self, now_s: float) -> float | None:
+        """Return since when rows have waited and no batch has ended, as far as calls of this saw it.
+
+        None if no row waits.
+        """
+        state = self.state
+        if not state.waiting_rows:
+            state.silent_since_s = None
+        elif state.silent_since_s is None:
+            state.silent_since_s = now_s
+        return state.silent_since_s
 
     @property
     def backlog(self) -> int:
@@ -304,6 +322,8 @@ class _Incarnation:
                     await self._try_probe()
                 if self._unsealed_rows >= SEAL_ROWS or trio.current_time() >= self._seal_at_s:
                     await self._seal()
+                if self._state.wants_checkpoint:
+                    await self._checkpoint()
 
     async def _receive(self, messages: Receiver[Batch]) -> Batch:
         """Receive the next batch and close it; empty when a probe or a seal is due first."""
@@ -350,6 +370,7 @@ class _Incarnation:
         finally:
             _settle_all(batch, ActorGone("the journal crashed while committing this change"))
             self._state.waiting_rows -= sum(len(pending.change.rows) for pending in batch)
+            self._state.silent_since_s = None
 
     def _acknowledge(
         self, batch: Sequence[PendingCommit], outcomes: Sequence[PalyraError | None]
@@ -380,6 +401,13 @@ class _Incarnation:
         if self._probe.record_success(trio.current_time()):
             self._state.is_writable = True
             self._on_writing(None)
+
+    async def _checkpoint(self) -> None:
+        self._state.wants_checkpoint = False
+        try:
+            await self._thread.call(self._store.checkpoint)
+        except Unavailable as error:
+            log.warning("journal.not_checkpointed", error=error.message)
 
     async def _seal(self) -> None:
         self._unsealed_rows, self._seal_at_s = 0, inf

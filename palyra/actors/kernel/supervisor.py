@@ -254,6 +254,17 @@ class Supervisor:
         self._stop_reason = reason
         self._serving.cancel(reason)
 
+    def restart_child(self, child_id: str, reason: str) -> bool:
+        """Cancel a running child, which is started again with its dependants; False for no such child.
+
+        No restart is charged.  A child that is temporary or ignores its cancel does not come back.
+        """
+        for child in self._children:
+            if child.spec.id == child_id and child.state == "running":
+                child.cancel(reason)
+                return True
+        return False
+
     def close(self) -> None:
         """Close every mailbox below, so that no asker waits; the supervisor will not run again."""
         for child in self._children:

@@ -329,7 +329,7 @@ class _RunActor:
         records = self.records(step, rows)
         if asked is not None and asked.receipt is not None:
             records.append(asked.receipt(seq))
-        self.handle.run = step.run
+        self.handle.run, self.handle.silent_since_s = step.run, None
         self.services.hub.publish(rows)
         self.ticket = self.services.journal.append(Change(rows=rows, records=tuple(records)))
         self.pause_or_resume_deadline()

@@ -51,7 +51,11 @@ class Granted(msgspec.Struct, frozen=True):
     grant: GrantRecord
 
 
-Message = ApprovalAnswer | Granted
+class Expired(msgspec.Struct, frozen=True):
+    """The deadline has passed: settle the question as unanswered."""
+
+
+Message = ApprovalAnswer | Granted | Expired
 JudgeAnswer = Callable[[Run, Caller, ResolveApproval], PolicyDecision | None]
 
 
@@ -65,6 +69,7 @@ class Question(ChildTask):
     judge: JudgeAnswer  # the policy's verdict on an answer
     mailbox: Mailbox[Message]
     scope: trio.CancelScope  # of the task
+    deadline_s: float | None = None  # on the awake clock, once the task waits for an answer
 
 
 class OpenApprovals:
@@ -103,6 +108,23 @@ class OpenApprovals:
             if holds_for(grant, entry.prompt, entry.epoch, now_ms):
                 with suppress(Overloaded):  # a full mailbox has answers of people
                     entry.mailbox.offer(Granted(grant))
+
+    def list_overdue(self, before_s: float) -> list[Question]:
+        """List questions that wait for an answer although their deadline was at `before_s` or earlier."""
+        return [
+            entry
+            for entry in self._open.values()
+            if entry.deadline_s is not None and entry.deadline_s <= before_s
+        ]
+
+    def expire(self, approval_id: str) -> None:
+        """Settle a question as unanswered; without effect on one that is closed.
+
+        Raises Overloaded.
+        """
+        entry = self._open.get(approval_id)
+        if entry is not None:
+            entry.mailbox.offer(Expired())
 
     def close(self, approval_id: str) -> None:
         """Close a question; later answers get the recorded outcome."""
@@ -165,7 +187,8 @@ async def ask_person(run: RunHandle, approvals: OpenApprovals, question: Questio
         question.waits_for = "person"
         # The deadline may have passed while the daemon was down.
         left_ms = max(0, prompt.expires_ms - approvals.now_ms())
-        with trio.move_on_after(left_ms / 1000):
+        question.deadline_s = trio.current_time() + left_ms / 1000
+        with trio.move_on_at(question.deadline_s):
             first = await _first_valid(answers, run, approvals, question)
         question.waits_for = "commit"
         outcome = await _settle(run, approvals, prompt, first)
@@ -177,10 +200,12 @@ async def ask_person(run: RunHandle, approvals: OpenApprovals, question: Questio
 
 async def _first_valid(
     answers: Receiver[Message], run: RunHandle, approvals: OpenApprovals, question: Question
-) -> Message:
-    """Return the first valid answer; fail the others with the reason."""
+) -> Message | None:
+    """Return the first valid answer, None for `Expired`; fail the others with the reason."""
     while True:
         answer = await answers.receive()
+        if isinstance(answer, Expired):
+            return None
         if isinstance(answer, Granted):
             if holds_for(answer.grant, question.prompt, question.epoch, approvals.now_ms()):
                 return answer
@@ -255,7 +280,7 @@ async def _settle(
 def _to_input(prompt: ApprovalRecord, first: Message | None) -> ApprovalAnswered:
     """Return the run's input for an answer, or for the deadline (None)."""
     match first:
-        case None:
+        case None | Expired():
             return ApprovalAnswered(
                 approval_id=prompt.approval_id,
                 decision="deny",

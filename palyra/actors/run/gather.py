@@ -8,8 +8,10 @@ Restart: none; it is a child of its run.  A resumed run gathers again what its t
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import msgspec
+import outcome
 import trio
 
 from palyra.actors.kernel.child import ChildTask
@@ -30,6 +32,7 @@ from palyra.core.text.references import (
 from palyra.errors import PalyraError
 from palyra.services.references import Asker, ContextSources
 
+T = TypeVar("T")
 SOURCE_S = 2.0  # deadline of each source
 NO_PROJECT_FILES = "the workspace has none"
 LATE = f"not there within {SOURCE_S:g} s"
@@ -48,6 +51,9 @@ class GatherTask(ChildTask):
 async def gather_sources(task: GatherTask) -> None:
     """Gather everything at once and report `Gathered`.
 
+    A source whose thread is blocked is late like any other.  This task waits for that thread after
+    the report, and the end of the run with it.
+
     Cancellation: the sources are abandoned and nothing is reported.
     """
     task.waits_for = "context"
@@ -59,76 +65,111 @@ async def gather_sources(task: GatherTask) -> None:
     async def add(order: int, collect: Callable[[], Awaitable[list[ContextGathered]]]) -> None:
         found[order] = await collect()
 
-    async with trio.open_nursery() as nursery:
-        if task.effect.is_first:
-            nursery.start_soon(add, -2, partial(_project_files, services.sources, asker, texts))
-            question = "\n".join(remove_references(text).strip() for text in texts)
-            nursery.start_soon(add, -1, partial(_memories, services.sources, asker, question))
-        for number, text in task.effect.messages:
-            nursery.start_soon(
-                add, number, partial(_references, services.sources, asker, number, text)
-            )
-    events = [event for order in sorted(found) for event in found[order]]
-    last = len(events) - 1
-    events = [
-        msgspec.structs.replace(event, following=last - at) for at, event in enumerate(events)
-    ]
-    for event in events:
-        await look_for_secrets(services, encode_event(event))
-    await task.run.report(Gathered(events=tuple(events)))
+    async with trio.open_nursery() as late:
+        async with trio.open_nursery() as nursery:
+            if task.effect.is_first:
+                nursery.start_soon(
+                    add, -2, partial(_project_files, late, services.sources, asker, texts)
+                )
+                question = "\n".join(remove_references(text).strip() for text in texts)
+                nursery.start_soon(
+                    add, -1, partial(_memories, late, services.sources, asker, question)
+                )
+            for number, text in task.effect.messages:
+                nursery.start_soon(
+                    add, number, partial(_references, late, services.sources, asker, number, text)
+                )
+        events = [event for order in sorted(found) for event in found[order]]
+        last = len(events) - 1
+        events = [
+            msgspec.structs.replace(event, following=last - at) for at, event in enumerate(events)
+        ]
+        for event in events:
+            await look_for_secrets(services, encode_event(event))
+        await task.run.report(Gathered(events=tuple(events)))
+        task.waits_for = "late source"
+
+
+async def _within(late: trio.Nursery, work: Callable[[], Awaitable[T]], otherwise: T) -> T:
+    """Return the result of the work, or the other one at the deadline of a source.
+
+    The work is a task in `late` and is cancelled then.  A call in a thread ignores that, so the
+    nursery may end later than this function.
+    """
+    results: list[outcome.Outcome[T]] = []
+    scope, done = trio.CancelScope(), trio.Event()
+
+    async def run() -> None:
+        with scope:
+            results.append(await outcome.acapture(work))
+            done.set()
+
+    late.start_soon(run)
+    with trio.move_on_after(SOURCE_S):
+        await done.wait()
+    if not done.is_set():
+        scope.cancel("the source is late")
+    return results[0].unwrap() if done.is_set() else otherwise
 
 
 async def _project_files(
-    sources: ContextSources, asker: Asker, texts: Sequence[str]
+    late: trio.Nursery, sources: ContextSources, asker: Asker, texts: Sequence[str]
 ) -> list[ContextGathered]:
     """Find the project files, unless there can be none."""
     if not sources.has_project_files() and not any(map(has_references, texts)):
         return []
-    return [await find_files(sources, asker, texts)]
+    return [await find_files(late, sources, asker, texts)]
 
 
 async def find_files(
-    sources: ContextSources, asker: Asker, texts: Sequence[str]
+    late: trio.Nursery, sources: ContextSources, asker: Asker, texts: Sequence[str]
 ) -> ContextGathered:
-    """Find the project files for these messages.  Cancellation: nothing happened."""
+    """Find the project files for these messages; `late` may end later than the search.
+
+    Cancellation: nothing happened.
+    """
     folders = find_folders([each for text in texts for each in parse_references(text)])
-    with trio.move_on_after(SOURCE_S):
-        found = await sources.find_project_files(asker, folders)
-        return ContextGathered(
-            layer="project_files", sources=found, absent="" if found else NO_PROJECT_FILES
-        )
-    return ContextGathered(layer="project_files", absent=LATE)
+    search = partial(sources.find_project_files, asker, folders)
+    found = await _within(late, search, None)
+    if found is None:
+        return ContextGathered(layer="project_files", absent=LATE)
+    absent = "" if found else NO_PROJECT_FILES
+    return ContextGathered(layer="project_files", sources=found, absent=absent)
 
 
-async def _memories(sources: ContextSources, asker: Asker, question: str) -> list[ContextGathered]:
+async def _memories(
+    late: trio.Nursery, sources: ContextSources, asker: Asker, question: str
+) -> list[ContextGathered]:
     """Recall memories; preferences are a layer of their own."""
     if not sources.may_recall(asker.scope.principal):
         return []
-    absent = LATE
-    with trio.move_on_after(SOURCE_S):
-        try:
-            found = await sources.recall(asker, question)
-        except PalyraError as error:
-            absent = error.message
-        else:
-            preferences = tuple(each for each in found if each.kind == "preference")
-            others = tuple(each for each in found if each.kind != "preference")
-            return [
-                ContextGathered(layer="preferences", sources=preferences),
-                ContextGathered(layer="recalled", sources=others),
-            ]
-    return [ContextGathered(layer="recalled", absent=absent)]
+    try:
+        found = await _within(late, partial(sources.recall, asker, question), None)
+    except PalyraError as error:
+        return [ContextGathered(layer="recalled", absent=error.message)]
+    if found is None:
+        return [ContextGathered(layer="recalled", absent=LATE)]
+    preferences = tuple(each for each in found if each.kind == "preference")
+    others = tuple(each for each in found if each.kind != "preference")
+    return [
+        ContextGathered(layer="preferences", sources=preferences),
+        ContextGathered(layer="recalled", sources=others),
+    ]
 
 
 async def _references(
-    sources: ContextSources, asker: Asker, number: int, text: str
+    late: trio.Nursery, sources: ContextSources, asker: Asker, number: int, text: str
 ) -> list[ContextGathered]:
-    resolved = await resolve_all(sources, asker, text)
+    resolved = await resolve_all(late, sources, asker, text)
     return [ContextGathered(layer="references", message=number, sources=tuple(resolved))]
 
 
-async def resolve_all(sources: ContextSources, asker: Asker, text: str) -> list[ContextSource]:
+async def resolve_all(
+    late: trio.Nursery, sources: ContextSources, asker: Asker, text: str
+) -> list[ContextSource]:
     """Resolve the references of a message concurrently; return them in their order, bounded.
+
+    `late` may end later, with sources that do not end at their deadline.
 
     Cancellation: the sources are abandoned.
     """
@@ -136,9 +177,8 @@ async def resolve_all(sources: ContextSources, asker: Asker, text: str) -> list[
     found: dict[int, ContextSource] = {}
 
     async def resolve(at: int, reference: Reference) -> None:
-        found[at] = ContextSource(name=reference.name, kind=reference.kind, error=LATE)
-        with trio.move_on_after(SOURCE_S):
-            found[at] = await sources.resolve(asker, reference)
+        missing = ContextSource(name=reference.name, kind=reference.kind, error=LATE)
+        found[at] = await _within(late, partial(sources.resolve, asker, reference), missing)
 
     async with trio.open_nursery() as nursery:
         for at, reference in enumerate(wanted):

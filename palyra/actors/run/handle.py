@@ -117,6 +117,7 @@ class RunHandle:
         "refusals",
         "reservation",
         "run",
+        "silent_since_s",
         "tasks",
     )
 
@@ -144,6 +145,8 @@ class RunHandle:
         self.last_commit: PendingCommit | None = None  # of the session's last append to its tape
         self.reservation: Reservation | None = None  # of the model call in progress
         self.tasks: dict[str, ChildTask] = {}  # of its actor: turn, tool calls, questions
+        # Set by the watchdog where it is None; each sign of progress makes it None (`core.healing`).
+        self.silent_since_s: float | None = None
         self._changed: trio.Event | None = None
 
     @property
@@ -172,6 +175,7 @@ class RunHandle:
         if following is None:
             raise InvariantBroken(f"{self.run_id}: {event} is not possible while {self.lifecycle}")
         self.lifecycle = following
+        self.silent_since_s = None
 
     def find_refused_append(self) -> bool:
         """True if a run without an actor is ahead of its tape; refused early appends are noted.

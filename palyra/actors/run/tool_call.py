@@ -166,7 +166,7 @@ async def run_tool(execution: ToolExecution) -> ToolOutput:
     Cancellation: the tool is stopped.
     """
     services, call = execution.services, execution.call
-    stream = ProgressStream(execution.run.run, services.hub, services.redactor, call.call_id)
+    stream = ProgressStream(execution.run, services.hub, services.redactor, call.call_id)
     try:
         return await services.toolbox.execute(call, partial(stream.take, "tool_output"))
     finally:

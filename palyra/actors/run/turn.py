@@ -60,8 +60,8 @@ async def ask_model(task: TurnTask) -> None:
         approval_id = services.new_id("apr") if room else ""
         await run.report(BudgetRefused(exceeded=exceeded, approval_id=approval_id))
         return
-    task.waits_for = "model"
-    stream = ProgressStream(run.run, services.hub, services.redactor, f"turn:{turn}")
+    task.waits_for, run.silent_since_s = "model", None
+    stream = ProgressStream(run, services.hub, services.redactor, f"turn:{turn}")
 
     def on_delta(delta: Delta) -> None:
         reservation.chars += len(delta.text)

@@ -25,6 +25,7 @@ from palyra.core.journal.records import (
     TaskState,
 )
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.trust.labels import Trust
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -181,7 +182,7 @@ class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaidText(NamedTuple):
-    """A user's message or a model's answer on a tape."""
+    """A user's message, a model's text or a tool's output on a tape."""
 
     run_id: str
     session_id: str
@@ -189,6 +190,8 @@ class SaidText(NamedTuple):
     at_ms: int
     is_user: bool
     text: str
+    is_output: bool = False  # of a tool
+    trust: Trust = "mixed"
 
 
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):

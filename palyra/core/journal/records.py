@@ -388,6 +388,8 @@ class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: IncidentState = "open"
     count: int = 1
     attempts: int = 0  # of remediation
+    remedy: str = ""  # last attempted, or that healing in mode auto would attempt next
+    remedied: str = ""  # outcome of the last attempt, or the reason of an escalation
     resolves_itself: bool = False  # the reporter also clears it
     opened_ms: int
     last_ms: int  # of the last report
@@ -508,7 +510,7 @@ FROM_THE_START = -1  # tapes are indexed again
 
 
 class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
-    """Entry of a message or an answer in the search index, made from its event."""
+    """Entry of a message, an answer or an output in the search index, made from its event."""
 
     run_id: str
     seq: int
@@ -517,6 +519,7 @@ class IndexedTurn(msgspec.Struct, frozen=True, gc=False):
     chars: int
     text: str  # columns of the text index
     when: str
+    is_output: bool = False  # of a tool
 
 
 class TurnIndexing(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -346,6 +346,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SearchMode = Literal["hybrid", "lexical"]
+FILE_GONE = "its file is gone"  # damage of an index whose vectors in memory are sound
 
 
 class MemoryHits(msgspec.Struct, frozen=True, kw_only=True):

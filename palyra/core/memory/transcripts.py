@@ -1,7 +1,7 @@
 """Turns of conversations as a search returns them.
 
-A turn is a user's message or a final answer, in the form of an item of memory with the kind `turn`
-and one event as its lineage (`store.sqlite.turns`).  Its channel is the key of its conversation:
+A turn is a user's message, a text of the model or an output of a tool, in the form of an item of memory
+with the kind `turn` and one event as its lineage (`store.sqlite.turns`).  Its channel is the key of its conversation:
 what was said in one place is recalled in that place only.
 """
 
@@ -33,6 +33,8 @@ def as_said(turn: MemoryRecord, query: str) -> SaidText:
         turn.at_ms,
         turn.author == "user",
         _excerpt(turn.text, content_words(query)),
+        turn.author == "tool",
+        turn.trust,
     )
 
 

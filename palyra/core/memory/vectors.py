@@ -28,6 +28,16 @@ class StoredVector(msgspec.Struct, frozen=True, gc=False):
         return len(self.values)
 
 
+class EmbedderView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The embedder of the memory as an operator sees it."""
+
+    configured: str  # memory.embedder
+    in_use: str | None = (
+        None  # as in the configuration; None: it fails, and searches compare words alone
+    )
+    reason: str = ""  # why it is not the configured or the best one, with the remedy
+
+
 def quantise(vector: Sequence[float]) -> StoredVector:
     """Return the nearest vector of 8-bit components; of zeros (or nearly), the scale is 0."""
     largest = max(map(abs, vector), default=0.0)

@@ -63,6 +63,12 @@ def end_call(breaker: CircuitBreaker, failure: FailureClass | None, now_ms: int)
     return CircuitBreaker(failures=failures, open_until_ms=until_ms)
 
 
+def trip(breaker: CircuitBreaker, now_ms: int) -> CircuitBreaker:
+    """Return the breaker, open from now on for `OPEN_MS`."""
+    failures = max(breaker.failures, THRESHOLD)
+    return CircuitBreaker(failures=failures, open_until_ms=now_ms + OPEN_MS)
+
+
 def abandon_call(breaker: CircuitBreaker) -> CircuitBreaker:
     """Return the breaker after a cancelled call: it counts for nothing and frees the probe."""
     return msgspec.structs.replace(breaker, is_probing=False)

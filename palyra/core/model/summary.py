@@ -30,6 +30,12 @@ EntryKind = Literal[
 ]
 
 
+# What may be worth more than its session.  Requests, steps, files and errors are about the work in hand.
+DURABLE: frozenset[EntryKind] = frozenset(
+    {"constraint", "convention", "preference", "decision", "fact"}
+)
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One entry of a ledger."""
 
@@ -60,6 +66,14 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     exceeded: dict[str, int] = {}  # of them those that were protected, by kind
     replaced: tuple[str, ...] = ()  # the latest statements that corrections removed
     ahead: tuple[tuple[str, int], ...] = ()  # run and index of later messages, corrections applied
+
+    @property
+    def facts(self) -> tuple[Entry, ...]:
+        """Durable statements of the user and the model, with run and message as evidence.
+
+        Texts of tools are none of them, so that no page becomes a memory by being summarised.
+        """
+        return tuple(each for each in self.entries if each.kind in DURABLE and each.by != "tool")
 
     @property
     def tokens(self) -> int:

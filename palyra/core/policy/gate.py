@@ -26,7 +26,7 @@ from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
 from palyra.core.text.visible import least_chars, render_call, render_json
-from palyra.core.tool.arguments import Refused, check_arguments, refusal, unknown_tool
+from palyra.core.tool.arguments import Accepted, Refused, check_arguments, refusal, unknown_tool
 from palyra.core.tool.paths import NO_PATHS, PathFacts, normal_path, read_paths
 from palyra.core.tool.spec import (
     CLIENT,
@@ -166,6 +166,31 @@ def _check(
         mark = _MARK.search(checked.canonical)
         if mark is not None:
             return _redacted(mark[0].decode())
+    return _with_facets(proposal, spec, checked, find_facets)
+
+
+def reconstruct(
+    proposal: ProposedCall, catalogue: Catalogue, find_facets: FindFacets
+) -> tuple[CheckedCall, bool] | None:
+    """Return a recorded call as the rules see it, and True if no secret was redacted from it.
+
+    None if the tool is gone or does not take these arguments any more.
+    """
+    spec = catalogue.tools.get(proposal.tool)
+    if spec is None:
+        return None
+    checked = check_arguments(spec, proposal.arguments)
+    if isinstance(checked, Refused):
+        return None
+    found = _with_facets(proposal, spec, checked, find_facets)
+    if isinstance(found, Refused):
+        return None
+    return found, _MARK.search(checked.canonical) is None
+
+
+def _with_facets(
+    proposal: ProposedCall, spec: ToolSpec, checked: Accepted, find_facets: FindFacets
+) -> CheckedCall | Refused:
     facets = find_facets(spec, checked.arguments)
     if facets is None:
         return tool_unavailable(spec.name)
@@ -286,6 +311,7 @@ def policy_request(checked: CheckedCall, context: GateContext) -> PolicyRequest:
         facets=checked.facets,
         known_paths=checked.paths,
         size_bytes=checked.size_bytes,
+        digest=checked.digest,
         in_scope=context.hands_down(spec.name),
         approval="none" if context.grant is None or context.grant.decision == "deny" else "granted",
         now_ms=context.now_ms,

@@ -33,6 +33,7 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     facets: CallFacts = NO_FACETS
     known_paths: PathFacts = NO_PATHS  # derived from the facets, if cached
     size_bytes: int = 0  # of the canonical arguments
+    digest: str = ""  # SHA-256 of the canonical arguments
     in_scope: bool = True  # False: the delegating run did not hand the tool down
     approval: Standing = "none"
     now_ms: int = 0

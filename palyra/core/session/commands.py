@@ -16,6 +16,7 @@ from palyra.core.journal.records import (
 from palyra.core.model.messages import ToolMessage
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice
+from palyra.core.model.summary import Entry
 from palyra.core.session.fork import InheritedConversation
 from palyra.core.tape.events import ApprovalMode, Budget
 
@@ -102,6 +103,7 @@ class SessionCompacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     after_tokens: int = 0
     messages: int = 0  # that the summary would stand for
     text: str = ""  # of the summary
+    facts: tuple[Entry, ...] = ()  # durable statements in it, with run and message as evidence
     reason: str = ""  # why there is nothing to summarise
 
 

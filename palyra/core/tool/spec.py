@@ -120,6 +120,9 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # of the first request
     secrets: tuple[str, ...] = ()  # names of secrets to read from the vault
     grant_key: str = ""  # key of a grant beyond one call; "": no such grant
+    argv: tuple[str, ...] = ()  # words of a command, if they alone say what runs
+    cwd: str = ""  # of a command, in normal form
+    command: str = ""  # the words that name what runs; "" if arguments may be code
     only_reads: bool = False  # this call has no effect, although its tool can have one
 
 

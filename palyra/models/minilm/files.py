@@ -51,9 +51,27 @@ def folder(data_dir: Path) -> Path:
     return data_dir / FOLDER
 
 
-def is_installed(data_dir: Path) -> bool:
-    """True if both files are there in their size; their content is checked when it is read."""
-    return all(_size(folder(data_dir) / file.name) == file.size for file in FILES)
+def has_any(data_dir: Path) -> bool:
+    """True if MiniLM was installed, though a file of it may be missing or damaged now."""
+    return any(_size(folder(data_dir) / file.name) >= 0 for file in FILES)
+
+
+def find_fault(data_dir: Path) -> str:
+    """Return the problem of the files with its remedy; "" if both have their size.
+
+    Their content is checked when it is read.
+    """
+    for file in FILES:
+        path = folder(data_dir) / file.name
+        size = _size(path)
+        if size < 0:
+            return f"{path} does not exist: run `palyra models install minilm`"
+        if size != file.size:
+            return (
+                f"{path} has {size} bytes instead of {file.size}: "
+                "run `palyra models install minilm` again"
+            )
+    return ""
 
 
 def read_file(data_dir: Path, file: ModelFile) -> bytes:

@@ -23,6 +23,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.memory.items import LAST_MS, MAX_TTL_MS
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
@@ -38,11 +39,13 @@ from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
 from palyra.services.documents import Documents
 from palyra.services.grants import Grants
+from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
 from palyra.services.schedules import Schedules
+from palyra.services.suggestions import Suggestions
 from palyra.services.tasks import Tasks
 from palyra.services.usage import UsageService
 
@@ -98,12 +101,14 @@ class Backend:
     channels: Channels
     documents: Documents
     incidents: Incidents
+    healing: HealingModes
     memories: Memories
     memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService
     tasks: Tasks
     schedules: Schedules
+    suggestions: Suggestions
     hub: Hub
     journal: Journal
     receipts: IdempotencyStore
@@ -120,6 +125,7 @@ class Backend:
     count_stranded: Callable[[], int]  # open runs that cannot be resumed
     problems: Callable[[], Sequence[str]]  # defects an operator has to repair, as sentences
     absent: Callable[[], Sequence[str]]  # missing optional programs, as sentences
+    embedder: Callable[[], EmbedderView]  # of the memory
     tree: Callable[[], ChildSnapshot]
     now_ms: NowMs
     new_id: NewId

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.changes import MemoryLogLine
 from palyra.core.journal.records import (
     ApprovalRecord,
@@ -37,6 +38,7 @@ from palyra.core.journal.records import (
     SessionRecord,
 )
 from palyra.core.memory.items import SearchMode
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
 from palyra.core.skill.manifest import SkillState
 from palyra.core.task.views import ScheduleView, TaskView
@@ -93,6 +95,7 @@ class Status(Result, frozen=True, kw_only=True):
     open_incidents: int | None = None  # not resolved yet: `incident.list`
     problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
     absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+    embedder: EmbedderView | None = None  # of the memory
 
 
 class Token(Result, frozen=True, kw_only=True):
@@ -409,6 +412,8 @@ class IncidentView(Result, frozen=True, kw_only=True):
     opened_ms: int
     last_ms: int
     attempts: int = 0
+    remedy: str = ""
+    remedied: str = ""
     resolves_itself: bool = False
     resolved_ms: int | None = None
     by: str | None = None
@@ -434,6 +439,12 @@ class ScheduleInstants(Result, frozen=True, kw_only=True):
     schedule_id: str
     instants: list[int]  # Unix milliseconds
     zone: str = "UTC"
+
+
+class HealingModesView(Result, frozen=True, kw_only=True):
+    """The mode of self-healing by domain."""
+
+    modes: dict[IncidentDomain, HealingMode]
 
 
 class IncidentPage(Result, frozen=True, kw_only=True):
@@ -543,6 +554,7 @@ class MemoryStatus(Result, frozen=True, kw_only=True):
     without_vector: int = 0
     mode: Annotated[str, known(SearchMode)]
     degraded: str | None = None
+    embedder: EmbedderView | None = None
 
 
 class MemoryRebuilt(Result, frozen=True, kw_only=True):

@@ -142,6 +142,10 @@ class SqliteJournal(MemorySearchQueries):
         self.has_leftovers = writer.has_leftovers
         return is_sealed
 
+    def checkpoint(self) -> None:
+        """See `JournalStore.checkpoint`."""
+        self._get_opened().writer.checkpoint()
+
     def close(self) -> None:
         """See `JournalStore.close`; closes all files even when it raises."""
         opened = self._get_opened()
@@ -180,6 +184,12 @@ class SqliteJournal(MemorySearchQueries):
                 run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
             )
         )
+
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """See `JournalStore.find_last_seq`."""
+        statement = "SELECT max(seq) FROM tape WHERE run_id = ? AND kind = ?"
+        found: int | None = self._read(lambda c: c.execute(statement, (run_id, kind)).get)
+        return found
 
     def turns(self) -> TurnQueries:
         """Return the queries of the index of conversations."""

@@ -92,6 +92,7 @@ class IndexedTables(NamedTuple):
     vectors: str
     text: str  # index
     facts: str  # expression of `MemoryFacts`
+    embedded: str = "1"  # condition of the rows that have vectors
 
 
 ITEM_TABLES = IndexedTables("memories", "memory_vectors", "memory_fts", ITEM_FACTS)
@@ -236,6 +237,7 @@ class IndexQueries(ABC):
                 c,
                 "SELECT json_array(row, principal, text_hash, text) AS found"  # noqa: S608 - only literals of this package
                 f" FROM {self.tables.items} AS m WHERE superseded_by IS NULL AND NOT never_recall"
+                f" AND {self.tables.embedded}"
                 f" AND NOT EXISTS (SELECT 1 FROM {self.tables.vectors} AS v WHERE v.row = m.row"
                 " AND v.embedder = ?1 AND (?2 IS NULL OR length(v.vector) = ?2))"
                 " AND principal NOT IN (SELECT value FROM json_each(?3))"

@@ -63,7 +63,14 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
             f"DELETE FROM {table} WHERE session_id = ?",  # noqa: S608 - names of our own tables
             (removal.session_id,),
         )
-    connection.execute("DELETE FROM receipts WHERE instr(record, ?)", (removal.session_id,))
+    # A receipt is the result of some method: it is about the session if a value in it is the id of the
+    # session or of one of its runs.
+    connection.execute(
+        "DELETE FROM receipts WHERE EXISTS (SELECT 1 FROM json_tree(record, '$.result') AS v"
+        " WHERE v.type = 'text' AND (v.atom = ?1"
+        " OR v.atom IN (SELECT run_id FROM runs WHERE session_id = ?1)))",
+        (removal.session_id,),
+    )
     for trim in removal.trims:
         lineage = msgspec.json.encode(trim.lineage).decode()
         connection.execute(

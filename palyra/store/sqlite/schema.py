@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import apsw
 
-from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
-from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
 from palyra.store.sqlite.connection import transaction
 
@@ -90,7 +88,7 @@ CREATE TABLE tokens (
 ) STRICT;
 """
 
-_RULES = f"""
+_RULES = """
 CREATE INDEX receipts_by_age ON receipts (created_ms);
 CREATE TRIGGER run_ends_once BEFORE UPDATE OF state ON runs
     WHEN old.state IN ('done', 'failed', 'cancelled') AND new.state <> old.state
@@ -99,7 +97,7 @@ CREATE TRIGGER approval_is_answered_once BEFORE UPDATE ON approvals
     WHEN old.state <> 'pending' AND new.record <> old.record
     BEGIN SELECT RAISE(ABORT, 'the approval is answered; the first answer stands'); END;
 CREATE TRIGGER receipt_is_given_once BEFORE UPDATE ON receipts
-    WHEN new.created_ms - old.created_ms < {RECEIPT_TTL_MS} AND new.record <> old.record
+    WHEN new.created_ms - old.created_ms < 86400000 AND new.record <> old.record
     BEGIN SELECT RAISE(ABORT, 'the idempotency key was used; its first receipt stands'); END;
 """
 
@@ -419,23 +417,56 @@ SELECT
 FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
     CROSS JOIN sessions AS s ON s.session_id = t.session_id;
 """
-_TOMBSTONE = "CAST('{\"purged\":{' AS BLOB)"  # start of `core.journal.purged_row`
-_PURGES = f"""
+_PURGES = """
 DROP TRIGGER tape_is_never_updated;
 CREATE TRIGGER tape_is_never_updated BEFORE UPDATE ON tape
     WHEN NOT (new.position = old.position AND new.run_id = old.run_id
         AND new.session_id = old.session_id AND new.seq = old.seq AND new.at_ms = old.at_ms
         AND new.kind = old.kind AND new.principal = old.principal
         AND new.redacted = old.redacted AND new.hash = old.hash
-        AND substr(old.data, 1, {len(PREFIX)}) <> {_TOMBSTONE}
-        AND substr(new.data, 1, {len(PREFIX)}) = {_TOMBSTONE} AND length(new.data) <= {MAX_BYTES}
+        AND substr(old.data, 1, 11) <> CAST('{"purged":{' AS BLOB)
+        AND substr(new.data, 1, 11) = CAST('{"purged":{' AS BLOB) AND length(new.data) <= 160
         AND EXISTS (SELECT 1 FROM tape AS t
             WHERE t.run_id = old.run_id AND t.seq > old.seq AND t.kind = 'run.purged'))
     BEGIN SELECT RAISE(ABORT, 'a tape is append-only'); END;
 
 ALTER TABLE sessions ADD COLUMN is_purging INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX sessions_purging ON sessions (session_id) WHERE is_purging;
-"""  # noqa: S608 - constants
+"""
+
+_TEXTS_OF_RUNS = """
+-- The index of turns also has what is between a message and its answer: texts of the model, messages that
+-- steer, and outputs of tools, which are found by their words only and are no neighbours of turns.
+ALTER TABLE turns ADD COLUMN is_output INTEGER NOT NULL DEFAULT 0;
+DROP VIEW turn_items;
+CREATE VIEW turn_items AS          -- turns in the form of memories
+SELECT
+    row, run_id || '/' || seq AS memory_id, principal, 'turn' AS kind, text, 'principal' AS scope,
+    channel, session_id, author, at_ms, '[]' AS tags, '' AS text_hash, at_ms AS valid_from_ms,
+    NULL AS expires_ms, NULL AS superseded_by, NULL AS superseded_ms, 0 AS never_recall, chars,
+    (SELECT max(n.row) FROM turns AS n WHERE n.session_id = i.session_id AND n.row < i.row
+        AND NOT n.is_output AND NOT i.is_output) AS previous_row,
+    (SELECT min(n.row) FROM turns AS n WHERE n.session_id = i.session_id AND n.row > i.row
+        AND NOT n.is_output AND NOT i.is_output) AS next_row,
+    json_object('memory_id', run_id || '/' || seq, 'principal', principal, 'kind', 'turn',
+        'text', text, 'session_id', session_id, 'author', author, 'at_ms', at_ms,
+        'source', 'conversation', 'lineage', json_array(
+            json_object('run_id', run_id, 'first_seq', seq, 'last_seq', seq)),
+        'trust', trust, 'valid_from_ms', at_ms, 'text_hash', '', 'created_ms', at_ms,
+        'changed_ms', at_ms, 'changed_by', principal) AS record
+FROM (
+    SELECT t.*, e.principal, e.at_ms,
+        substr(coalesce(CAST(e.data AS TEXT) ->> '$.text', CAST(e.data AS TEXT) ->> '$.output'),
+            1, 16384) AS text,
+        iif(s.channel IS NULL, '', json_array(s.channel, s.conversation_id)) AS channel,
+        CASE WHEN t.is_output THEN 'tool' WHEN t.is_user THEN 'user' ELSE 'assistant' END AS author,
+        CASE WHEN t.is_output THEN coalesce(CAST(e.data AS TEXT) ->> '$.trust', 'external_untrusted')
+            WHEN t.is_user THEN 'trusted_local' ELSE 'mixed' END AS trust
+    FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
+        CROSS JOIN sessions AS s ON s.session_id = t.session_id
+) AS i;
+UPDATE turn_mark SET position = 0; -- the tapes are read again; turns keep their rows and vectors
+"""
 
 _TASKS = """
 CREATE TABLE tasks (
@@ -493,6 +524,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _DOCUMENTS,
     _TURNS,
     _PURGES,
+    _TEXTS_OF_RUNS,
     _TASKS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -1,4 +1,4 @@
-"""Turns of conversations in the search index: users' messages and final answers, from the tapes.
+"""Turns of conversations in the search index: messages, texts of the model, outputs of tools.
 
 A projection: everything here can be deleted and made from the tapes again.  It has a row for each
 turn, its words in a text index, its vector, and no text, which stays on the tape; the view
@@ -30,7 +30,22 @@ from palyra.store.sqlite.memories import read_rows
 from palyra.store.sqlite.memory_search import IndexedTables, IndexQueries, MemoryChanges
 
 T = TypeVar("T")
-TURN_KINDS = ("message.received", "message.completed")  # the second is the final answer
+USER_KINDS, OUTPUT = ("message.received", "steer.received"), "tool.completed"
+# The final answer is `message.completed`; `turn.completed` counts if it has a text before calls.
+TURN_KINDS = (*USER_KINDS, "message.completed", "turn.completed", OUTPUT)
+# What these find is on a tape already; indexed, the best match of a repeated query would be its own
+# first result.
+UNINDEXED_TOOLS = ("session_search", "memory_search")
+_TEXT = "coalesce(CAST(data AS TEXT) ->> '$.text', CAST(data AS TEXT) ->> '$.output')"
+_IS_REPEATED = """
+    kind = 'turn.completed' AND coalesce(json_array_length(CAST(data AS TEXT), '$.calls'), 0) = 0
+    OR kind = 'tool.completed' AND coalesce((
+        SELECT CAST(p.data AS TEXT) ->> '$.tool' FROM tape AS p
+        WHERE p.run_id = tape.run_id AND p.seq < tape.seq AND p.kind = 'tool.proposed'
+            AND CAST(p.data AS TEXT) ->> '$.call_id' = CAST(tape.data AS TEXT) ->> '$.call_id'
+        ORDER BY p.seq DESC LIMIT 1
+    ), '') IN (SELECT value FROM json_each(?6))
+"""
 STEP_EVENTS, STEP_TURNS = 4_096, 64  # of one step: some 5 ms of the writer
 MAX_TURN_CHARS = 16_384  # that are searched; the view cuts there, too
 _FACTS = (
@@ -39,7 +54,7 @@ _FACTS = (
 )
 _TURNS = BulkInsert(
     "turns",
-    ("run_id", "seq", "session_id", "is_user", "chars"),
+    ("run_id", "seq", "session_id", "is_user", "chars", "is_output"),
     "ON CONFLICT (run_id, seq) DO NOTHING",
 )
 _FTS = BulkInsert("turn_fts", ("rowid", "text", '"when"'))
@@ -54,7 +69,7 @@ _VECTORS = BulkInsert(
 class TurnQueries(IndexQueries):
     """Queries of the index of turns; `read` calls a query with a connection of this thread."""
 
-    tables = IndexedTables("turn_items", "turn_vectors", "turn_fts", _FACTS)
+    tables = IndexedTables("turn_items", "turn_vectors", "turn_fts", _FACTS, "author <> 'tool'")
 
     def __init__(self, read: Callable[[Callable[[apsw.Connection], T]], T]) -> None:
         self._call = read
@@ -99,11 +114,19 @@ def plan_turns(connection: apsw.Connection) -> TurnIndexing | None:
         return None
     found = read_rows(
         connection,
-        "SELECT json_array(position, run_id, seq, session_id, kind, at_ms,"
-        " substr(CAST(data AS TEXT) ->> '$.text', 1, ?), length(CAST(data AS TEXT) ->> '$.text'))"
-        " AS found FROM tape WHERE position > ? AND position <= ? AND kind IN (?, ?)"
-        " AND json_valid(CAST(data AS TEXT)) ORDER BY position LIMIT ?",
-        (MAX_TURN_CHARS, mark, mark + STEP_EVENTS, *TURN_KINDS, STEP_TURNS),
+        "SELECT json_array(position, run_id, seq, session_id, kind, at_ms,"  # noqa: S608 - literals of this file
+        f" substr({_TEXT}, 1, ?1), length({_TEXT}))"
+        " AS found FROM tape WHERE position > ?2 AND position <= ?3"
+        " AND kind IN (SELECT value FROM json_each(?4)) AND json_valid(CAST(data AS TEXT))"
+        f" AND NOT ({_IS_REPEATED}) ORDER BY position LIMIT ?5",
+        (
+            MAX_TURN_CHARS,
+            mark,
+            mark + STEP_EVENTS,
+            msgspec.json.encode(TURN_KINDS).decode(),
+            STEP_TURNS,
+            msgspec.json.encode(UNINDEXED_TOOLS).decode(),
+        ),
     )
     is_whole = len(found) < STEP_TURNS
     through = min(head, mark + STEP_EVENTS) if is_whole else found[-1][0]
@@ -113,7 +136,13 @@ def plan_turns(connection: apsw.Connection) -> TurnIndexing | None:
         is_last=through == head,
         turns=tuple(
             IndexedTurn(
-                run_id, seq, session_id, kind == TURN_KINDS[0], chars, *search_fields(text, at_ms)
+                run_id,
+                seq,
+                session_id,
+                kind in USER_KINDS,
+                chars,
+                *search_fields(text, at_ms),
+                kind == OUTPUT,
             )
             for _, run_id, seq, session_id, kind, at_ms, text, chars in found
             if text
@@ -158,7 +187,10 @@ def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
         return
     _TURNS.append(
         connection,
-        [(turn.run_id, turn.seq, turn.session_id, turn.is_user, turn.chars) for turn in kept],
+        [
+            (turn.run_id, turn.seq, turn.session_id, turn.is_user, turn.chars, turn.is_output)
+            for turn in kept
+        ],
     )
     keys = msgspec.json.encode([(turn.run_id, turn.seq) for turn in kept]).decode()
     rows = read_rows(
@@ -183,10 +215,9 @@ def _list_kept(connection: apsw.Connection, turns: Sequence[IndexedTurn]) -> lis
     keys = msgspec.json.encode([(turn.run_id, turn.seq) for turn in turns]).decode()
     found = read_rows(
         connection,
-        "SELECT json_array(e.run_id, e.seq) AS found FROM json_each(?) AS wanted"
+        "SELECT json_array(e.run_id, e.seq) AS found FROM json_each(?) AS wanted"  # noqa: S608 - literals of this file
         " CROSS JOIN tape AS e ON e.run_id = wanted.value ->> 0 AND e.seq = wanted.value ->> 1"
-        " WHERE iif(json_valid(CAST(e.data AS TEXT)), CAST(e.data AS TEXT) ->> '$.text', NULL)"
-        " IS NOT NULL",
+        f" WHERE iif(json_valid(CAST(data AS TEXT)), {_TEXT}, NULL) IS NOT NULL",
         (keys,),
     )
     there = {(run_id, seq) for run_id, seq in found}

@@ -192,6 +192,11 @@ class Writer:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return is_sealed
 
+    def checkpoint(self) -> None:
+        """Copy the whole log into the database and truncate it; see `JournalStore.checkpoint`."""
+        with storage_errors("checkpoint", self._path):
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
     def close(self, *, is_clean: bool = True) -> None:
         """Seal, record whether the shutdown is clean, copy the whole log into the database."""
         self.seal()

@@ -112,12 +112,18 @@ class MemoryIndex:
         self._vectors: FlatVectors | None = None
         self._degraded: str | None = None if space is None else "not loaded"
         self._built = 0  # vectors at the last build or opening
+        self._has_file = False  # it was read or written
         self._frequencies: dict[str, int] = {}
 
     @property
     def degraded(self) -> str | None:
         """Reason why search is lexical although there is an embedder."""
         return self._degraded
+
+    @property
+    def is_file_gone(self) -> bool:
+        """True if the file that was read or written is not there any more."""
+        return self._has_file and not self._path.exists()
 
     @property
     def space(self) -> VectorSpace | None:
@@ -349,6 +355,7 @@ class MemoryIndex:
         vectors.grow(self._table.count)
         vectors.put_codes(slots, snapshot.codes)
         self._vectors, self._degraded, self._built = vectors, None, vectors.count
+        self._has_file = True
         missing = np.setdiff1d(stored, snapshot.rows)
         self._refresh(self._table.find_all(np.union1d(missing, np.array(changes.rows, np.int64))))
 
@@ -371,6 +378,7 @@ class MemoryIndex:
         write_snapshot(
             self._path, Snapshot(header=header, rows=rows, codes=self._vectors.codes[slots])
         )
+        self._has_file = True
 
     def plan_build(self) -> "BuildJob | None":
         """Return the job that makes the vectors from the stored ones; None without an embedder."""

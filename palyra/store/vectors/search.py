@@ -17,7 +17,7 @@ import msgspec
 from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord, MemoryVectors
 from palyra.core.memory.dates import day_of
-from palyra.core.memory.items import MemoryHit, MemoryHits
+from palyra.core.memory.items import FILE_GONE, MemoryHit, MemoryHits
 from palyra.core.memory.query import Question, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, VectorSpace
@@ -71,6 +71,11 @@ class IndexedMemory:
         if self._index.degraded:
             return self._index.degraded
         return "" if self._index.vectors else NO_VECTORS
+
+    @property
+    def damage(self) -> str:
+        """Reason why vectors are not searched or not in their file; "" for none."""
+        return self._index.degraded or (FILE_GONE if self._index.is_file_gone else "")
 
     @property
     def vectors(self) -> int:

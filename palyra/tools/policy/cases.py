@@ -186,9 +186,9 @@ def _admit(case: PolicyCase) -> CheckedCall | Refused:
         return CheckedCall(
             call_id="", spec=spec, arguments={}, digest="", size_bytes=2, facets=facets
         )
-    known = _known_tools().get(case.tool)
+    known = known_tools().get(case.tool)
     if known is None:
-        listed = ", ".join(sorted(_known_tools()))
+        listed = ", ".join(sorted(known_tools()))
         raise InvalidParams(
             f"case {case.name!r}: {case.tool!r} is no built-in tool ({listed}): "
             "give facts (capabilities, paths, host, …) instead of arguments",
@@ -212,7 +212,7 @@ def _unknown_spec(case: PolicyCase) -> ToolSpec:
     )
 
 
-def _known_tools() -> dict[str, tuple[ToolSpec, _FindFacets]]:
+def known_tools() -> dict[str, tuple[ToolSpec, _FindFacets]]:
     """Return the built-in tools with their fact extractors; independent of any sandbox."""
     plain = [
         demo_tools.ECHO, demo_tools.SLEEP, read.read_file_spec(""), read.list_dir_spec(""),

@@ -15,13 +15,14 @@ force.  If there is none yet, only calls of class `read_only_safe` without capab
 evaluated, with the shipped rules.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import cedarpy
+import msgspec
 
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
@@ -67,9 +68,15 @@ class CedarPolicy:
     `decide` must be called from one thread; `reload` may run concurrently in another thread.
     """
 
-    def __init__(self, user_folder: Path | None = None, state: Iterable[Path] = ()) -> None:
-        """`state` lists the daemon's own paths, which no call may access."""
+    def __init__(
+        self,
+        user_folder: Path | None = None,
+        state: Iterable[Path] = (),
+        extra: Sequence[PolicyFile] = (),
+    ) -> None:
+        """`state` lists the daemon's own paths, which no call may access; `extra` are more files."""
         self._user_folder = user_folder
+        self._extra = list(extra)
         self._had_folder = False
         self._seen: Fingerprint = None
         self._state = tuple(str(place) for place in state)
@@ -114,7 +121,12 @@ class CedarPolicy:
         if shows_paths and (excess := _excess(request.paths)):
             return _decision("deny", "too_many_paths", excess, (), force.version)
         try:
-            asked, context = question(request, self._state, shows_paths=shows_paths)
+            asked, context = question(
+                request,
+                self._state,
+                shows_paths=shows_paths,
+                shows_words=force.rules.reads_words,
+            )
         except ValueError as error:  # a fact outside the schema
             return _error(str(error), force.version)
         key = _key(request, about, context, force.rules.mentions)
@@ -127,6 +139,35 @@ class CedarPolicy:
                 force.known.clear()
             force.known[key] = decision
         return decision
+
+    def with_rules(self, rules: Sequence[str]) -> "CedarPolicy":
+        """Return a policy with these texts among the user policies (blocks); see its `problems`."""
+        extra = [PolicyFile("user", f"suggested{n}", rule) for n, rule in enumerate(rules)]
+        return CedarPolicy(self._user_folder, map(Path, self._state), extra)
+
+    def find_permits(
+        self, rules: Sequence[str], requests: Iterable[PolicyRequest]
+    ) -> Iterator[frozenset[str]]:
+        """Yield for each request the @id of each of these permits that would allow it (blocks).
+
+        The rules are evaluated alone, without a forbid or another permit of the daemon.  A request
+        that the engine cannot decide is allowed by all of them, so a proof that needs a no fails.
+        """
+        policies = cedarpy.PolicySet.from_str("\n".join(rules), release_gil=True)
+        every = frozenset(_labels(rules))
+        for request in requests:
+            try:
+                asked, _ = question(request, self._state, shows_paths=False)
+                entities = build_entities(*facts(request))
+                result = cedarpy.is_authorized(asked, policies, entities)
+            except ValueError:
+                yield every
+                continue
+            if result.diagnostics.errors:
+                yield every
+                continue
+            labels = result.diagnostics.id_annotations_by_reason
+            yield frozenset(labels[key] or "" for key in result.diagnostics.reasons)
 
     def _ask_engine(
         self, force: _Force, request: PolicyRequest, asked: dict[str, Any]
@@ -144,12 +185,12 @@ class CedarPolicy:
         """Read all files; the fingerprint is taken first, so that no later change is missed."""
         folder = self._user_folder
         if folder is None:
-            return self._shipped
+            return self._shipped + self._extra
         self._seen = folder_fingerprint(folder)
         if self._had_folder and self._seen is None:
             raise BrokenPolicy(f"{folder} is gone; what it last held stays in force")
         self._had_folder = self._had_folder or self._seen is not None
-        return self._shipped + read_policy_files(folder, "user")
+        return self._shipped + read_policy_files(folder, "user") + self._extra
 
     def _first_force(self) -> _Force:
         try:
@@ -182,6 +223,14 @@ def _excess(paths: PathFacts) -> str:
         f"a rule looks at context.paths, and the call names {len(paths.inside)} of them; it may have "
         f"{MAX_PATHS}, of {MAX_PATH_CHARS} characters together: put the words into a script file"
     )
+
+
+def _labels(rules: Sequence[str]) -> Iterator[str]:
+    """Yield the @id of each rule."""
+    for rule in rules:
+        parsed = msgspec.json.decode(cedarpy.policies_to_json_str(rule))
+        for policy in parsed["staticPolicies"].values():
+            yield policy["annotations"]["id"]
 
 
 # --- answers -------------------------------------------------------------------------------------

@@ -63,6 +63,14 @@ def mentions_paths(mentions: Mentions) -> bool:
     return mentions is None or "paths" in mentions
 
 
+_OF_WORDS = frozenset({"argv", "argv_under", "flags", "folders"})
+
+
+def mentions_words(mentions: Mentions) -> bool:
+    """True if some rule reads the words of a command or the folders of a call."""
+    return mentions is None or not _OF_WORDS.isdisjoint(mentions)
+
+
 def values_of(context: Context, mentions: frozenset[str]) -> tuple[object, ...]:
     """Return the values of the read attributes in a fixed order, as part of the cache key."""
     return tuple(_value(context, name) for name in sorted(mentions))

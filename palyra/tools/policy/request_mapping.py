@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from palyra.core.policy.request import Action, PolicyRequest
 from palyra.core.tool.hosts import host_marks
 from palyra.core.tool.paths import call_path_marks
+from palyra.core.tool.words import NO_WORDS, folders_of, read_words
 
 ACTIONS: frozenset[str] = frozenset(get_args(Action))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,6 +76,15 @@ class Context(_Part, frozen=True, kw_only=True, gc=False):
     host_marks: list[str]
     secrets: list[str]
     size_bytes: _Long
+    folders: list[str]
+    command: str
+    argv: list[str]
+    argv_under: list[str]
+    argc: _Long
+    flags: list[str]
+    cwd: str
+    arguments: str
+    grant_key: str
     approval: str
     now: _Instant
     path: str | UnsetType = UNSET
@@ -90,18 +100,23 @@ _CHECK = msgspec.json.Decoder(Context)
 
 
 def question(
-    request: PolicyRequest, state: Sequence[str], *, shows_paths: bool = True
+    request: PolicyRequest,
+    state: Sequence[str],
+    *,
+    shows_paths: bool = True,
+    shows_words: bool = True,
 ) -> tuple[dict[str, Any], Context]:
     """Return the Cedar request and its context.
 
     Entity ids are passed as objects, so that no id is parsed as Cedar text.
     `shows_paths` is False if no rule reads the list of paths; a list of thousands dominates the
-    cost of a decision.
+    cost of a decision.  `shows_words` is False if no rule reads the words of a command or the
+    folders of a call.
     Raises ValueError for a request outside the schema.
     """
     if request.action not in ACTIONS:
         raise ValueError(f"there is no action {request.action!r}")
-    context = _context(request, state, shows_paths=shows_paths)
+    context = _context(request, state, shows_paths=shows_paths, shows_words=shows_words)
     text = _ENCODER.encode(context)
     _CHECK.decode(text)
     asked = {
@@ -113,8 +128,12 @@ def question(
     return asked, context
 
 
-def _context(request: PolicyRequest, state: Sequence[str], *, shows_paths: bool) -> Context:
+def _context(
+    request: PolicyRequest, state: Sequence[str], *, shows_paths: bool, shows_words: bool
+) -> Context:
     facets, paths = request.facets, request.paths
+    words = read_words(facets.argv) if shows_words else NO_WORDS
+    has_folders = shows_words and "outside" not in paths.marks
     return Context(
         agent=_ToAgent(entity=_Agent(type="Agent", id=request.agent)),
         session=request.session_id,
@@ -135,6 +154,15 @@ def _context(request: PolicyRequest, state: Sequence[str], *, shows_paths: bool)
         host_marks=sorted(host_marks(facets.host)),
         secrets=sorted(facets.secrets),
         size_bytes=request.size_bytes,
+        folders=list(folders_of(paths.inside)) if has_folders else [],
+        command=facets.command,
+        argv=list(words.argv),
+        argv_under=list(words.argv_under),
+        argc=len(facets.argv) if facets.argv else 0,
+        flags=list(words.flags),
+        cwd=facets.cwd,
+        arguments=request.digest,
+        grant_key=facets.grant_key,
         approval=request.approval,
         now=_Instant(extension=_Extension(fn="datetime", arg=_instant(request.now_ms))),
         decision=request.decision or UNSET,

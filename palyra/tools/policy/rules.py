@@ -16,7 +16,7 @@ from typing import Literal
 import cedarpy
 import msgspec
 
-from palyra.tools.policy.mentions import Mentions, find_mentions
+from palyra.tools.policy.mentions import Mentions, find_mentions, mentions_words
 from palyra.tools.policy.probe import probe
 from palyra.tools.policy.text import BrokenPolicy, check_policy_text, statements
 
@@ -64,6 +64,7 @@ class RuleSet:
     rules: Mapping[str, PolicyRule]
     version: str
     mentions: Mentions  # context attributes that the rules read
+    reads_words: bool  # some rule reads the words of a command or the folders of a call
 
 
 class _Annotated(msgspec.Struct):
@@ -134,12 +135,15 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
     whole = "\n".join(file.text for file in files)
     if len(whole) > MAX_TOTAL_CHARS:
         raise BrokenPolicy(f"{len(whole)} characters of policies; at most {MAX_TOTAL_CHARS}")
+    static = msgspec.json.decode(cedarpy.policies_to_json_str(whole))["staticPolicies"]
+    mentions = find_mentions(static)
     return RuleSet(
         cedarpy.PolicySet.from_str(whole, release_gil=True),
         schema,
         {f"policy{n}": rule for n, rule in enumerate(rules)},  # numbered in the order of the text
         _version(schema_text, files),
-        find_mentions(msgspec.json.decode(cedarpy.policies_to_json_str(whole))["staticPolicies"]),
+        mentions,
+        mentions_words(mentions),
     )
 
 

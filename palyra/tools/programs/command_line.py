@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from palyra.core.tool.paths import normal_path
 from palyra.core.tool.spec import CallFacts, ToolFailure
 
 SHELL = "/bin/sh"
@@ -33,6 +34,21 @@ _RUNNERS = _SHELLS | {
 _WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "cargo", "docker"})
 # The word after these names a script, which is sealed at its approved content.
 _INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "lua"}
+# Programs whose first argument names what they do, like those with subcommands.
+_WITH_TASKS = frozenset({"npm", "yarn", "pnpm", "make", "go", "cargo", "just", "tox", "nox"})
+# A line of these characters only is a list of words to every shell: no quote, pattern, expansion,
+# redirection or assignment.  The first word has no "=".  (POSIX.1-2017, Shell Command Language, 2.2.)
+_PLAIN_LINE = re.compile(r"[A-Za-z0-9_./+:,@%-]+(?: [A-Za-z0-9_./+:,@%=-]+)*")
+# What a shell runs itself, or takes for syntax (POSIX.1-2017, 2.4, 2.14 and 1.6).
+_BUILTINS = frozenset({
+    ".", ":", "alias", "bg", "break", "case", "cd", "command", "continue", "coproc", "declare", "do",
+    "done", "elif", "else", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "function",
+    "getopts", "hash", "if", "in", "jobs", "kill", "let", "local", "newgrp", "read", "readonly", "return",
+    "select", "set", "shift", "source", "then", "time", "times", "trap", "type", "typeset", "ulimit",
+    "umask", "unalias", "unset", "until", "wait", "while",
+})  # fmt: skip
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _FOLDERS = frozenset({
     "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
 })  # fmt: skip
@@ -128,6 +144,9 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
         executable=call.name,
         subcommand=subcommand,
         grant_key=_grant_key(call, subcommand),
+        argv=_plain_argv(call),
+        cwd=normal_path(call.cwd) or "",
+        command=_command(_plain_argv(call)),
     )
 
 
@@ -152,6 +171,36 @@ def _grant_key(call: CommandLine, subcommand: str) -> str:
     if _plain_name(call.name) in _WITH_SUBCOMMAND:
         return f"{call.argv[0]} {subcommand}" if subcommand else ""
     return call.argv[0]
+
+
+def _plain_argv(call: CommandLine) -> tuple[str, ...]:
+    """Return the words that alone say what runs; () for a line in which a shell finds more than words."""
+    if normal_path(call.cwd) is None:
+        return ()
+    if not call.is_line:
+        return call.argv
+    line = call.argv[-1]
+    words = tuple(line.split(" ")) if _PLAIN_LINE.fullmatch(line) else ()
+    return () if not words or words[0] in _BUILTINS else words
+
+
+def _command(argv: tuple[str, ...]) -> str:
+    """Return the words that name what runs; "" if a file of the workspace or an argument may be code."""
+    if not argv or not _is_of_system(argv[0]):
+        return ""
+    name = posixpath.basename(argv[0])
+    plain, first, second = _plain_name(name), *(*argv[1:3], "", "")[:2]
+    if plain == "python" and first == "-m" and _MODULE.fullmatch(second):
+        return f"{name} -m {second}"
+    has_task = plain in _WITH_SUBCOMMAND | _WITH_TASKS
+    # An option in the place of a task may change what runs.
+    if _is_runner(name) or (has_task and not _NAME.fullmatch(first)):
+        return ""
+    if not has_task:
+        return name
+    if plain in _WITH_TASKS and first == "run":
+        return f"{name} run {second}" if _NAME.fullmatch(second) else ""
+    return f"{name} {first}"
 
 
 def _is_runner(name: str) -> bool:

@@ -326,3 +326,18 @@ async def test_fall_before_everyone_is_ready_is_made_good(autojump_clock: MockCl
         await a.tell(Boom())
         assert {"a": "running", "b": "running"} == states(supervisor.snapshot())
         supervisor.stop("the test ends")
+
+
+async def test_a_child_can_be_restarted_by_id(autojump_clock: MockClock) -> None:
+    """It and its dependants have another incarnation, no restart is charged, others are untouched."""
+    _, cast = puppets("a", "b", "c")
+    tree = rest_for_one([puppet.spec() for puppet in cast])
+    async with running(tree):
+        assert tree.restart_child("b", "it is stuck")
+        await wait_all_tasks_blocked()
+        shown = tree.snapshot()
+        assert [("a", 1), ("b", 2), ("c", 2)] == [
+            (each.id, each.incarnation) for each in shown.children
+        ]
+        assert 0 == shown.restarts
+        assert not tree.restart_child("d", "it is stuck")

@@ -101,6 +101,7 @@ class InlineJournal:
         self.is_writable = True
         self.refusals = 0
         self.backlog = 0
+        self.silent_since_s: float | None = None
         self._answers = trio.Event()  # to look-ups, which have looked by then
         self._answers.set()
 
@@ -146,6 +147,14 @@ class InlineJournal:
         """Hold nothing back any more."""
         self.hold = False
         self.flush()
+
+    def find_silence(self, now_s: float) -> float | None:
+        """As the real one."""
+        if not self.queued:
+            self.silent_since_s = None
+        elif self.silent_since_s is None:
+            self.silent_since_s = now_s
+        return self.silent_since_s
 
     async def commit(self, change: Change) -> None:
         await self.append(change).wait()

@@ -131,6 +131,34 @@ async def test_a_memory_that_fails_or_is_late_is_noted(
         assert ["not there within 2 s"] == whys
 
 
+async def test_a_source_in_a_blocked_thread_is_late_as_well(
+    store: MemoryJournal, memory: Memory, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work that ignores its cancel does not delay the turn, and what it finds later is not used."""
+    unblocked = trio.Event()
+
+    async def recall(_question: str, _scope: RecallScope) -> Sequence[ContextSource]:
+        with trio.CancelScope(shield=True):  # as a call in a thread
+            await unblocked.wait()
+        return [ContextSource(name="mem_1", kind="fact", text="too late")]
+
+    monkeypatch.setattr(memory, "recall", recall)
+    async with running(store, memory, monkeypatch) as kit:
+        run_id = await kit.start("@memory:x please")
+        await trio.sleep(SOURCE_S + 0.5)
+        assert "message.completed" in kit.kinds(run_id)
+        unblocked.set()
+        assert "done" == await kit.end(run_id)
+        gathered = kit.events(run_id, "context.gathered")
+        assert ["not there within 2 s"] == [
+            each.absent for each in gathered if each.layer == "recalled"
+        ]
+        assert ["not there within 2 s"] == [s.error for each in gathered for s in each.sources]
+        assert "too late" not in repr(kit.model.requests)
+        assert "done" == await kit.end(await kit.start("and now?")), "the next run finds it again"
+        assert "too late" in repr(kit.model.requests[-1])
+
+
 async def test_a_cancel_does_not_wait_for_sources(
     store: MemoryJournal, memory: Memory, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

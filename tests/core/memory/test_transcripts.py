@@ -16,8 +16,13 @@ def said(text: str, query: str, author: str = "user") -> SaidText:
 
 def test_a_turn_names_its_event() -> None:
     """Run, session, seq, time and speaker are those of the event."""
-    assert SaidText("run", "ses", 3, 7, True, "a walrus") == said("a walrus", "walrus")  # noqa: FBT003 - of a user
+    expected = SaidText(
+        "run", "ses", seq=3, at_ms=7, is_user=True, text="a walrus", trust="trusted_local"
+    )
+    assert expected == said("a walrus", "walrus")
     assert not said("a walrus", "walrus", "assistant").is_user
+    output = said("a walrus", "walrus", "tool")
+    assert (False, True) == (output.is_user, output.is_output)
 
 
 @pytest.mark.parametrize("query", ["the Walrus?", "xyzzy", "?!"])

@@ -183,7 +183,7 @@ def test_the_policy_request_has_run_tool_and_paths() -> None:
         "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
         "owner": "alice", "is_tainted": True, "depth": 2,
         "facets": CallFacts(paths=("a",), grant_key="./"), "known_paths": read_paths(("a",)),
-        "size_bytes": 12, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
+        "size_bytes": 12, "digest": admitted.digest, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
         "scope": None,
     }  # fmt: skip
 

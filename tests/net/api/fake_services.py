@@ -34,8 +34,10 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.memory.items import MemoryPurged
+from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
+from palyra.core.policy.suggestion import AppliedSuggestion, Proof, SuggestionList
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
@@ -65,6 +67,7 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.healing import HealingModes
 from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -338,6 +341,35 @@ class FakeCheckpointer:
         return restored
 
 
+class FakeSuggestions:
+    """Suggested rules without tapes."""
+
+    APPLIED = AppliedSuggestion(suggestion_id="sug_0", file="f", cedar="permit", applied_ms=1)
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def suggest(
+        self, caller: Caller, _min_answers: int, *, with_folders: bool
+    ) -> SuggestionList:
+        caller.require("policies:read")
+        del with_folders
+        return SuggestionList(suggestions=(), proof=Proof(), applied=(self.APPLIED,))
+
+    async def apply(
+        self, caller: Caller, _suggestion_id: str, _min_answers: int, *, with_folders: bool
+    ) -> AppliedSuggestion:
+        caller.require("policies:write")
+        del with_folders
+        self.asked.append("apply")
+        return self.APPLIED
+
+    async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
+        caller.require("policies:write")
+        self.asked.append("undo")
+        return self.APPLIED
+
+
 class FakeSessions:
     """The sessions of the store; each change is an effect."""
 
@@ -441,6 +473,7 @@ class Daemon:
         self.tasks, self.schedules = FakeTasks(self.store), FakeSchedules(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.keeping = FakeKeeping()
+        self.suggestions = FakeSuggestions()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -466,6 +499,7 @@ class Daemon:
             grants=cast("Any", FakeGrants(self.gateway)),
             budgets=cast("Any", self.budgets),
             incidents=cast("Any", self.incidents),
+            healing=HealingModes(),
             memories=self.memories.service,
             memory_search=self.memories.service.search,
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
@@ -476,6 +510,7 @@ class Daemon:
             tasks=cast("Any", self.tasks),
             schedules=cast("Any", self.schedules),
             skills=self.skills,
+            suggestions=cast("Any", self.suggestions),
             hub=self.hub,
             journal=cast("Any", self.journal),
             receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),
@@ -494,6 +529,7 @@ class Daemon:
             count_stranded=lambda: 3,
             problems=lambda: ["mend me"],
             absent=lambda: ["a program: get it"],
+            embedder=lambda: EmbedderView(configured="auto", in_use="hashed"),
             tree=lambda: self.tree,
             now_ms=lambda: self.now_ms,
             new_id=new_id,

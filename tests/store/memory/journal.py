@@ -6,8 +6,9 @@ by lists and dictionaries.  The contract tests of `tests/store` run against both
 and `open`, and also an `open` without a `close`, as after a crash.
 """
 
+import sys
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -108,6 +109,10 @@ class MemoryJournal(StoredItems):
         self._require_open()
         return [self._commit_one(change) for change in changes]
 
+    def checkpoint(self) -> None:
+        """See `JournalStore.checkpoint`; memory has no log."""
+        self._require_open()
+
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
         self._require_open()
@@ -174,15 +179,24 @@ class MemoryJournal(StoredItems):
                     for kind in (SessionCheckpointRecord, MemoryUseRecord, GrantRecord):
                         self._drop(kind, session_id=record.session_id)
                     self.trim(record.trims)
-                    receipts = self._records[IdempotencyRecord]
-                    for key, receipt in list(receipts.items()):
-                        if record.session_id.encode() in msgspec.json.encode(receipt):
-                            del receipts[key]
+                    self._drop_receipts(record.session_id)
                 case IncidentRemoval():
                     self._remove_incidents(record)
                 case _:
                     pass
         return None
+
+    def _drop_receipts(self, session_id: str) -> None:
+        """Delete the receipts with a value that is the id of the session or of one of its runs."""
+        ids = {session_id}
+        for run in self._records[RunRecord].values():
+            if isinstance(run, RunRecord) and run.session_id == session_id:
+                ids.add(run.run_id)
+        receipts = self._records[IdempotencyRecord]
+        for key, receipt in list(receipts.items()):
+            assert isinstance(receipt, IdempotencyRecord)
+            if not ids.isdisjoint(_list_texts(msgspec.json.decode(receipt.result))):
+                del receipts[key]
 
     def _remove_incidents(self, removal: IncidentRemoval) -> None:
         old = [
@@ -232,6 +246,12 @@ class MemoryJournal(StoredItems):
             next_after_seq=links[-1].row.seq if links and links[-1].row.seq < head_seq else None,
             size_bytes=sum(len(link.row.data) for link in links),
         )
+
+    def find_last_seq(self, run_id: str, kind: str) -> int | None:
+        """See `JournalStore.find_last_seq`."""
+        self._require_open()
+        links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
+        return max((link.row.seq for link in links if link.row.kind == kind), default=None)
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
@@ -375,3 +395,12 @@ def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:
     for key, end_ms in ends.items():
         if len(newest_first) > KEPT_RESOLVED and end_ms <= newest_first[KEPT_RESOLVED]:
             del kept[key]
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    """List the strings in a JSON value, names of members aside."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(each)

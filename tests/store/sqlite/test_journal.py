@@ -331,3 +331,13 @@ def test_a_closed_pool_of_readers_is_an_error(tmp_path: Path) -> None:
     readers.close()
     with pytest.raises(Unavailable, match="closed"), readers.borrow():
         pass
+
+
+def test_a_checkpoint_empties_the_log(journal: SqliteJournal, tmp_path: Path) -> None:
+    """All of it is in the database, and its space is free again."""
+    journal.commit([rows("run_a", 0, 50)])
+    (log,) = tmp_path.rglob("*-wal")
+    assert log.stat().st_size
+    journal.checkpoint()
+    assert 0 == log.stat().st_size
+    assert 50 == len(journal.read_tape("run_a", after_seq=-1, limit=99).rows)

@@ -1,14 +1,21 @@
 """Migrations: a fresh file, every older version, a failing step, a file from the future."""
 
+import hashlib
 from pathlib import Path
 
 import apsw
 import pytest
 
 from palyra.core.journal.changes import Change
+from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
+from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
 from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, migrate
 from tests.store.kit import row, rows, run, seqs, sqlite_journal
+
+PUBLISHED_SHA256 = (
+    "89882a5415dbc5e1b36b11f66531c2ae6c8fd9443c304cbc4217948f4ea5d9b1"  # of versions 1 to 11
+)
 
 pytestmark = pytest.mark.real
 
@@ -41,6 +48,22 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
     assert set(tables.split()) == {
         name for (name,) in found if not name.startswith(("sqlite_", "memory_fts_", "turn_fts_"))
     }
+
+
+def test_published_migrations_are_never_edited() -> None:
+    """Files were made with them, so their text stays, whatever becomes of constants of the code."""
+    published = "".join(MIGRATIONS[:11]).encode()
+    assert PUBLISHED_SHA256 == hashlib.sha256(published).hexdigest()
+
+
+def test_literals_of_migrations_are_the_present_constants() -> None:
+    """A constant that changes needs a migration, because triggers of existing files have its old value."""
+    purges, rules = MIGRATIONS[10], MIGRATIONS[1]
+    prefix = f"CAST('{PREFIX.decode()}' AS BLOB)"
+    for side in ("old.data, 1, {} ) <> {}", "new.data, 1, {} ) = {}"):
+        assert side.format(len(PREFIX), prefix).replace(" )", ")") in purges
+    assert f"length(new.data) <= {MAX_BYTES}\n" in purges
+    assert f"created_ms < {RECEIPT_TTL_MS} AND" in rules
 
 
 def test_there_are_older_versions_to_migrate() -> None:

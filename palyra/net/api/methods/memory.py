@@ -357,6 +357,7 @@ async def status(call: MethodCall, params: MemoryWhose) -> MemoryStatus:
         principal=params.principal or call.caller.principal,
         mode=call.backend.memory_search.mode,
         degraded=call.backend.memory_search.degraded or None,
+        embedder=call.backend.embedder(),
         **fields,
     )
 

@@ -44,6 +44,7 @@ def status(call: MethodCall, _params: NoParams) -> Status:
         open_incidents=backend.incidents.open_count if sees_all else None,
         problems=tuple(backend.problems()) if sees_all else (),
         absent=tuple(backend.absent()) if sees_all else (),
+        embedder=backend.embedder() if sees_all else None,
     )
 
 

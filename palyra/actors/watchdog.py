@@ -1,0 +1,412 @@
+"""The watchdog: finds what is stuck, and treats incidents as the mode of their domain says.
+
+Owns: the crashes of services, the times of attempts.
+Talks to: the registry of actors, open approvals, the incidents, and whatever a remedy changes.
+Never: sends a heartbeat, records progress for others, or holds the loop for more than a piece of runs.
+Restart: permanent.  The time of silence is kept by the runs, attempts are counted in the records of
+incidents.  The rules are `core.healing`.
+
+A sweep has two parts.  `find` looks for symptoms and opens or clears their incidents; `treat` takes the
+step of each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may hang as
+well; an incident has one attempt at a time.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+
+import structlog
+import trio
+
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.kernel.child import ChildSpec, ChildTask, Exit
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.kernel.supervisor import run_task
+from palyra.actors.run.approval import OpenApprovals
+from palyra.actors.run.handle import RunHandle
+from palyra.actors.session.handle import CancelQueued
+from palyra.actors.session.registry import ActorRegistry
+from palyra.core.healing import symptoms
+from palyra.core.healing.rules import (
+    APPROVAL_OVERDUE,
+    CALL_STUCK,
+    CRASH_WINDOW_S,
+    JOURNAL_STUCK,
+    OVERDUE_S,
+    RUN_STUCK,
+    SWEPT,
+    Escalate,
+    Propose,
+    Remedy,
+    Try,
+    is_crash_loop,
+    is_stuck,
+    kind_of,
+    note_crash,
+    plan_step,
+    subject_of,
+)
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.records import IncidentRecord
+from palyra.core.memory.items import FILE_GONE
+from palyra.core.model.routing import ProviderHealth
+from palyra.core.run.inputs import Cancel
+from palyra.errors import ActorGone, PalyraError, Unavailable
+from palyra.services.healing import HealingModes
+from palyra.services.incidents import Incidents
+from palyra.services.memory_index import SharedMemoryIndex
+
+log = structlog.get_logger("palyra.watchdog")
+
+PIECE = 2_000  # runs compared in one turn of the event loop: 0.1 ms
+SILENT_PIECE = 100  # silent runs looked at in one turn: at most 0.5 ms
+INDEX_S = 5.0  # longest wait for the turn of an index
+DISK = "/disk"  # no provider has such a name
+DAEMON = "palyra"  # cancels runs
+ATTEMPT_S = 30.0  # of one remedy
+PATIENT = frozenset({"retry delay", "budget", "person"})  # `waits_for` of tasks that are not stuck
+
+Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """The state of the watchdog, and what it looks at."""
+
+    incidents: Incidents
+    modes: HealingModes
+    registry: ActorRegistry
+    approvals: OpenApprovals
+    journal: JournalHandle
+    remedies: Mapping[Remedy, Attempt]
+    indexes: Mapping[str, SharedMemoryIndex] = field(default_factory=dict)  # by child of the daemon
+    providers: Sequence[str] = ()
+    look: Callable[[str], ProviderHealth] | None = None  # health of a provider
+    held: set[str] = field(
+        default_factory=set
+    )  # providers with a queue, and `DISK` when it is full
+    held_s: dict[str, float] = field(default_factory=dict)  # until when at the latest
+    damaged_s: dict[str, float] = field(default_factory=dict)  # since when, by index
+    checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
+    crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
+    tried_s: dict[str, float] = field(default_factory=dict)  # by incident
+    found: set[str] = field(default_factory=set)  # keys that the last sweep found
+    attempts: dict[str, ChildTask] = field(default_factory=dict)  # in progress, by incident
+    woken: trio.Event = field(default_factory=trio.Event)
+
+    # --- reports
+
+    def notice(self, end: Exit) -> None:
+        """Note the end of an actor, as supervisors report it; a plain call that never waits."""
+        if end.outcome != "crashed" or end.was_asked:
+            return
+        now_s = trio.current_time()
+        crashes = self.crashes[end.id] = note_crash(self.crashes.get(end.id, ()), now_s)
+        if is_crash_loop(crashes):
+            self._report(
+                symptoms.actor_crashes(end.supervisor, end.id, len(crashes), str(end.error))
+            )
+            self.woken.set()
+
+    def wake(self) -> None:
+        """Begin the next sweep now."""
+        self.woken.set()
+
+    # --- find
+
+    async def find(self, nursery: trio.Nursery) -> None:
+        """Open an incident for each stuck subject, and clear those of subjects that progress."""
+        self.found = set()
+        self._find_silent_journal()
+        self._clear_runs()
+        await self.find_runs()
+        if self.registry.is_complete:
+            self._find_approvals()
+        self._find_calm_actors()
+        await self._check_indexes(nursery)
+
+    def _find_silent_journal(self) -> None:
+        """Note what may hold up runs without a fault of theirs; report a journal that hangs."""
+        now_s, held = trio.current_time(), set[str]()
+        since_s = self.journal.find_silence(now_s)
+        if not self.journal.has_room or (since_s is not None and since_s < now_s):
+            held.add(DISK)
+        if self.look is not None:
+            held.update(each for each in self.providers if self.look(each).waiting)
+        # A queue that was there at the last sweep may have ended just now.
+        self.held_s.update(dict.fromkeys(held | self.held, now_s))
+        self.held = held
+        if since_s is not None and is_stuck(since_s, now_s, self.modes.stuck_s):
+            self._report(symptoms.journal_stuck(self.journal.backlog, round(now_s - since_s)))
+        else:
+            self.incidents.clear(JOURNAL_STUCK, "the journal commits again")
+
+    def _clear_runs(self) -> None:
+        """Clear the incidents of runs that have progressed since the last sweep, or have ended."""
+        for key in self._list_unresolved({RUN_STUCK, CALL_STUCK}):
+            run = self.registry.runs.get(subject_of(key))
+            if run is None:
+                if self.registry.is_complete:
+                    self.incidents.clear(key, "the run has ended")
+            elif run.silent_since_s is None and not is_only_resumed(run):
+                self.incidents.clear(key, "the run progresses")
+
+    async def find_runs(self) -> None:
+        """Compare the silence of all runs with the window, in pieces."""
+        now_s = trio.current_time()
+        runs, silent = list(self.registry.runs.values()), list[RunHandle]()
+        for piece in pieces_of(runs, PIECE):
+            silent += find_silent(piece, now_s, self.modes.stuck_s)
+            await trio.lowlevel.checkpoint()
+        for piece in pieces_of(silent, SILENT_PIECE):
+            for run in piece:
+                self.look_at(run, now_s)
+            await trio.lowlevel.checkpoint()
+
+    def look_at(self, run: RunHandle, now_s: float) -> None:
+        """Report a silent run, unless it waits for something outside it, or did until lately."""
+        since_s = run.silent_since_s
+        if since_s is None or self.registry.runs.get(run.run_id) is not run:
+            return  # it has progressed meanwhile
+        if is_waiting(run):
+            run.silent_since_s = now_s
+            return
+        since_s = max(since_s, self.held_s.get(DISK, -inf))
+        if run.reservation is None or not run.reservation.chars:  # it may have no lease yet
+            since_s = max(since_s, self.held_s.get(run.run.asked_provider, -inf))
+        if not is_stuck(since_s, now_s, self.modes.stuck_s):
+            return
+        call = next((each for each in run.tasks.values() if each.id.startswith("tool:")), None)
+        still_s = round(now_s - since_s)
+        if call is None:
+            waits_for = ", ".join(task.waits_for for task in run.tasks.values())
+            self._report(symptoms.run_stuck(run.run_id, waits_for, still_s))
+        else:
+            self._report(symptoms.call_stuck(run.run_id, call.id, still_s))
+
+    def _find_approvals(self) -> None:
+        now_s = trio.current_time()
+        is_held = now_s - self.held_s.get(DISK, -inf) < OVERDUE_S  # an answer may wait for the disk
+        for question in () if is_held else self.approvals.list_overdue(now_s - OVERDUE_S):
+            late_s = round(now_s - (question.deadline_s or now_s))
+            prompt = question.prompt
+            self._report(symptoms.approval_overdue(prompt.approval_id, prompt.run_id, late_s))
+        for key in self._list_unresolved({APPROVAL_OVERDUE}):
+            if key not in self.found:
+                self.incidents.clear(key, "the approval is settled")
+
+    def _find_calm_actors(self) -> None:
+        """Forget actors without a crash for a window, and clear their incidents."""
+        now_s = trio.current_time()
+        for actor in [
+            each for each, crashes in self.crashes.items() if now_s - crashes[-1] > CRASH_WINDOW_S
+        ]:
+            del self.crashes[actor]
+            self.incidents.clear(symptoms.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
+
+    async def _check_indexes(self, nursery: trio.Nursery) -> None:
+        """Check each index in a child task: a read that hangs must not hold up the sweeps."""
+        begun = [name for name in self.indexes if name not in self.checks]
+        for name in begun:
+            self.checks[name] = trio.Event()
+            nursery.start_soon(self._check_index, name, self.indexes[name])
+        with trio.move_on_after(INDEX_S):
+            for done in [self.checks[name] for name in begun]:
+                await done.wait()
+        for name in self.checks:
+            self._judge_index(name, "it does not answer")
+
+    async def _check_index(self, name: str, index: SharedMemoryIndex) -> None:
+        """Look for damage of an index.  Cancellation: waits for the thread that reads."""
+        try:
+            self._judge_index(name, await index.find_damage())
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
+            log.debug("the memory index was not checked", error=error.message)
+        self.checks.pop(name).set()
+
+    def _judge_index(self, name: str, damage: str) -> None:
+        """Report an index without its file, or without vectors for the window; clear a sound one."""
+        if not damage:
+            self.damaged_s.pop(name, None)
+            self.incidents.clear(
+                symptoms.index_key(name), "the index has all its vectors and its file"
+            )
+            return
+        now_s = trio.current_time()
+        since_s = self.damaged_s.setdefault(name, now_s)
+        if damage == FILE_GONE or is_stuck(since_s, now_s, self.modes.stuck_s):
+            self._report(symptoms.index_damaged(name, damage))
+
+    def _list_unresolved(self, kinds: set[str]) -> list[str]:
+        """Return the keys of the unresolved incidents of these kinds."""
+        if not self.incidents.open_count:
+            return []
+        return [each.key for each in self.incidents.list_unresolved() if kind_of(each.key) in kinds]
+
+    def _report(self, report: IncidentReport) -> None:
+        """Report a symptom once, unless its domain is disabled."""
+        self.found.add(report.key)
+        if self.modes.mode(report.domain) != "disabled" and not self.incidents.is_reported(
+            report.key
+        ):
+            self.incidents.report(report)
+
+    # --- treat
+
+    def recover(self) -> None:
+        """Reopen incidents whose attempt a restart interrupted; their cool-down begins now."""
+        now_s = trio.current_time()
+        for incident in self.incidents.list_unresolved():
+            if incident.attempts and incident.incident_id not in self.tried_s:
+                self.tried_s[incident.incident_id] = now_s
+            if incident.state == "remediating" and incident.incident_id not in self.attempts:
+                self.incidents.end_attempt(incident.key, "a restart of the daemon interrupted it")
+
+    def treat(self, nursery: trio.Nursery) -> None:
+        """Take the step of each unresolved incident."""
+        now_s, unresolved = trio.current_time(), self.incidents.list_unresolved()
+        for incident in unresolved:
+            if incident.incident_id in self.attempts:
+                continue
+            if kind_of(incident.key) in SWEPT and incident.key not in self.found:
+                continue
+            mode = self.modes.mode(incident.domain)
+            tried_s = self.tried_s.get(incident.incident_id)
+            match plan_step(incident, mode, tried_s=tried_s, now_s=now_s):
+                case Try(remedy=remedy):
+                    self._begin(nursery, incident, remedy, now_s)
+                case Propose(remedy=remedy):
+                    self.incidents.propose(incident.key, remedy)
+                    log.info("would attempt a remedy", key=incident.key, remedy=remedy)
+                case Escalate(reason=reason):
+                    self.incidents.escalate(incident.key, reason)
+                    log.error("an incident is escalated", key=incident.key, reason=reason)
+                case None:
+                    pass
+        for gone in self.tried_s.keys() - {each.incident_id for each in unresolved}:
+            del self.tried_s[gone]
+
+    def _begin(
+        self, nursery: trio.Nursery, incident: IncidentRecord, remedy: Remedy, now_s: float
+    ) -> None:
+        self.tried_s[incident.incident_id] = now_s
+        self.incidents.begin_attempt(incident.key, remedy)
+        log.warning(
+            "attempts a remedy", key=incident.key, remedy=remedy, attempt=incident.attempts + 1
+        )
+        task = ChildTask(id=incident.incident_id, started_ms=0, waits_for=remedy)
+        work = partial(self._attempt, incident.key, remedy)
+        crashed = partial(self._note_failure, incident.key)
+        nursery.start_soon(run_task, self.attempts, task, work, crashed)
+
+    async def _attempt(self, key: str, remedy: Remedy, _task: ChildTask) -> None:
+        """Perform one remedy and record its outcome.
+
+        Cancellation: the remedy may have taken effect; the next start counts it as an attempt.
+        """
+        outcome = f"it did not end within {ATTEMPT_S:g} s"
+        with trio.move_on_after(ATTEMPT_S):
+            done = self.remedies[remedy](key)
+            outcome = done if isinstance(done, str) else await done
+        self._end(key, remedy, outcome)
+
+    async def _note_failure(self, key: str, task: ChildTask, error: Exception) -> None:
+        text = error.message if isinstance(error, PalyraError) else type(error).__name__
+        self._end(key, task.waits_for, f"failed: {text}")
+
+    def _end(self, key: str, remedy: str, outcome: str) -> None:
+        self.incidents.end_attempt(key, outcome)
+        log.info("a remedy was attempted", key=key, remedy=remedy, outcome=outcome)
+
+
+def find_silent(runs: Iterable[RunHandle], now_s: float, window_s: float) -> list[RunHandle]:
+    """Note which runs are silent from now on; return those that are for the window."""
+    before_s, silent = now_s - window_s, list[RunHandle]()
+    for run in runs:
+        since_s = run.silent_since_s
+        if since_s is None:
+            run.silent_since_s = now_s
+        elif since_s <= before_s:
+            silent.append(run)
+    return silent
+
+
+def is_waiting(run: RunHandle) -> bool:
+    """True if a run waits for its turn, the journal, a person, a budget or the time of a retry."""
+    is_asking = run.lifecycle in {"queued", "suspended"} or run.run.asked_ms is not None
+    return is_asking or any(task.waits_for in PATIENT for task in run.tasks.values())
+
+
+def is_only_resumed(run: RunHandle) -> bool:
+    """True if a run was resumed and has not progressed since: no token, and no turn or call ended."""
+    is_resumed = run.is_recovering or run.run.recoveries > 0
+    return is_resumed and (run.reservation is None or not run.reservation.chars)
+
+
+def pieces_of(runs: list[RunHandle], size: int) -> Iterable[list[RunHandle]]:
+    """Cut a list into pieces of this size at most."""
+    return (runs[start : start + size] for start in range(0, len(runs), size))
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+async def watch(
+    watchdog: Watchdog, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Sweep until cancelled.
+
+    Cancellation: attempts in progress are abandoned; the next incarnation counts them.
+    """
+    watchdog.recover()
+    watchdog.checks.clear()  # of the last incarnation
+    async with trio.open_nursery() as nursery:
+        task_status.started()
+        while True:
+            with trio.move_on_after(watchdog.modes.sweep_s):
+                await watchdog.woken.wait()
+            watchdog.woken = trio.Event()
+            await watchdog.find(nursery)
+            watchdog.treat(nursery)
+
+
+# --- remedies ------------------------------------------------------------------------------------
+
+
+async def cancel_run(registry: ActorRegistry, key: str) -> str:
+    """Cancel the run of the incident, as an operator would.  Raises ActorGone, Overloaded.
+
+    Cancellation: the run may have been cancelled.
+    """
+    run = registry.runs.get(subject_of(key))
+    if run is None:
+        return "the run has ended"
+    cancel = Cancel(reason="it made no progress", by=DAEMON)
+    session = registry.sessions.get(run.run.accepted.session_id)
+    run.inbox.offer(cancel)
+    if session is not None:
+        session.inbox.offer(CancelQueued(run.run_id, cancel))
+    while not run.is_over:
+        await run.wait_change()
+    return "the run was cancelled"
+
+
+def resume_run(registry: ActorRegistry, work: DynamicSupervisor, key: str) -> str:
+    """Cancel the actor of the run; its session starts another one from the tape."""
+    run = registry.runs.get(subject_of(key))
+    if run is None:
+        return "the run has ended"
+    work.cancel_child(f"run:{run.run_id}", "the run made no progress")
+    return "the run was resumed from its tape"
+
+
+def expire_approval(approvals: OpenApprovals, key: str) -> str:
+    """Settle the approval of the incident as unanswered, which denies it.  Raises Overloaded."""
+    approvals.expire(subject_of(key))
+    return "the approval was settled as unanswered"
+
+
+def child_spec(watchdog: Watchdog) -> ChildSpec:
+    """Return the spec of the watchdog; no other child depends on it."""
+    return ChildSpec("watchdog", partial(watch, watchdog))

@@ -1,0 +1,1 @@
+"""Self-healing: who is stuck, which remedy fits, and when to give up."""

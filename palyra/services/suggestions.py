@@ -1,0 +1,254 @@
+"""Suggested rules: read the recorded decisions, try candidates on all of them, apply and undo.
+
+Talks to: the journal (tapes), the gate, the rules, the files of applied suggestions (ports).
+Never: puts a rule in force itself.  A file is written or removed; the watch of the policies reloads
+it like any other, with its log line, its incident if it is broken, and a new look at open questions.
+Everything long runs in threads, in pages, one request at a time.  Restart: nothing to restore.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+import structlog
+
+from palyra.core.access import Caller
+from palyra.core.journal.changes import RunFilter
+from palyra.core.policy.recorded import Evidence, read_calls
+from palyra.core.policy.suggestion import (
+    MIN_ANSWERS,
+    AppliedSuggestion,
+    Candidate,
+    Proof,
+    SuggestionList,
+    as_proof,
+    as_suggestion,
+    choose,
+    find_candidates,
+    trials,
+)
+from palyra.core.ports import (
+    Journal,
+    JournalStore,
+    NowMs,
+    PolicyTrial,
+    RunBlocking,
+    SuggestedFiles,
+)
+from palyra.errors import IllegalState, NotFound, Overloaded, TooLarge
+from palyra.services.gate import Gate
+from palyra.services.pins import read_rows
+
+log = structlog.get_logger("palyra.policy")
+
+PAGE_RUNS = 50
+MAX_RUNS = 20_000  # some 10 s of reading
+MAX_CALLS = 50_000  # about 1 KB each while they are compared
+_BATCH = 100  # candidates that the engine tries together
+
+
+class History(msgspec.Struct):
+    """What the tapes say."""
+
+    evidence: list[Evidence]
+    lost: set[str]  # tools with a call that cannot be evaluated any more
+    unreadable: int = 0
+    purged_runs: int = 0
+
+
+class Suggestions:
+    """Suggested rules.  Every method takes the authenticated caller first."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        gate: Gate,
+        policy: PolicyTrial,
+        files: SuggestedFiles,
+        *,
+        run_blocking: RunBlocking,
+        now_ms: NowMs,
+    ) -> None:
+        self._journal = journal
+        self._gate = gate
+        self._policy = policy
+        self._files = files
+        self._run_blocking = run_blocking
+        self._now_ms = now_ms
+        self._is_busy = False
+
+    async def suggest(
+        self, caller: Caller, min_answers: int = MIN_ANSWERS, *, with_folders: bool = False
+    ) -> SuggestionList:
+        """Return the rules that the recorded answers speak for, with the proof.
+
+        Raises Overloaded while another request reads the tapes, IllegalState while the user policies
+        are broken, TooLarge for more decisions than can be compared.  Cancellation: nothing happened.
+        """
+        caller.require("policies:read")
+        with self._alone():
+            found, proof = await self._find(min_answers, with_folders=with_folders)
+        return SuggestionList(
+            suggestions=tuple(map(as_suggestion, found)),
+            proof=proof,
+            applied=tuple(await self._run_blocking(self._files.list_applied)),
+        )
+
+    async def apply(
+        self,
+        caller: Caller,
+        suggestion_id: str,
+        min_answers: int = MIN_ANSWERS,
+        *,
+        with_folders: bool = False,
+    ) -> AppliedSuggestion:
+        """Write a suggested rule to a file of its own, after a new proof; it is in force within seconds.
+
+        Raises NotFound for a rule that is not suggested any more, Conflict, Unavailable, and the
+        errors of `suggest`.  Cancellation: the file may have been written.
+        """
+        caller.require("policies:write")
+        with self._alone():
+            found, proof = await self._find(min_answers, with_folders=with_folders)
+            candidate = next((each for each in found if each.suggestion_id == suggestion_id), None)
+            if candidate is None:
+                raise NotFound(
+                    f"{suggestion_id!r} is not suggested now; policy.suggest lists what is",
+                    field="suggestion_id",
+                )
+            shown = as_suggestion(candidate)
+            notes = [
+                shown.title,
+                f"{shown.answers} answers in {shown.runs} runs; applied by {caller.principal}",
+                f"compared with {proof.decisions} recorded decisions",
+                *(f"{call.run_id} {call.call_id}" for call in shown.calls),
+            ]
+            applied = await self._run_blocking(
+                partial(self._files.apply, suggestion_id, candidate.cedar, notes, self._now_ms())
+            )
+        log.info("suggestion applied", suggestion_id=suggestion_id, by=caller.principal)
+        return applied
+
+    async def undo(self, caller: Caller, suggestion_id: str | None = None) -> AppliedSuggestion:
+        """Remove the file of an applied suggestion, by default of the newest.
+
+        Raises NotFound, Conflict for a file that was edited since, Unavailable.
+        Cancellation: the file may have been removed.
+        """
+        caller.require("policies:write")
+        undone = await self._run_blocking(partial(self._files.undo, suggestion_id))
+        log.info("suggestion undone", suggestion_id=undone.suggestion_id, by=caller.principal)
+        return undone
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        if self._is_busy:
+            raise Overloaded("the recorded decisions are being read already", retry_after_ms=2_000)
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+    async def _find(self, min_answers: int, *, with_folders: bool) -> tuple[list[Candidate], Proof]:
+        if self._policy.problems:
+            raise IllegalState(f"the user policies are broken: {self._policy.problems[0]}")
+        history = await self._read()
+        return await self._run_blocking(
+            partial(
+                decide_suggestions, self._policy, history, min_answers, with_folders=with_folders
+            )
+        )
+
+    async def _read(self) -> History:
+        history = History([], set())
+        before: str | None = None
+        runs = 0
+        while True:
+            before, count = await self._journal.read(partial(self._read_page, history, before))
+            runs += count
+            if before is None:
+                return history
+            if runs > MAX_RUNS or len(history.evidence) > MAX_CALLS:
+                raise TooLarge(
+                    f"{runs} runs with {len(history.evidence)} decisions are recorded; at most "
+                    f"{MAX_RUNS} and {MAX_CALLS} are compared, and less proves nothing"
+                )
+
+    def _read_page(
+        self, history: History, before: str | None, store: JournalStore
+    ) -> tuple[str | None, int]:
+        """Add the calls of one page of runs; return the last run, None if there are no more.  Blocks."""
+        found = store.list_runs(RunFilter(before=before, limit=PAGE_RUNS))
+        for record in found:
+            calls, is_purged = read_calls(
+                record.run_id, read_rows(store, record.run_id, record.head_seq)
+            )
+            history.purged_runs += is_purged
+            for call in calls:
+                evidence = self._gate.read_recorded(call)
+                if evidence is not None:
+                    history.evidence.append(evidence)
+                elif not call.is_rejected:
+                    history.unreadable += 1
+                    history.lost.add(call.tool)
+        return (found[-1].run_id if len(found) == PAGE_RUNS else None), len(found)
+
+
+def decide_suggestions(
+    policy: PolicyTrial, history: History, min_answers: int, *, with_folders: bool = False
+) -> tuple[list[Candidate], Proof]:
+    """Return the rules to suggest and the proof.  Blocks."""
+    candidates = [
+        each
+        for each in find_candidates(
+            history.evidence, min_answers=min_answers, with_folders=with_folders
+        )
+        if each.shape.tool not in history.lost
+    ]
+    current = policy.with_rules([])  # of its own: the gate's is used by one thread
+    candidates = [each for each in candidates if _asks_now(current, each)]
+    wrong = find_wrong(policy, history.evidence, candidates)
+    chosen = choose(candidates, lambda name: name not in wrong, min_answers=min_answers)
+    trial = policy.with_rules([each.cedar for each in chosen])
+    if trial.problems:
+        raise IllegalState(f"the suggested rules cannot be added: {trial.problems[0]}")
+    chosen = [each for each in chosen if _is_allowed(trial, each)]
+    proof = as_proof(
+        history.evidence,
+        unreadable=history.unreadable,
+        purged_runs=history.purged_runs,
+        refused=len(wrong),
+    )
+    return chosen, proof
+
+
+def _asks_now(policy: PolicyTrial, candidate: Candidate) -> bool:
+    """True if the rules in force ask about the call that speaks for the candidate last."""
+    return policy.decide(candidate.calls[-1].request).answer == "ask"
+
+
+def _is_allowed(policy: PolicyTrial, candidate: Candidate) -> bool:
+    """True if no other rule keeps the candidate from giving the answers."""
+    return all(policy.decide(call.request).answer == "allow" for call in candidate.calls)
+
+
+def find_wrong(
+    policy: PolicyTrial, evidence: Sequence[Evidence], candidates: Sequence[Candidate]
+) -> set[str]:
+    """Return the ids of the candidates that would allow a call that no person allowed.
+
+    A candidate that does not allow one of its own calls is not what its evidence says, and counts, too.
+    """
+    wrong: set[str] = set()
+    asked = trials(evidence, candidates)
+    for start in range(0, len(candidates), _BATCH):
+        batch = candidates[start : start + _BATCH]
+        rules = [each.cedar for each in batch]
+        for permits, is_wrong in zip(
+            policy.find_permits(rules, asked), asked.values(), strict=True
+        ):
+            if is_wrong:
+                wrong |= permits
+    return wrong

@@ -1,0 +1,85 @@
+"""Wiring of self-healing: modes from the configuration, remedies by name, the watchdog."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from palyra.actors import watchdog as actor
+from palyra.actors.journal.actor import JournalHandle
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.session.registry import SessionServices
+from palyra.actors.watchdog import Attempt, Watchdog
+from palyra.config.load import Config
+from palyra.core.healing.rules import Remedy, subject_of
+from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
+from palyra.services.memory_index import SharedMemoryIndex
+from palyra.wiring.models import Modelset
+
+RestartChild = Callable[[str, str], bool]
+
+
+def healing_modes(config: Config) -> HealingModes:
+    """Return the configured modes."""
+    given = config.healing
+    named = {domain: getattr(given, domain) for domain in DOMAINS}
+    return HealingModes(
+        given.mode,
+        {domain: mode for domain, mode in named.items() if mode != "default"},
+        stuck_s=given.stuck_ms / 1000,
+        sweep_s=given.sweep_ms / 1000 or None,
+    )
+
+
+def build_watchdog(  # noqa: PLR0913 - all by name
+    modes: HealingModes,
+    services: SessionServices,
+    work: DynamicSupervisor,
+    *,
+    journal: JournalHandle,
+    indexes: Mapping[str, SharedMemoryIndex],
+    modelset: Modelset,
+    restart_child: RestartChild,
+) -> Watchdog:
+    """Build the watchdog with its remedies."""
+    book, registry = services.incidents, services.registry
+    remedies: dict[Remedy, Attempt] = {
+        "cancel_run": partial(actor.cancel_run, registry),
+        "resume_run": partial(actor.resume_run, registry, work),
+        "expire_approval": partial(actor.expire_approval, services.approvals),
+        "trip_provider": partial(_trip_provider, modelset),
+        "rebuild_vectors": partial(_rebuild_vectors, indexes),
+        "restart_actor": partial(_restart_upkeep, restart_child),
+        "reverify_journal": partial(reverify_journal, journal, book),
+        "checkpoint_wal": partial(_checkpoint_wal, journal),
+    }
+    return Watchdog(
+        incidents=book,
+        modes=modes,
+        registry=registry,
+        approvals=services.approvals,
+        journal=journal,
+        remedies=remedies,
+        indexes=indexes,
+        providers=modelset.names,
+        look=modelset.look,
+    )
+
+
+def _trip_provider(modelset: Modelset, key: str) -> str:
+    if modelset.trip is None:
+        return "no provider is configured"
+    modelset.trip(subject_of(key))
+    return "its breaker is open for another 30 s"
+
+
+async def _rebuild_vectors(indexes: Mapping[str, SharedMemoryIndex], key: str) -> str:
+    await indexes[subject_of(key)].rebuild()
+    return "its upkeep builds another index"
+
+
+def _restart_upkeep(restart_child: RestartChild, key: str) -> str:
+    was_running = restart_child(subject_of(key), "its index stayed damaged")
+    return "its upkeep restarts" if was_running else "its upkeep does not run"
+
+
+async def _checkpoint_wal(journal: JournalHandle, _key: str) -> str:
+    return await checkpoint_wal(journal, journal.request_checkpoint)

@@ -1,0 +1,170 @@
+"""Self-healing of a real daemon: a hung run, a hung program, a provider outage, a lost index."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from palyra.client import Client, Inbox
+from palyra.net.protocol.results import IncidentView
+from palyra.store.vectors.snapshot import SnapshotHeader
+from tests.cli.command import palyra
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.models.provider import provider, refusal
+
+pytestmark = pytest.mark.real
+
+WITHIN_S = 45
+LOOK_S = 0.05
+PACE = {"PALYRA_HEALING__SWEEP_MS": "100", "PALYRA_HEALING__STUCK_MS": "500"}
+PROVIDER = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'
+
+
+async def wait_incident(
+    client: Client, key: str, is_wanted: Callable[[IncidentView], bool]
+) -> IncidentView:
+    """The newest incident whose key begins so, once it is as wanted."""
+    with trio.fail_after(WITHIN_S):
+        async with client.notices() as inbox:
+            while (found := await find_incident(client, key, is_wanted)) is None:
+                await wait_notice(inbox)
+            return found
+
+
+async def find_incident(
+    client: Client, key: str, is_wanted: Callable[[IncidentView], bool]
+) -> IncidentView | None:
+    listed = (await client.list_incidents()).incidents
+    return next((each for each in listed if each.key.startswith(key) and is_wanted(each)), None)
+
+
+async def wait_notice(inbox: Inbox) -> None:
+    async for notice in inbox:
+        if notice.method.startswith("incident."):
+            return
+    raise AssertionError("the connection ended")
+
+
+def is_proposed(incident: IncidentView) -> bool:
+    return bool(incident.remedy)
+
+
+def is_resolved(incident: IncidentView) -> bool:
+    return incident.state == "resolved"
+
+
+async def test_a_hung_run_is_reported_then_cancelled(tmp_path: Path) -> None:
+    """Observing changes nothing; an operator switches to auto, and the hung call ends with its run."""
+    with running(tmp_path, **PACE) as daemon:
+        async with daemon.connect() as client:
+            run_id = (await client.start_run("/delay 600000\n/say late")).run_id
+            seen = await wait_incident(client, f"run_stuck:{run_id}", is_proposed)
+            assert ("open", 0, "resume_run") == (seen.state, seen.attempts, seen.remedy)
+            assert "in_progress" == (await client.get_run(run_id)).state
+            shown = await palyra("incidents", "show", seen.incident_id, home=daemon.home)
+            assert "resume_run would be attempted" in shown.out
+            done = await palyra("healing", "mode", "auto", "--domain", "run", home=daemon.home)
+            assert "auto" in done.out
+            tried = await wait_incident(
+                client,
+                f"run_stuck:{run_id}",
+                lambda each: each.attempts == 1 and bool(each.remedied),
+            )
+            assert "the run was resumed from its tape" == tried.remedied
+            await client.cancel(run_id, reason="enough")
+            ended = await wait_incident(client, f"run_stuck:{run_id}", is_resolved)
+            assert (seen.incident_id, "palyra") == (ended.incident_id, ended.by)
+
+
+async def test_a_hung_tool_is_cancelled(tmp_path: Path) -> None:
+    """In auto the run of a silent program ends, and the incident with it."""
+    with running(tmp_path, PALYRA_HEALING__MODE="auto", **PACE) as daemon:
+        async with daemon.connect() as client:
+            run_id = (await client.start_run('/call sleep {"seconds": 50}')).run_id
+            ended = await wait_incident(client, f"call_stuck:{run_id}", is_resolved)
+            assert ("cancel_run", 1) == (ended.remedy, ended.attempts)
+            run = await client.get_run(run_id)
+            assert ("cancelled", "it made no progress") == (run.state, run.reason)
+
+
+async def test_a_provider_outage_trips_the_breaker(tmp_path: Path) -> None:
+    """The incident of the breaker is treated, with the outcome in its record."""
+    async with provider(*[[refusal(503, {"error": {"message": "down"}})]] * 9) as served:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        (home / "palyra.toml").write_text(PROVIDER.format(url=served.url), encoding="utf-8")
+        with running(tmp_path, PALYRA_HEALING__PROVIDER="auto", **PACE) as daemon:
+            async with daemon.connect() as client:
+                run_id = (await client.start_run("hello")).run_id
+                await client.wait_run(run_id)
+                found = await wait_incident(
+                    client, "provider_left_alone:p", lambda each: bool(each.remedied)
+                )
+    assert ("trip_provider", 1, "open") == (found.remedy, found.attempts, found.state)
+    assert 3 == len(served.bodies)
+
+
+def count_vectors(file: Path) -> int:
+    """Number of vectors in the file of an index, -1 without a file."""
+    try:
+        header = file.read_bytes().partition(b"\n")[0]
+    except FileNotFoundError:
+        return -1
+    return msgspec.json.decode(header, type=SnapshotHeader).count
+
+
+async def write_index(daemon: DaemonProcess, client: Client) -> Path:
+    """Use the memory until the file of its index has the item.
+
+    The file is written when the index is built, and again with the vector of the item.  After that
+    the upkeep has nothing more to write.
+    """
+    await client.add_memory("The deploy port is 8080", kind="fact")
+    file = daemon.home / "vectors" / "memory.index"
+    await client.search_memories("port")
+    await wait_vector(file)
+    return file
+
+
+async def wait_vector(file: Path) -> None:
+    """Wait until the file has the vector of the item."""
+    with trio.fail_after(WITHIN_S):
+        while count_vectors(file) < 1:  # noqa: ASYNC110 - a file sends no notification
+            await trio.sleep(LOOK_S)
+
+
+async def test_a_deleted_index_is_built_again(tmp_path: Path) -> None:
+    """In auto by the first attempt; the next sweep resolves the incident."""
+    with running(tmp_path, PALYRA_HEALING__MODE="auto", **PACE) as daemon:
+        async with daemon.connect() as client:
+            file = await write_index(daemon, client)
+            file.unlink()
+            ended = await wait_incident(client, "index_damaged:memory", is_resolved)
+            assert ("rebuild_vectors", 1) == (ended.remedy, ended.attempts)
+            await wait_vector(file)
+            hits = (await client.search_memories("port")).hits
+            assert ["The deploy port is 8080"] == [hit.text for hit in hits]
+
+
+async def test_a_deleted_index_is_only_reported(tmp_path: Path) -> None:
+    """Observing says which remedy auto would attempt, writes no file, and search still answers."""
+    with running(tmp_path, PALYRA_HEALING__MODE="observe_only", **PACE) as daemon:
+        async with daemon.connect() as client:
+            file = await write_index(daemon, client)
+            file.unlink()
+            found = await wait_incident(client, "index_damaged:memory", is_proposed)
+            assert ("rebuild_vectors", 0, "open") == (found.remedy, found.attempts, found.state)
+            hits = (await client.search_memories("port")).hits
+            assert ["The deploy port is 8080"] == [hit.text for hit in hits]
+            assert not file.exists()
+
+
+async def test_disabled_records_nothing(tmp_path: Path) -> None:
+    """A hung run leaves no incident."""
+    with running(tmp_path, PALYRA_HEALING__MODE="disabled", **PACE) as daemon:
+        async with daemon.connect() as client:
+            run_id = (await client.start_run("/delay 2000\n/say late")).run_id
+            await client.wait_run(run_id)
+            assert [] == (await client.list_incidents()).incidents
