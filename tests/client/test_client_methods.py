@@ -197,6 +197,12 @@ CALLS: dict[str, Call] = {
     "policy.apply_suggestion": lambda client: client.apply_suggestion(
         "sug_0123456789abcdef", min_answers=4
     ),
+    "backup.create": lambda client: client.create_backup("/backups/b", with_keys=True),
+    "backup.verify": lambda client: client.verify_backup("/backups/b"),
+    "retention.preview": lambda client: client.preview_retention(),
+    "retention.apply": lambda client: client.apply_retention(max_runs=3),
+    "retention.compact": lambda client: client.compact_journal(max_steps=3),
+    "healing.mode": lambda client: client.healing_mode("auto", "run"),
     "policy.undo": lambda client: client.undo_suggestion(),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
