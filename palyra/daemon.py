@@ -53,6 +53,7 @@ from palyra.wiring.runs import (
     build_services,
     view_embedder,
 )
+from palyra.wiring.tasks import build_handlers, build_tasks
 from palyra.wiring.tools import build_toolset, cedar_policy
 from palyra.wiring.usage import UsageFile
 
@@ -137,6 +138,21 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        self.tasks = build_tasks(
+            config,
+            self.host,
+            services=self.services,
+            gateway=self.gateway,
+            handlers=build_handlers(
+                config,
+                self.host,
+                services=self.services,
+                gateway=self.gateway,
+                memories=self.memories,
+                indexes=self.memory_indexes,
+            ),
+            epoch=lambda: self.journal.state.epoch,
+        )
         self.healing = healing_modes(config)
         self.watchdog = build_watchdog(
             self.healing,
@@ -159,6 +175,7 @@ class Daemon:
             usage=self.desk,
             kept=build_kept(config, store, self.host),
             backups=build_backups(config, store, keys, self.host),
+            tasks=self.tasks,
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
@@ -249,6 +266,7 @@ class Daemon:
                 incident_writer.child_spec(self.incidents),
                 *([] if self.memory_indexes is None else memory.child_specs(*self.memory_indexes)),
                 integrity_check.child_spec(self.journal),
+                *self.tasks.child_specs(),
                 watchdog.child_spec(self.watchdog),
             ],
             strategy="rest_for_one",

@@ -82,6 +82,7 @@ ROOMS = {
         "context",
         "learning",
         "replay",
+        "task",
         "ports",
     ),
     "services": (
@@ -114,6 +115,9 @@ ROOMS = {
         "documents",
         "learning",
         "usage",
+        "tasks",
+        "schedules",
+        "task_queue",
     ),
     "actors": (
         "kernel",
@@ -132,6 +136,8 @@ ROOMS = {
         "purge",
         "backup",
         "retention",
+        "task_work",
+        "background",
     ),
     "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (

@@ -328,7 +328,7 @@ def check_incidents(options: Options) -> Check:
 def check_healing(options: Options) -> Check:
     """Name the mode of self-healing, and the domains with another one."""
     try:
-        modes = talk(options, lambda client: client.healing_modes()).modes
+        modes = talk(options, lambda client: client.healing_mode()).modes
     except CommandFailed as stop:
         return Check(name="healing", verdict="warn", detail=f"unknown: {stop.message}")
     usual, _ = Counter(modes.values()).most_common(1)[0]

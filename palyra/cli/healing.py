@@ -20,7 +20,7 @@ def healing() -> None:
 @shared_options
 def show(options: Options) -> None:
     """Show the mode of each domain."""
-    _print(options, talk(options, lambda client: client.healing_modes()))
+    _print(options, talk(options, lambda client: client.healing_mode()))
 
 
 @healing.command("mode")
@@ -29,7 +29,7 @@ def show(options: Options) -> None:
 @shared_options
 def set_mode(options: Options, mode: HealingMode, domain: IncidentDomain | None) -> None:
     """Set the mode, until the daemon stops; `[healing]` in the configuration is for good."""
-    _print(options, talk(options, lambda client: client.set_healing_mode(mode, domain)))
+    _print(options, talk(options, lambda client: client.healing_mode(mode, domain)))
 
 
 def _print(options: Options, found: HealingModesView) -> None:

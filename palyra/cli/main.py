@@ -46,6 +46,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "budget": ("usage", "List, set and delete budgets."),
     "backup": ("backup", "Make, check and restore backups of the daemon's directory."),
     "retention": ("retention", "Preview and apply the bounds of [retention]; compact the journal."),
+    "tasks": ("tasks", "Submit, list, pause and cancel background tasks."),
+    "schedules": ("tasks", "Add, list, pause and remove schedules of tasks."),
     "healing": ("healing", "Show and set the modes of self-healing."),
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),

@@ -25,6 +25,7 @@ from palyra.client.runs import RunMethods
 from palyra.client.sessions import SessionMethods
 from palyra.client.skills import SkillMethods
 from palyra.client.tapes import TapeMethods
+from palyra.client.tasks import TaskMethods
 from palyra.client.usage import UsageMethods
 from palyra.net.protocol.discovery import find_endpoint
 
@@ -48,6 +49,7 @@ class Client(
     LearningMethods,
     BackupMethods,
     RetentionMethods,
+    TaskMethods,
     OperationMethods,
 ):
     """Client of one daemon over a connection that is re-established when lost.

@@ -46,6 +46,7 @@ from palyra.config.sections import (
     SandboxConfig,
     Secrets,
     Server,
+    TasksConfig,
     ToolsConfig,
     UsageConfig,
     Wasm,
@@ -87,6 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     context: ContextConfig = ContextConfig()
     memory: MemoryConfig = MemoryConfig()
     learning: LearningConfig = LearningConfig()
+    tasks: TasksConfig = TasksConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
     files: FilesConfig = FilesConfig()

@@ -118,6 +118,12 @@ class LearningConfig(Section, frozen=True, kw_only=True):
     ] = 9_200
 
 
+class TasksConfig(Section, frozen=True, kw_only=True):
+    """Background tasks and schedules."""
+
+    max_running: Annotated[_Few, _doc("Maximum number of background tasks that run at once.")] = 16
+
+
 class RunsConfig(Section, frozen=True, kw_only=True):
     """Bounds of runs."""
 
@@ -537,6 +543,7 @@ SECTIONS: dict[str, type[Section]] = {
     "context": ContextConfig,
     "memory": MemoryConfig,
     "learning": LearningConfig,
+    "tasks": TasksConfig,
     "tools": ToolsConfig,
     "files": FilesConfig,
     "retention": RetentionConfig,

@@ -21,6 +21,8 @@ SCOPES: dict[Role, frozenset[str]] = {
             "usage:read",
             "memory:read",
             "memory:write",
+            "tasks:read",
+            "tasks:write",
             "system:read",
         }
     ),
@@ -43,6 +45,7 @@ SCOPES: dict[Role, frozenset[str]] = {
             "agents:read",
             "tools:read",
             "usage:read",
+            "tasks:read",
             "system:read",
             "incidents:read",
         }

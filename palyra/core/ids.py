@@ -30,12 +30,13 @@ Prefix = Literal[
     "can",
     "bak",
     "ret",
+    "sch",
 ]
 NewId = Callable[[Prefix], str]
 
 _UUID7 = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _ID = re.compile(
-    rf"(run|ses|apr|call|tsk|mem|ckp|inc|tok|sub|pai|proc|emb|cmp|use|scp|ent|pur|bak|ret|can)_{_UUID7}"
+    rf"(run|ses|apr|call|tsk|mem|ckp|inc|tok|sub|pai|proc|emb|cmp|use|scp|ent|pur|bak|ret|sch|can)_{_UUID7}"
 )
 
 

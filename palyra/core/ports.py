@@ -26,6 +26,7 @@ from palyra.core.journal.changes import (
     SaidText,
     ScoredMemory,
     TapePage,
+    TaskFilter,
     UnembeddedItem,
     UsageBy,
     UsageFilter,
@@ -48,8 +49,10 @@ from palyra.core.journal.records import (
     PairingRecord,
     ReflectionRecord,
     RunRecord,
+    ScheduleRecord,
     SessionCheckpointRecord,
     SessionRecord,
+    TaskRecord,
     TokenRecord,
     UsageRecord,
 )
@@ -140,6 +143,38 @@ class IncidentStore(Protocol):
     def list_incidents(self, wanted: IncidentFilter) -> list[IncidentRecord]: ...
 
 
+class TaskStore(Protocol):
+    """Recorded tasks and schedules.
+
+    A task changes by compare-and-set of its revision, and no two tasks have the same firing.
+    """
+
+    def find_task(self, task_id: str) -> TaskRecord | None: ...
+    def list_tasks(self, wanted: TaskFilter) -> list[TaskRecord]: ...
+    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        """Return queued tasks that are due and not expired, in the order of claiming."""
+
+    def list_running(self) -> list[TaskRecord]:
+        """Return the tasks with a lease."""
+
+    def list_expired_tasks(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        """Return the tasks that have not ended and whose time is over."""
+
+    def list_fired(self, schedule_id: str) -> list[TaskRecord]:
+        """Return the tasks of a schedule that have not ended, oldest first."""
+
+    def count_open_tasks(self, principal: str) -> int: ...
+    def find_schedule(self, schedule_id: str) -> ScheduleRecord | None: ...
+    def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
+        """Return the schedules that are not removed, by id."""
+
+    def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
+        """Return the schedules with an instant to decide about, earliest first."""
+
+    def find_next_due(self, *, after_ms: int) -> int | None:
+        """Return when the next task or schedule is due or expires, None if there is none."""
+
+
 class MemoryStore(Protocol):
     """Items of memory with their text index, earlier revisions and log."""
 
@@ -208,6 +243,7 @@ class JournalStore(
     Registry,
     Ledger,
     IncidentStore,
+    TaskStore,
     MemoryStore,
     LearningStore,
     DocumentVersions,
@@ -335,6 +371,32 @@ class IncidentReporter(Protocol):
 
     def is_reported(self, key: str) -> bool:
         """True while the incident of that key is open; an operator may have resolved it."""
+
+
+Progress = Callable[[], None]  # the work has progressed; never waits
+
+
+class TaskHandler(Protocol):
+    """The work of one kind of task."""
+
+    @property
+    def is_for_all(self) -> bool:
+        """True if the work concerns all principals; only operators submit it."""
+
+    def check(self, payload: dict[str, Any]) -> None:
+        """Raise InvalidParams for a payload that the work cannot use."""
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Do the work and return its result.
+
+        Raises Unavailable, Overloaded or TooSlow if a later attempt may succeed; any other
+        PalyraError ends the task.  An attempt may follow one that a crash cut short, so the work is
+        idempotent.  Cancellation: the work stops; what belongs to it elsewhere goes on until
+        `abandon`.
+        """
+
+    async def abandon(self, task: TaskRecord) -> None:
+        """Stop what belongs to a cancelled or expired task outside of `work`."""
 
 
 class LanguageModel(Protocol):

@@ -63,6 +63,7 @@ class SharedMemoryIndex:
         self._find_embedder = find_embedder
         self._index: MemoryIndexing | None = None
         self._turn = trio.Lock()
+        self._upkeep = trio.Lock()
         self._home: trio.Nursery | None = None
         self._needed = trio.Event()
         self._unsaved = 0  # vectors
@@ -161,6 +162,10 @@ class SharedMemoryIndex:
 
         Raises Unavailable.  Cancellation: vectors may have been stored; the next step finds that.
         """
+        async with self._upkeep:
+            return await self._take_step()
+
+    async def _take_step(self) -> bool:
         if await self._index_turns():
             return True
         job = await self._in_turn(lambda index: index.plan_build())

@@ -60,6 +60,7 @@ from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from palyra.wiring.host import Host
 from palyra.wiring.journal import retention_limits
 from palyra.wiring.models import EMBEDDED, Modelset
+from palyra.wiring.tasks import TaskParts
 from palyra.wiring.tools import Toolset
 
 
@@ -76,6 +77,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     usage: UsageService,
     backups: Backups,
     kept: Kept,
+    tasks: TaskParts,
     policy: CedarPolicy,
     healing: HealingModes,
     hub: Hub,
@@ -126,6 +128,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             host.run_blocking,
         ),
         documents=documents,
+        tasks=tasks.tasks,
+        schedules=tasks.schedules,
         skills=toolset.skills,
         suggestions=Suggestions(
             services.journal,

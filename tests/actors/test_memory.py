@@ -1,5 +1,6 @@
 """The upkeep of an index, while what it needs is down."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ class Index:
     async def wait_needed(self) -> None:
         if self.steps_s:
             await trio.sleep_forever()
+
+    def at_home(self, _nursery: trio.Nursery) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def upkeep(self) -> bool:
         self.steps_s.append(trio.current_time())

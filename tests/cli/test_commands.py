@@ -191,6 +191,38 @@ INCIDENT: Json = {
     "last_ms": 2,
 }
 
+TASK_SHOWN: Json = {
+    "task_id": "tsk_1",
+    "kind": "prompt",
+    "principal": "ann",
+    "state": "queued",
+    "priority": 5,
+    "created_ms": 1,
+    "not_before_ms": 1,
+    "attempts": 1,
+    "max_attempts": 3,
+    "error": "it was busy",
+}
+SCHEDULE_SHOWN: Json = {
+    "schedule_id": "sch_1",
+    "name": "nightly",
+    "principal": "ann",
+    "kind": "prompt",
+    "priority": 5,
+    "max_attempts": 3,
+    "missed": "once",
+    "overlap": "forbid",
+    "created_ms": 1,
+    "cron": "30 2 * * *",
+    "zone": "Europe/Berlin",
+    "next_ms": 1_793_000_000_000,
+}
+INSTANTS: Json = {
+    "schedule_id": "sch_1",
+    "zone": "Europe/Berlin",
+    "instants": [1_792_888_200_000, 1_792_978_200_000],
+}
+
 LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("runs", "list"): ("run.list", {"runs": [RUN_RECORD]}, RUN),
     ("runs", "show", RUN): ("run.get", RUN_RECORD, RUN),
@@ -212,6 +244,10 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("pairings", "list"): ("pairing.list", {"pairings": [PAIRING_SHOWN]}, "sam"),
     ("incidents", "list", "--open"): ("incident.list", {"incidents": [INCIDENT]}, "refuses"),
     ("incidents", "show", "inc_1"): ("incident.get", INCIDENT, "disk full"),
+    ("tasks", "list"): ("task.list", {"tasks": [TASK_SHOWN]}, "it was busy"),
+    ("tasks", "show", "tsk_1"): ("task.get", TASK_SHOWN, "it was busy"),
+    ("schedules", "list"): ("schedule.list", {"schedules": [SCHEDULE_SHOWN]}, "30 2 * * *"),
+    ("schedules", "next", "sch_1"): ("schedule.next", INSTANTS, "2026-10-26 02:30:00+01:00"),
     ("models",): (
         "model.list",
         {
@@ -424,6 +460,19 @@ async def test_a_lost_secret_has_a_remedy() -> None:
             {**INCIDENT, "state": "resolved", "by": "owner", "reason": "made room"},
             "was resolved by owner: made room",
         ),
+        (("tasks", "submit", "prompt", "--text", "hi"), "task.submit", TASK_SHOWN, "is queued"),
+        (("tasks", "cancel", "tsk_1"), "task.cancel", TASK_SHOWN, "tsk_1"),
+        (("tasks", "pause", "tsk_1"), "task.pause", TASK_SHOWN, "tsk_1"),
+        (("tasks", "resume", "tsk_1"), "task.resume", TASK_SHOWN, "tsk_1"),
+        (
+            ("schedules", "add", "nightly", "--cron", "30 2 * * *", "--text", "hi"),
+            "schedule.add",
+            SCHEDULE_SHOWN,
+            "fires next at 2026-10-",
+        ),
+        (("schedules", "pause", "sch_1"), "schedule.pause", SCHEDULE_SHOWN, "is paused"),
+        (("schedules", "resume", "sch_1"), "schedule.resume", SCHEDULE_SHOWN, "fires next"),
+        (("schedules", "remove", "sch_1"), "schedule.remove", SCHEDULE_SHOWN, "is removed"),
         (("channels", "set", "chat"), "channel.set", CHANNEL_SHOWN, "answered by scout"),
         (("channels", "delete", "chat"), "channel.delete", CHANNEL_SHOWN, "is deleted"),
         (("pairings", "approve", "pai_1", "c"), "pairing.approve", PAIRING_SHOWN, "may send"),

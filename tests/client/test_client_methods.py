@@ -91,6 +91,27 @@ CALLS: dict[str, Call] = {
     ),
     "incident.get": lambda client: client.get_incident("inc_1"),
     "incident.resolve": lambda client: client.resolve_incident("inc_1", "made room"),
+    "task.submit": lambda client: client.submit_task(
+        "prompt", {"text": "t"}, priority=3, not_before_ms=5, expires_ms=9, max_attempts=2
+    ),
+    "task.get": lambda client: client.get_task("tsk_1"),
+    "task.list": lambda client: client.list_tasks(
+        states=["queued"], kind="prompt", schedule_id="sch_1", cursor="tsk_1", limit=3
+    ),
+    "task.cancel": lambda client: client.cancel_task("tsk_1", "enough"),
+    "task.pause": lambda client: client.pause_task("tsk_1"),
+    "task.resume": lambda client: client.resume_task("tsk_1"),
+    "schedule.add": lambda client: client.add_schedule(
+        "nightly", kind="prompt", payload={"text": "t"}, cron="30 2 * * *", zone="UTC",
+        every_ms=None, at_ms=None, priority=3, max_attempts=2, expires_after_ms=9, missed="skip",
+        overlap="queue",
+    ),
+    "schedule.get": lambda client: client.get_schedule("sch_1"),
+    "schedule.list": lambda client: client.list_schedules(),
+    "schedule.next": lambda client: client.next_instants("sch_1"),
+    "schedule.pause": lambda client: client.pause_schedule("sch_1"),
+    "schedule.resume": lambda client: client.resume_schedule("sch_1"),
+    "schedule.remove": lambda client: client.remove_schedule("sch_1"),
     "memory.add": lambda client: client.add_memory(
         "the port is 8080", kind="fact", tags=["a"], author="Bob", session_id=SESSION,
         channel="chat", scope="session", at_ms=1, confidence_bps=9_000, ttl_ms=5, pinned=True,
@@ -176,6 +197,12 @@ CALLS: dict[str, Call] = {
     "policy.apply_suggestion": lambda client: client.apply_suggestion(
         "sug_0123456789abcdef", min_answers=4
     ),
+    "backup.create": lambda client: client.create_backup("/backups/b", with_keys=True),
+    "backup.verify": lambda client: client.verify_backup("/backups/b"),
+    "retention.preview": lambda client: client.preview_retention(),
+    "retention.apply": lambda client: client.apply_retention(max_runs=3),
+    "retention.compact": lambda client: client.compact_journal(max_steps=3),
+    "healing.mode": lambda client: client.healing_mode("auto", "run"),
     "policy.undo": lambda client: client.undo_suggestion(),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5

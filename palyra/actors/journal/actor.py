@@ -150,6 +150,7 @@ class JournalState:
     wants_checkpoint: bool = False
     batch: Batch | None = None
     waiting_rows: int = 0
+    epoch: int = 0  # of the last opening; raised by each
     silent_since_s: float | None = None  # set by `find_silence`; the end of a batch makes it None
     lookups: JournalThread | None = None  # thread of `find`, while the journal is open
 
@@ -266,6 +267,7 @@ async def journal(
     """
     with closing(new_thread("journal")) as thread, closing(new_thread("lookups")) as lookups:
         report = await thread.call(handle.store.open)
+        handle.state.epoch = report.owner_epoch
         on_opened(report)
         life = _Incarnation(handle.store, handle.state, thread, on_committed, on_writing)
         life.schedule_first_seal(report)

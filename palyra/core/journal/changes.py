@@ -23,6 +23,8 @@ from palyra.core.journal.records import (
     PairingState,
     Record,
     RunState,
+    TaskKind,
+    TaskState,
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.trust.labels import Trust
@@ -69,6 +71,17 @@ class PairingFilter(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     channel: str | None = None
     state: PairingState | None = None
+    before: str | None = None
+    limit: int = 100
+
+
+class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter of tasks, newest first; `before` is the last id of the previous page."""
+
+    principal: str | None = None
+    kind: TaskKind | None = None
+    states: tuple[TaskState, ...] = ()
+    schedule_id: str | None = None
     before: str | None = None
     limit: int = 100
 

@@ -2,7 +2,7 @@
 
 A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
 durable fact of its own (sessions, session checkpoints, idempotency records, tokens, agents, channels, pairings, grants,
-budgets, incidents, memories).  The wire shows them as they are.
+budgets, incidents, memories, tasks, schedules).  The wire shows them as they are.
 """
 
 from typing import Annotated, Any, Literal
@@ -711,6 +711,108 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scrubs: int = 0  # how often texts of this version were forgotten later
 
 
+TaskKind = Literal[
+    "reflection",
+    "compaction",
+    "embed",
+    "prompt",
+    "delegation",
+    "cleanup",
+    "maintenance",
+    "memory_rebuild",
+]
+TaskState = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled", "expired"]
+
+
+class TaskLease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The right of one worker to a running task: the owner epoch of its process, and its attempt."""
+
+    epoch: int
+    attempt: int  # from 1
+    until_ms: int
+
+
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One revision of a background task; see `core.task.life`."""
+
+    task_id: str
+    kind: TaskKind
+    principal: str
+    payload: dict[str, Any] = {}
+    priority: int = 5
+    rank_ms: int  # the order: the lowest is claimed first
+    state: TaskState = "queued"
+    created_ms: int
+    not_before_ms: int
+    expires_ms: int | None = None
+    attempts: int = 0
+    max_attempts: int = 3
+    lease: TaskLease | None = None  # while it is running
+    progress_ms: int | None = None  # of the last sign of real progress
+    finished_ms: int | None = None
+    run_id: str | None = None  # of the run that does the work; every attempt continues it
+    result: dict[str, Any] = {}
+    error: str = ""  # of the last attempt, or the reason of the end
+    firing: str | None = None  # key of the firing of a schedule that submitted it
+    revision: int = 1
+
+    @property
+    def is_final(self) -> bool:
+        """True if the task has ended."""
+        return self.state in {"succeeded", "failed", "cancelled", "expired"}
+
+
+MissedPolicy = Literal["skip", "once", "all"]
+OverlapPolicy = Literal["forbid", "queue", "replace"]
+
+
+class Cron(msgspec.Struct, frozen=True, kw_only=True, tag="cron", tag_field="timing", gc=False):
+    """Instants of a cron expression of five fields in a time zone."""
+
+    expression: str
+    zone: str = "UTC"  # IANA name
+
+
+class Every(msgspec.Struct, frozen=True, kw_only=True, tag="every", tag_field="timing", gc=False):
+    """Instants `anchor_ms` + n · `period_ms`, n ≥ 1."""
+
+    period_ms: int
+    anchor_ms: int
+
+
+class At(msgspec.Struct, frozen=True, kw_only=True, tag="at", tag_field="timing", gc=False):
+    """One instant."""
+
+    at_ms: int
+
+
+Timing = Cron | Every | At
+
+
+class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One revision of a schedule: when it fires, and the task that a firing submits."""
+
+    schedule_id: str
+    principal: str
+    name: str
+    timing: Timing
+    kind: TaskKind
+    payload: dict[str, Any] = {}
+    priority: int = 5
+    max_attempts: int = 3
+    expires_after_ms: int | None = None  # after its instant, a task that has not ended expires
+    missed: MissedPolicy = "once"
+    overlap: OverlapPolicy = "forbid"
+    is_paused: bool = False
+    handled_ms: int  # the newest instant that was decided about
+    next_ms: int | None = None  # the next instant to decide about; None: there is none, or paused
+    fired: int = 0  # tasks submitted
+    left_out: int = 0  # instants without a task because an earlier one had not ended
+    created_ms: int
+    revision: int = 1
+    removed_ms: int | None = None
+
+
 Record = (
     RunRecord
     | SessionRecord
@@ -734,9 +836,12 @@ Record = (
     | DocumentRecord
     | CandidateRecord
     | ReflectionRecord
+    | TaskRecord
+    | ScheduleRecord
     | RunRemoval
     | SessionRemoval
     | IncidentRemoval
     | PageRelease
 )
 RECEIPT_TTL_MS = 86_400_000
+TASK_KEPT_MS = 604_800_000  # ended tasks: a week

@@ -45,7 +45,9 @@ from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
+from palyra.services.schedules import Schedules
 from palyra.services.suggestions import Suggestions
+from palyra.services.tasks import Tasks
 from palyra.services.usage import UsageService
 
 P = TypeVar("P", bound=Params)
@@ -106,6 +108,8 @@ class Backend:
     memory_search: MemorySearch
     files: ArtifactService
     skills: SkillService
+    tasks: Tasks
+    schedules: Schedules
     suggestions: Suggestions
     hub: Hub
     journal: Journal

@@ -12,6 +12,7 @@ from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.memory.document_views import DocumentChanged
 from palyra.core.ports import ProgressKind
+from palyra.core.task.views import TaskView
 from palyra.core.usage.views import BudgetWarned
 from palyra.net.protocol.open_values import known
 
@@ -127,5 +128,6 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "incident.resolved": IncidentRecord,
     "document.changed": DocumentChanged,
     "pairing.requested": PairingRequested,
+    "task.updated": TaskView,
     "system.draining": SystemDraining,
 }

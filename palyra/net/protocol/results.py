@@ -46,6 +46,7 @@ from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
 from palyra.core.skill.manifest import SkillState
+from palyra.core.task.views import ScheduleView, TaskView
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.labels import Trust
 from palyra.net.protocol.notifications import State, TapeItem
@@ -422,6 +423,27 @@ class IncidentView(Result, frozen=True, kw_only=True):
     resolved_ms: int | None = None
     by: str | None = None
     reason: str = ""
+
+
+class TaskPage(Result, frozen=True, kw_only=True):
+    """Background tasks, newest first."""
+
+    tasks: list[TaskView]
+    next_cursor: str | None = None
+
+
+class ScheduleList(Result, frozen=True, kw_only=True):
+    """Schedules, by creation."""
+
+    schedules: list[ScheduleView]
+
+
+class ScheduleInstants(Result, frozen=True, kw_only=True):
+    """The coming instants of a schedule, oldest first."""
+
+    schedule_id: str
+    instants: list[int]  # Unix milliseconds
+    zone: str = "UTC"
 
 
 class HealingModesView(Result, frozen=True, kw_only=True):

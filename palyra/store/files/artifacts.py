@@ -57,3 +57,7 @@ class FileArtifacts:
     def drop_session(self, session_id: str) -> int:
         """Delete all artifacts of a session; return their number.  Raises Unavailable."""
         return self._files.drop_folder(session_id) if is_id(session_id, "ses") else 0
+
+    def sweep(self) -> int:
+        """Evict artifacts over a bound; return their number.  Raises Unavailable."""
+        return self._files.sweep()

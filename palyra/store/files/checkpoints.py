@@ -32,6 +32,10 @@ class FileCheckpoints:
         body = [contents[state.sha256] for state in kept_states(checkpoint)]
         self._files.put(checkpoint.checkpoint_id, msgspec.json.encode(checkpoint), body)
 
+    def sweep(self) -> int:
+        """Evict checkpoints over a bound; return their number.  Raises Unavailable."""
+        return self._files.sweep()
+
     def drop(self, checkpoint_id: str) -> None:
         """Delete the checkpoint."""
         self._files.drop(checkpoint_id)

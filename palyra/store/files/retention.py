@@ -144,6 +144,15 @@ class RetainedFiles:
 
     # --- bounds
 
+    def sweep(self) -> int:
+        """Evict what is over a bound now; return the number of files.  Raises Unavailable."""
+        before = sum(1 for _ in self._entries())
+        try:
+            self._sweep(0)
+        except OSError as error:
+            raise Unavailable(f"{self.root}: cannot be swept: {error}") from error
+        return max(0, before - sum(1 for _ in self._entries()))
+
     def _is_due(self, coming_bytes: int) -> bool:
         if self._swept_ms is None or self._now_ms() - self._swept_ms > SWEEP_MS:
             return True

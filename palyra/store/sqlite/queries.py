@@ -29,12 +29,14 @@ from palyra.core.journal.changes import (
     IncidentFilter,
     PairingFilter,
     RunFilter,
+    TaskFilter,
     UsageBy,
     UsageFilter,
     UsageSum,
 )
 from palyra.core.journal.records import (
     RECEIPT_TTL_MS,
+    TASK_KEPT_MS,
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
@@ -49,8 +51,10 @@ from palyra.core.journal.records import (
     Record,
     ReflectionRecord,
     RunRecord,
+    ScheduleRecord,
     SessionCheckpointRecord,
     SessionRecord,
+    TaskRecord,
     TokenRecord,
     UsageRecord,
 )
@@ -204,6 +208,23 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
         "principal",
         lambda r, text: (r.run_id, r.principal, text),
     ),
+    TaskRecord: _table(
+        "tasks",
+        "task_id",
+        "principal kind state rank_ms not_before_ms expires_ms finished_ms firing revision",
+        lambda r, text: (
+            r.task_id, r.principal, r.kind, r.state, r.rank_ms, r.not_before_ms, r.expires_ms,
+            r.finished_ms, r.firing, r.revision, text,
+        ),
+    ),
+    ScheduleRecord: _table(
+        "schedules",
+        "schedule_id",
+        "principal next_ms is_removed revision",
+        lambda r, text: (
+            r.schedule_id, r.principal, r.next_ms, r.removed_ms is not None, r.revision, text,
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -241,13 +262,15 @@ def describe_refusal(error: Exception) -> PalyraError:
 
 
 # Records with an end: idempotency records expire, as do pairing requests with their code; of
-# resolved incidents the newest are kept, and those of one millisecond go together.
+# resolved incidents the newest are kept, and those of one millisecond go together; ended tasks
+# expire.
 _EXPIRED = (
     f"DELETE FROM receipts WHERE created_ms <= :now_ms - {RECEIPT_TTL_MS}",  # noqa: S608 - a number
     "DELETE FROM pairings WHERE state = 'pending' AND expires_ms <= :now_ms",
     f"""DELETE FROM incidents WHERE state = 'resolved' AND resolved_ms <= (
             SELECT resolved_ms FROM incidents WHERE state = 'resolved'
             ORDER BY resolved_ms DESC LIMIT 1 OFFSET {KEPT_RESOLVED})""",  # noqa: S608 - a number
+    f"DELETE FROM tasks WHERE finished_ms <= :now_ms - {TASK_KEPT_MS}",  # noqa: S608 - a number
 )
 
 
@@ -533,6 +556,85 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
     def find_reflection(self, run_id: str) -> ReflectionRecord | None:
         return self._find(Select(ReflectionRecord).where("run_id = ?", run_id))
 
+    # tasks and schedules
+
+    def find_task(self, task_id: str) -> TaskRecord | None:
+        return self._find(Select(TaskRecord).where("task_id = ?", task_id))
+
+    def list_tasks(self, wanted: TaskFilter) -> list[TaskRecord]:
+        """Newest first."""
+        select = (
+            Select(TaskRecord)
+            .where("principal = ?", wanted.principal)
+            .where("kind = ?", wanted.kind)
+            .where("task_id < ?", wanted.before)
+            .where_in("state", wanted.states)
+        )
+        if wanted.schedule_id is not None:
+            select.where("firing >= ? AND firing < ?", *_firings(wanted.schedule_id))
+        return self._list(select, "task_id DESC", wanted.limit)
+
+    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        """See `TaskStore.list_claimable`; a rank is at most the first time of its task."""
+        select = Select(TaskRecord).where("state = 'queued' AND rank_ms <= ?", now_ms)
+        select.where("not_before_ms <= ?", now_ms)
+        select.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
+        return self._list(select, "rank_ms, task_id", limit)
+
+    def list_running(self) -> list[TaskRecord]:
+        """By id."""
+        return self._list(Select(TaskRecord).where("state = 'running'"), "task_id")
+
+    def list_expired_tasks(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        """Earliest first."""
+        select = Select(TaskRecord).where("finished_ms IS NULL AND expires_ms IS NOT NULL")
+        return self._list(select.where("expires_ms <= ?", now_ms), "expires_ms", limit)
+
+    def list_fired(self, schedule_id: str) -> list[TaskRecord]:
+        """See `TaskStore.list_fired`."""
+        select = Select(TaskRecord).where("finished_ms IS NULL AND firing IS NOT NULL")
+        select.where("firing >= ? AND firing < ?", *_firings(schedule_id))
+        return self._list(select, "task_id")
+
+    def count_open_tasks(self, principal: str) -> int:
+        """Tasks that have not ended."""
+        return (
+            self._number(
+                "SELECT count(*) FROM tasks WHERE principal = ? AND finished_ms IS NULL", principal
+            )
+            or 0
+        )
+
+    def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
+        """Removed or not."""
+        return self._find(Select(ScheduleRecord).where("schedule_id = ?", schedule_id))
+
+    def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
+        """See `TaskStore.list_schedules`."""
+        select = Select(ScheduleRecord).where("NOT is_removed").where("principal = ?", principal)
+        return self._list(select, "schedule_id")
+
+    def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
+        """See `TaskStore.list_due_schedules`."""
+        select = Select(ScheduleRecord).where("next_ms IS NOT NULL AND next_ms <= ?", now_ms)
+        return self._list(select, "next_ms, schedule_id", limit)
+
+    def find_next_due(self, *, after_ms: int) -> int | None:
+        """See `TaskStore.find_next_due`."""
+        return self._number(
+            "SELECT min(at_ms) FROM ("
+            " SELECT min(not_before_ms) AS at_ms FROM tasks"
+            "  WHERE state = 'queued' AND not_before_ms > ?1"
+            " UNION ALL SELECT min(expires_ms) FROM tasks"
+            "  WHERE finished_ms IS NULL AND expires_ms IS NOT NULL"
+            " UNION ALL SELECT min(next_ms) FROM schedules WHERE next_ms IS NOT NULL)",
+            after_ms,
+        )
+
+    def _number(self, statement: str, *values: SQLValue) -> int | None:
+        found: int | None = self._read(lambda connection: connection.execute(statement, values).get)
+        return found
+
     # workspace documents
 
     def list_document_versions(
@@ -541,6 +643,11 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """Newest first."""
         select = Select(DocumentRecord).where("workspace = ? AND document = ?", workspace, document)
         return self._list(select.where("version < ?", before), "version DESC", limit)
+
+
+def _firings(schedule_id: str) -> tuple[str, str]:
+    """Return the bounds of the keys of its firings, `schedule@instant`."""
+    return f"{schedule_id}@", f"{schedule_id}A"  # A follows @
 
 
 _GROUPS: dict[UsageBy | None, str] = {

@@ -468,6 +468,50 @@ FROM (
 UPDATE turn_mark SET position = 0; -- the tapes are read again; turns keep their rows and vectors
 """
 
+_TASKS = """
+CREATE TABLE tasks (
+    task_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    rank_ms INTEGER NOT NULL,      -- order of claiming
+    not_before_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    finished_ms INTEGER,
+    firing TEXT UNIQUE,            -- schedule and instant: each fires once
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX tasks_by_principal ON tasks (principal, task_id);
+CREATE INDEX tasks_open ON tasks (principal) WHERE finished_ms IS NULL;
+CREATE INDEX tasks_queued ON tasks (rank_ms, task_id) WHERE state = 'queued';
+CREATE INDEX tasks_by_start ON tasks (not_before_ms) WHERE state = 'queued';
+CREATE INDEX tasks_running ON tasks (task_id) WHERE state = 'running';
+CREATE INDEX tasks_by_end ON tasks (expires_ms)
+    WHERE finished_ms IS NULL AND expires_ms IS NOT NULL;
+CREATE INDEX tasks_fired ON tasks (firing) WHERE finished_ms IS NULL AND firing IS NOT NULL;
+CREATE INDEX tasks_ended ON tasks (finished_ms) WHERE finished_ms IS NOT NULL;
+CREATE TRIGGER task_ends_once BEFORE UPDATE ON tasks WHEN old.finished_ms IS NOT NULL
+    BEGIN SELECT RAISE(ABORT, 'the task has ended; its end stands'); END;
+CREATE TRIGGER task_changes_in_turn BEFORE UPDATE ON tasks
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the task was changed meanwhile; the first change stands'); END;
+
+CREATE TABLE schedules (
+    schedule_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    next_ms INTEGER,
+    is_removed INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX schedules_kept ON schedules (principal, schedule_id) WHERE NOT is_removed;
+CREATE INDEX schedules_by_time ON schedules (next_ms) WHERE next_ms IS NOT NULL;
+CREATE TRIGGER schedule_changes_in_turn BEFORE UPDATE ON schedules
+    WHEN new.revision <> old.revision + 1
+    BEGIN SELECT RAISE(ABORT, 'the schedule was changed meanwhile; the first change stands'); END;
+"""
+
 _LEARNING = """
 CREATE TABLE candidates (          -- what runs may teach, with the words of the tape as evidence
     candidate_id TEXT PRIMARY KEY,
@@ -509,6 +553,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TURNS,
     _PURGES,
     _TEXTS_OF_RUNS,
+    _TASKS,
     _LEARNING,
 )
 SCHEMA_VERSION = len(MIGRATIONS)

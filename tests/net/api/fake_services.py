@@ -83,6 +83,7 @@ from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
 from tests.net.api.fake_store import FakeJournal, FakeStore, run_record
+from tests.net.api.fake_tasks import FakeSchedules, FakeTasks
 from tests.net.server.memory_peer import MemoryTransport, Peer
 
 T = TypeVar("T")
@@ -395,6 +396,9 @@ class FakeSuggestions:
 
     APPLIED = AppliedSuggestion(suggestion_id="sug_0", file="f", cedar="permit", applied_ms=1)
 
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
     async def suggest(
         self, caller: Caller, _min_answers: int, *, with_folders: bool
     ) -> SuggestionList:
@@ -407,10 +411,12 @@ class FakeSuggestions:
     ) -> AppliedSuggestion:
         caller.require("policies:write")
         del with_folders
+        self.asked.append("apply")
         return self.APPLIED
 
     async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
         caller.require("policies:write")
+        self.asked.append("undo")
         return self.APPLIED
 
 
@@ -514,8 +520,10 @@ class Daemon:
         self.channels = FakeChannels(self.store)
         self.budgets = FakeBudgets(self.store)
         self.incidents = FakeIncidents(self.store)
+        self.tasks, self.schedules = FakeTasks(self.store), FakeSchedules(self.store)
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.keeping = FakeKeeping()
+        self.suggestions = FakeSuggestions()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -550,8 +558,10 @@ class Daemon:
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
             learning=cast("Any", FakeLearning()),
+            tasks=cast("Any", self.tasks),
+            schedules=cast("Any", self.schedules),
             skills=self.skills,
-            suggestions=cast("Any", FakeSuggestions()),
+            suggestions=cast("Any", self.suggestions),
             hub=self.hub,
             journal=cast("Any", self.journal),
             receipts=IdempotencyStore(cast("Any", self.journal), lambda: self.now_ms),

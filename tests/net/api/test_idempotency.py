@@ -226,6 +226,16 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.archive": {"session_id": "ses_1"},
     "session.purge": {"session_id": "ses_1"},
     "backup.create": {"path": "/backups/b"},
+    "policy.apply_suggestion": {"suggestion_id": "sug_0123456789abcdef"},
+    "policy.undo": {},
+    "task.submit": {"kind": "prompt", "payload": {"text": "hello"}},
+    "task.cancel": {"task_id": "tsk_1", "reason": "enough"},
+    "task.pause": {"task_id": "tsk_1"},
+    "task.resume": {"task_id": "tsk_1"},
+    "schedule.add": {"name": "nightly", "cron": "30 2 * * *", "payload": {"text": "hello"}},
+    "schedule.pause": {"schedule_id": "sch_1"},
+    "schedule.resume": {"schedule_id": "sch_1"},
+    "schedule.remove": {"schedule_id": "sch_1"},
     "retention.apply": {"max_runs": 3},
     "retention.compact": {"max_steps": 3},
     "session.reset": {"session_id": "ses_1"},
@@ -270,7 +280,8 @@ def effects_of(daemon: Daemon) -> list[Any]:
     """The effects in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
     asked += [*daemon.budgets.asked, *daemon.incidents.asked, *daemon.memories.asked]
-    asked += daemon.keeping.asked
+    asked += [*daemon.keeping.asked, *daemon.suggestions.asked]
+    asked += [*daemon.tasks.asked, *daemon.schedules.asked]
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
 

@@ -23,6 +23,7 @@ from palyra.core.journal.changes import (
 )
 from palyra.core.journal.records import (
     RECEIPT_TTL_MS,
+    TASK_KEPT_MS,
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
@@ -40,9 +41,11 @@ from palyra.core.journal.records import (
     ReflectionRecord,
     RunRecord,
     RunRemoval,
+    ScheduleRecord,
     SessionCheckpointRecord,
     SessionRecord,
     SessionRemoval,
+    TaskRecord,
     TokenRecord,
     UsageRecord,
 )
@@ -118,6 +121,7 @@ class MemoryJournal(StoredItems):
         self._delete_expired_pairings()
         self.delete_expired(self._now_ms())
         _delete_old_incidents(self._records[IncidentRecord])
+        self._delete_ended_tasks()
         first, through = self._signed_position + 1, len(self._tapes.links)
         if through < first:
             return False
@@ -147,6 +151,12 @@ class MemoryJournal(StoredItems):
         for record in self._list(PairingRecord):
             if record.state == "pending" and record.expires_ms <= now_ms:
                 del pairings[record.pairing_id,]
+
+    def _delete_ended_tasks(self) -> None:
+        bound_ms, tasks = self._now_ms() - TASK_KEPT_MS, self._records[TaskRecord]
+        for record in self._list(TaskRecord):
+            if record.finished_ms is not None and record.finished_ms <= bound_ms:
+                del tasks[record.task_id,]
 
     def _commit_one(self, change: Change) -> PalyraError | None:
         batch = Admission(len(self._tapes.links), {}, self._tapes)
@@ -225,7 +235,7 @@ class MemoryJournal(StoredItems):
             before = table.get(key)
             if before is not None:
                 _check_successor(before, record)
-            if isinstance(record, SessionRecord | TokenRecord | PairingRecord):
+            if isinstance(record, SessionRecord | TokenRecord | PairingRecord | TaskRecord):
                 for other in (other for place, other in table.items() if place != key):
                     _check_unique(other, record)
             accepted[kind][key] = record
@@ -311,6 +321,8 @@ _REVISED: dict[type[msgspec.Struct], str] = {
     PairingRecord: "pairing",
     BudgetRecord: "budget",
     CandidateRecord: "candidate",
+    TaskRecord: "task",
+    ScheduleRecord: "schedule",
 }
 
 
@@ -337,9 +349,25 @@ def _check_successor(before: Record, record: Record) -> None:
             raise Conflict("the document was changed meanwhile; the first change stands")
         case AgentRecord() | UsageRecord() | ReflectionRecord(), _ if record != before:
             raise Conflict(_FIXED[type(before)])
+        case TaskRecord(), TaskRecord() if before.is_final:
+            raise Conflict("the task has ended; its end stands")
         case (
-            (ChannelRecord() | PairingRecord() | BudgetRecord() | CandidateRecord()),
-            (ChannelRecord() | PairingRecord() | BudgetRecord() | CandidateRecord()),
+            (
+                ChannelRecord()
+                | PairingRecord()
+                | BudgetRecord()
+                | TaskRecord()
+                | ScheduleRecord()
+                | CandidateRecord()
+            ),
+            (
+                ChannelRecord()
+                | PairingRecord()
+                | BudgetRecord()
+                | TaskRecord()
+                | ScheduleRecord()
+                | CandidateRecord()
+            ),
         ) if record.revision != before.revision + 1:
             what = _REVISED[type(before)]
             raise Conflict(f"the {what} was changed meanwhile; the first change stands")
@@ -378,6 +406,10 @@ def _check_unique(other: Record, record: Record) -> None:
             raise Conflict(
                 "pairings.principal, pairings.channel, pairings.sender is already in use"
             )
+        case TaskRecord(), TaskRecord() if record.firing is not None and (
+            record.firing == other.firing
+        ):
+            raise Conflict("tasks.firing is already in use")
         case TokenRecord(), TokenRecord() if other.sha256 == record.sha256:
             raise Conflict("tokens.sha256 is already in use")
 

@@ -10,6 +10,7 @@ from palyra.core.journal.changes import (
     IncidentFilter,
     PairingFilter,
     RunFilter,
+    TaskFilter,
     UsageBy,
     UsageFilter,
     UsageSum,
@@ -28,11 +29,14 @@ from palyra.core.journal.records import (
     PairingRecord,
     ReflectionRecord,
     RunRecord,
+    ScheduleRecord,
     SessionCheckpointRecord,
     SessionRecord,
+    TaskRecord,
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.task.life import is_claimable, is_expired, order
 from palyra.store.sqlite.queries import R
 
 
@@ -114,6 +118,67 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         pending = [approval for approval in found if approval.state == "pending"]
         settled = [approval for approval in found if approval.state != "pending"]
         return [*reversed(pending), *reversed(settled)][:limit]
+
+    def find_task(self, task_id: str) -> TaskRecord | None:
+        return self._find(TaskRecord, task_id)
+
+    def list_tasks(self, wanted: TaskFilter) -> list[TaskRecord]:
+        """Newest first."""
+        found = [
+            task
+            for task in self._list(TaskRecord)
+            if wanted.principal in {None, task.principal}
+            and wanted.kind in {None, task.kind}
+            and (not wanted.states or task.state in wanted.states)
+            and (wanted.before is None or task.task_id < wanted.before)
+            and wanted.schedule_id in {None, (task.firing or "").partition("@")[0]}
+        ]
+        return found[::-1][: wanted.limit]
+
+    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        found = [task for task in self._list(TaskRecord) if is_claimable(task, now_ms)]
+        return sorted(found, key=order)[:limit]
+
+    def list_running(self) -> list[TaskRecord]:
+        return [task for task in self._list(TaskRecord) if task.state == "running"]
+
+    def list_expired_tasks(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+        found = [task for task in self._list(TaskRecord) if is_expired(task, now_ms)]
+        return sorted(found, key=lambda task: task.expires_ms or 0)[:limit]
+
+    def list_fired(self, schedule_id: str) -> list[TaskRecord]:
+        wanted = TaskFilter(schedule_id=schedule_id, limit=len(self._list(TaskRecord)))
+        return [task for task in self.list_tasks(wanted)[::-1] if not task.is_final]
+
+    def count_open_tasks(self, principal: str) -> int:
+        found = (task for task in self._list(TaskRecord) if task.principal == principal)
+        return sum(not task.is_final for task in found)
+
+    def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
+        return self._find(ScheduleRecord, schedule_id)
+
+    def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
+        found = [each for each in self._list(ScheduleRecord) if each.removed_ms is None]
+        return [each for each in found if principal in {None, each.principal}]
+
+    def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
+        due = [
+            each
+            for each in self._list(ScheduleRecord)
+            if each.next_ms is not None and each.next_ms <= now_ms
+        ]
+        return sorted(due, key=lambda each: (each.next_ms or 0, each.schedule_id))[:limit]
+
+    def find_next_due(self, *, after_ms: int) -> int | None:
+        tasks, times = self._list(TaskRecord), list[int]()
+        times += [
+            task.not_before_ms
+            for task in tasks
+            if task.state == "queued" and task.not_before_ms > after_ms
+        ]
+        times += [each.expires_ms for each in tasks if each.expires_ms and not each.is_final]
+        times += [each.next_ms for each in self._list(ScheduleRecord) if each.next_ms is not None]
+        return min(times, default=None)
 
     def find_receipt(self, principal: str, key: str, *, now_ms: int) -> IdempotencyRecord | None:
         found = self._find(IdempotencyRecord, principal, key)

@@ -42,7 +42,7 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
         connection.pragma("application_id"),
     )
     tables = "owner tape runs sessions approvals receipts tokens agents channels pairings grants"
-    tables += " candidates reflections usage budgets incidents documents session_checkpoints memories memory_versions memory_log memory_vectors"
+    tables += " candidates reflections usage budgets tasks schedules incidents documents session_checkpoints memories memory_versions memory_log memory_vectors"
     tables += " memory_uses memory_fts turns turn_vectors turn_log turn_mark turn_fts"
     found = connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
     assert set(tables.split()) == {

@@ -23,6 +23,7 @@ from palyra.net.api.methods import (
     skill,
     system,
     tape,
+    task,
     token,
     tool,
     usage,
@@ -53,6 +54,7 @@ _GROUPS = (
     learning,
     backup,
     retention,
+    task,
 )
 
 METHODS: dict[str, AnyMethod] = {

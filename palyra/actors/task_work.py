@@ -1,0 +1,227 @@
+"""The work of background tasks, a handler for each kind.
+
+Owns: nothing.  Talks to: the gateway, the memory, the journal.
+A handler of a further kind implements `core.ports.TaskHandler`; `wiring.tasks` lists them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from palyra.actors.gateway import Gateway
+from palyra.core.access import Caller
+from palyra.core.journal.records import TaskRecord
+from palyra.core.ports import Journal, Progress, RunBlocking
+from palyra.core.run.state import COMPACTION
+from palyra.core.session.commands import RunView, StartRun
+from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound
+from palyra.services.memory import Memories
+from palyra.services.memory_index import SharedMemoryIndex
+
+T = TypeVar("T", bound=msgspec.Struct)
+WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
+
+
+class PromptWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Payload of a prompt: the message of a run, in a session of its own or a named one."""
+
+    text: str
+    agent: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    session_key: str | None = None
+    approval_mode: ApprovalMode = "ask"
+    budget: Budget = Budget()
+
+
+class CompactionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Payload of a compaction: the session to summarise."""
+
+    session_id: str
+
+
+class NoPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Payload of work without settings."""
+
+
+def _convert(payload: dict[str, Any], kind: type[T]) -> T:
+    """Return the typed payload.  Raises InvalidParams."""
+    try:
+        return msgspec.convert(payload, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"payload: {error}", field="payload") from None
+
+
+def caller_of(task: TaskRecord) -> Caller:
+    """Return the caller that a task acts as: its principal, with the rights of a client."""
+    return Caller(principal=task.principal, role="client", token_id=task.task_id)
+
+
+class RunWork:
+    """Work that one run does.  The run is durable: every attempt continues it.
+
+    While the run is open the task progresses: the run has its own limits of time, and an approval
+    that a person has not answered is not a hang.
+    """
+
+    is_for_all = False
+
+    def __init__(
+        self, gateway: Gateway, journal: Journal, command: Callable[[dict[str, Any]], StartRun]
+    ) -> None:
+        """`command` returns the message of a payload, or raises InvalidParams."""
+        self._gateway = gateway
+        self._journal = journal
+        self._command = command
+
+    def check(self, payload: dict[str, Any]) -> None:
+        """See `TaskHandler.check`."""
+        self._command(payload)
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Start the run unless an earlier attempt did, and wait for its end.
+
+        Raises IllegalState if the run does not end as done.  Cancellation: the run goes on.
+        """
+        caller, run_id = caller_of(task), _run_id(task)
+        if await self._journal.find(lambda store: store.find_run(run_id)) is None:
+            command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
+            await self._gateway.start_run(caller, command)
+        while True:
+            progress()
+            run, is_late = await self._gateway.wait_run(
+                caller, run_id, until="terminal", timeout_s=WAIT_S
+            )
+            if not is_late:
+                return _result(run)
+
+    async def abandon(self, task: TaskRecord) -> None:
+        """Cancel the run, if it was started."""
+        try:
+            await self._gateway.cancel_run(
+                caller_of(task), _run_id(task), f"its task is {task.state}"
+            )
+        except NotFound:
+            return
+
+
+def prompt(payload: dict[str, Any]) -> StartRun:
+    """Return the message of a prompt.  Raises InvalidParams."""
+    wanted = _convert(payload, PromptWork)
+    if not wanted.text.strip():
+        raise InvalidParams("payload: the text of a prompt is empty", field="payload")
+    if wanted.session_id is not None and wanted.session_key is not None:
+        raise InvalidParams("payload: give one of session_id and session_key", field="payload")
+    return StartRun(
+        text=wanted.text,
+        agent=wanted.agent,
+        model=wanted.model,
+        session_id=wanted.session_id,
+        session_key=wanted.session_key,
+        approval_mode=wanted.approval_mode,
+        budget=wanted.budget,
+        origin="background",
+    )
+
+
+def compaction(payload: dict[str, Any]) -> StartRun:
+    """Return the message that has a session summarised.  Raises InvalidParams."""
+    session_id = _convert(payload, CompactionWork).session_id
+    return StartRun(
+        text="/compact", session_id=session_id, origin=COMPACTION, queue_mode="followup"
+    )
+
+
+class SharedWork:
+    """Work for all principals, without settings and without a run; repeating it is harmless."""
+
+    is_for_all = True
+
+    @staticmethod
+    def check(payload: dict[str, Any]) -> None:
+        """See `TaskHandler.check`."""
+        _convert(payload, NoPayload)
+
+    async def abandon(self, task: TaskRecord) -> None:
+        """Nothing goes on outside of `work`."""
+
+
+class Embed(SharedWork):
+    """Vectors for what has none."""
+
+    def __init__(self, indexes: Sequence[SharedMemoryIndex]) -> None:
+        self._indexes = indexes
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Take all steps of upkeep.  Raises Unavailable.  Cancellation: as of `upkeep`."""
+        del task
+        steps = 0
+        for index in self._indexes:
+            while await index.upkeep():
+                steps += 1
+                progress()
+        return {"steps": steps}
+
+
+class MemoryRebuild(SharedWork):
+    """The text index of the memory, written again, and then the vectors."""
+
+    def __init__(self, memories: Memories, embed: Embed | None) -> None:
+        self._memories = memories
+        self._embed = embed
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Rebuild.  Cancellation: a part was rewritten, which is harmless."""
+        operator = Caller(principal=task.principal, role="operator", token_id=task.task_id)
+        items = await self._memories.rebuild(operator)
+        progress()
+        embedded = {} if self._embed is None else await self._embed.work(task, progress)
+        return {"items": items, **embedded}
+
+
+class Cleanup(SharedWork):
+    """Deletion of artifacts and file checkpoints that are too old or too many."""
+
+    def __init__(self, sweeps: Sequence[Callable[[], int]], run_blocking: RunBlocking) -> None:
+        self._sweeps = sweeps
+        self._run_blocking = run_blocking
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Sweep.  Cancellation: the thread runs to its end."""
+        del task
+        deleted = 0
+        for sweep in self._sweeps:
+            deleted += await self._run_blocking(sweep)
+            progress()
+        return {"deleted": deleted}
+
+
+class Maintenance(SharedWork):
+    """A check of the whole chain of the journal, with its signed roots."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Verify.  Raises IllegalState with the first violation.  Cancellation: nothing happened."""
+        del task
+        report = await self._journal.read(lambda store: store.verify())
+        progress()
+        if report.first_break is not None:
+            raise IllegalState(f"the journal is damaged: {report.first_break}")
+        return {"checked_events": report.checked_events, "checked_roots": report.checked_roots}
+
+
+def _run_id(task: TaskRecord) -> str:
+    if task.run_id is None:
+        raise InvariantBroken(f"{task.task_id} was claimed without a run id")
+    return task.run_id
+
+
+def _result(run: RunView) -> dict[str, Any]:
+    """Return the result of a run that is done.  Raises IllegalState for another end."""
+    if run.state != "done":
+        raise IllegalState(f"{run.run_id} ended as {run.state}")
+    return {"run_id": run.run_id, "session_id": run.session_id}

@@ -1,0 +1,328 @@
+"""`palyra tasks` and `palyra schedules`: background work, at once or at later times."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.output import age, now_ms, one_line, print_json, print_table, say
+from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
+from palyra.core.task.views import ScheduleView, TaskView
+
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Span(click.ParamType[int]):
+    """A length of time such as 30s, 15m, 2h or 1d, in milliseconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Convert the value; fail for one without a unit."""
+        if isinstance(value, int):
+            return value
+        number, unit = value[:-1], value[-1:]
+        if unit not in _UNITS_MS or not number.isascii() or not number.isdigit():
+            self.fail(f"{value!r}: write a number and s, m, h or d, such as 15m", param, ctx)
+        return int(number) * _UNITS_MS[unit]
+
+
+class Moment(click.ParamType[int]):
+    """A moment such as 2026-12-24T18:00+01:00, in Unix milliseconds."""
+
+    name = "moment"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Convert the value; fail for one without an offset to UTC."""
+        if isinstance(value, int):
+            return value
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail(
+                f"{value!r}: write a moment with its offset, such as 2026-12-24T18:00+01:00",
+                param,
+                ctx,
+            )
+        return round(moment.timestamp() * 1_000)
+
+
+_WORK = (
+    click.option("--text", help="Message of a prompt."),
+    click.option("--agent", help="Agent of a prompt; default: the default agent."),
+    click.option("--session-key", help="Session of a prompt; default: a new one."),
+    click.option("--approval-mode", help="Approval mode of a prompt; default: ask."),
+    click.option("--payload", help="Payload as JSON, for what has no option."),
+    click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True),
+    click.option(
+        "--attempts", "max_attempts", type=click.IntRange(1, 20), default=3, show_default=True
+    ),
+)
+
+
+def _work_options(command: Any) -> Any:  # noqa: ANN401 - a decorator of click
+    for option in reversed(_WORK):
+        command = option(command)
+    return command
+
+
+def _payload(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload from the options, which are removed from `given`."""
+    text = given.pop("payload")
+    try:
+        payload = {} if text is None else json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(f"it is not JSON: {error}", param_hint="--payload") from None
+    if not isinstance(payload, dict):
+        raise click.BadParameter("write a JSON object", param_hint="--payload")
+    for name in ("text", "agent", "session_key", "approval_mode"):
+        value = given.pop(name)
+        if value is not None:
+            payload[name] = value
+    return payload
+
+
+@click.group()
+def tasks() -> None:
+    """Submit, list, pause and cancel background tasks."""
+
+
+@tasks.command("submit")
+@click.argument("kind", type=click.Choice(get_args(TaskKind)))
+@_work_options
+@click.option("--in", "delay_ms", type=Span(), help="Begin after this time, such as 15m.")
+@click.option("--expires-in", "expires_in_ms", type=Span(), help="End it after this time.")
+@shared_options
+def submit(
+    options: Options,
+    kind: TaskKind,
+    delay_ms: int | None,
+    expires_in_ms: int | None,
+    **given: Any,  # noqa: ANN401 - click's, by name
+) -> None:
+    """Submit a task of KIND."""
+    payload, now = _payload(given), now_ms()
+    done = talk(
+        options,
+        lambda client: client.submit_task(
+            kind,
+            payload,
+            not_before_ms=None if delay_ms is None else now + delay_ms,
+            expires_ms=None if expires_in_ms is None else now + expires_in_ms,
+            **given,
+        ),
+    )
+    _print_task(options, done)
+
+
+@tasks.command("list")
+@click.option("--state", "states", type=click.Choice(get_args(TaskState)), multiple=True)
+@click.option("--kind", type=click.Choice(get_args(TaskKind)))
+@click.option("--schedule", "schedule_id", help="Only the tasks of this schedule.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option("--after", "cursor", metavar="TASK_ID", help="Go on after this one.")
+@shared_options
+def list_(
+    options: Options,
+    *,
+    states: tuple[TaskState, ...],
+    kind: TaskKind | None,
+    schedule_id: str | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List tasks, newest first."""
+    page = talk(
+        options,
+        lambda client: client.list_tasks(
+            states=list(states), kind=kind, schedule_id=schedule_id, limit=limit, cursor=cursor
+        ),
+    )
+    if options.as_json:
+        print_json(page)
+        return
+    columns = ("TASK", "KIND", "STATE", "TRIES", "AGE", "RUN", "ERROR")
+    rows = [
+        (
+            task.task_id,
+            task.kind,
+            task.state,
+            f"{task.attempts}/{task.max_attempts}",
+            age(task.created_ms),
+            task.run_id or "",
+            one_line(task.error, 60),
+        )
+        for task in page.tasks
+    ]
+    print_table(columns, rows, empty="no tasks")
+    if page.next_cursor:
+        say(f"more: --after {page.next_cursor}", dim=True)
+
+
+@tasks.command()
+@click.argument("task_id")
+@shared_options
+def show(options: Options, task_id: str) -> None:
+    """Show a task as JSON."""
+    print_json(talk(options, lambda client: client.get_task(task_id)))
+
+
+@tasks.command()
+@click.argument("task_id")
+@click.option("--reason", default="", help="Why; recorded with the task.")
+@shared_options
+def cancel(options: Options, task_id: str, reason: str) -> None:
+    """Cancel a task and stop its work at once."""
+    _print_task(options, talk(options, lambda client: client.cancel_task(task_id, reason)))
+
+
+@tasks.command()
+@click.argument("task_id")
+@shared_options
+def pause(options: Options, task_id: str) -> None:
+    """Keep a queued task from being started."""
+    _print_task(options, talk(options, lambda client: client.pause_task(task_id)))
+
+
+@tasks.command()
+@click.argument("task_id")
+@shared_options
+def resume(options: Options, task_id: str) -> None:
+    """Queue a paused task again."""
+    _print_task(options, talk(options, lambda client: client.resume_task(task_id)))
+
+
+def _print_task(options: Options, task: TaskView) -> None:
+    if options.as_json:
+        print_json(task)
+    else:
+        say(f"{task.task_id} ({task.kind}) is {task.state}")
+
+
+@click.group()
+def schedules() -> None:
+    """Add, list, pause and remove schedules of tasks."""
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--cron", help="Five fields, minute to weekday, such as '0 7 * * 1-5'.")
+@click.option("--zone", help="Time zone of --cron, such as Europe/Berlin; default: UTC.")
+@click.option("--every", "every_ms", type=Span(), help="A period from 30s, such as 15m.")
+@click.option("--at", "at_ms", type=Moment(), help="One moment, such as 2026-12-24T18:00+01:00.")
+@click.option("--kind", type=click.Choice(get_args(TaskKind)), default="prompt", show_default=True)
+@_work_options
+@click.option("--expires-after", "expires_after_ms", type=Span(), help="End each task then.")
+@click.option(
+    "--missed", type=click.Choice(get_args(MissedPolicy)), default="once", show_default=True
+)
+@click.option(
+    "--overlap", type=click.Choice(get_args(OverlapPolicy)), default="forbid", show_default=True
+)
+@shared_options
+def add(options: Options, name: str, **given: Any) -> None:  # noqa: ANN401 - click's, by name
+    """Add a schedule; give one of --cron, --every and --at."""
+    payload = _payload(given)
+    done = talk(options, lambda client: client.add_schedule(name, payload=payload, **given))
+    _print_schedule(options, done, f"fires next at {_moment(done.next_ms, done.zone)}")
+
+
+@schedules.command("list")
+@shared_options
+def list_schedules(options: Options) -> None:
+    """List schedules, by creation."""
+    found = talk(options, lambda client: client.list_schedules())
+    if options.as_json:
+        print_json({"schedules": found})
+        return
+    columns = ("SCHEDULE", "NAME", "KIND", "TIMING", "NEXT", "FIRED", "LEFT OUT")
+    rows = [
+        (
+            each.schedule_id,
+            each.name,
+            each.kind,
+            _timing(each),
+            "paused" if each.paused else _moment(each.next_ms, each.zone),
+            each.fired,
+            each.left_out,
+        )
+        for each in found
+    ]
+    print_table(columns, rows, empty="no schedules")
+
+
+@schedules.command("next")
+@click.argument("schedule_id")
+@shared_options
+def next_(options: Options, schedule_id: str) -> None:
+    """Print the coming ten instants of a schedule, in its time zone."""
+    found = talk(options, lambda client: client.next_instants(schedule_id))
+    if options.as_json:
+        print_json(found)
+        return
+    for at_ms in found.instants:
+        say(_moment(at_ms, found.zone))
+
+
+@schedules.command("pause")
+@click.argument("schedule_id")
+@shared_options
+def pause_schedule(options: Options, schedule_id: str) -> None:
+    """Fire nothing until the schedule is resumed."""
+    done = talk(options, lambda client: client.pause_schedule(schedule_id))
+    _print_schedule(options, done, "is paused")
+
+
+@schedules.command("resume")
+@click.argument("schedule_id")
+@shared_options
+def resume_schedule(options: Options, schedule_id: str) -> None:
+    """Fire from the next instant on."""
+    done = talk(options, lambda client: client.resume_schedule(schedule_id))
+    _print_schedule(options, done, f"fires next at {_moment(done.next_ms, done.zone)}")
+
+
+@schedules.command()
+@click.argument("schedule_id")
+@shared_options
+def remove(options: Options, schedule_id: str) -> None:
+    """Remove a schedule; its tasks are not touched."""
+    done = talk(options, lambda client: client.remove_schedule(schedule_id))
+    _print_schedule(options, done, "is removed")
+
+
+def _print_schedule(options: Options, schedule: ScheduleView, what: str) -> None:
+    if options.as_json:
+        print_json(schedule)
+    else:
+        say(f"{schedule.schedule_id} ({schedule.name}) {what}")
+
+
+def _timing(schedule: ScheduleView) -> str:
+    if schedule.cron is not None:
+        return f"{schedule.cron} {schedule.zone}"
+    if schedule.every_ms is not None:
+        return f"every {schedule.every_ms // 1_000} s"
+    return f"at {_moment(schedule.at_ms, None)}"
+
+
+def _moment(at_ms: int | None, zone: str | None) -> str:
+    """Return the moment in the zone, or in UTC if this machine does not know the zone."""
+    if at_ms is None:
+        return "no time"
+    try:
+        rules = UTC if zone is None else ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        rules = UTC
+    return datetime.fromtimestamp(at_ms / 1_000, rules).isoformat(" ", "seconds")

@@ -1,0 +1,95 @@
+"""Typed methods about background tasks and schedules."""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+from palyra.client.requests import RequestMethods
+from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
+from palyra.core.task.views import ScheduleView, TaskView
+from palyra.net.protocol.results import ScheduleInstants, ScheduleList, TaskPage
+
+
+class TaskOptions(TypedDict, total=False):
+    """Params of a task besides its kind and payload."""
+
+    priority: int
+    not_before_ms: int | None
+    expires_ms: int | None
+    max_attempts: int
+    idempotency_key: str | None
+
+
+class TasksWanted(TypedDict, total=False):
+    """Filter of `task.list`."""
+
+    states: Sequence[TaskState]
+    kind: TaskKind | None
+    schedule_id: str | None
+    cursor: str | None
+    limit: int
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """Params of a schedule besides its name; one of `cron`, `every_ms` and `at_ms` is needed."""
+
+    kind: TaskKind
+    payload: dict[str, Any]
+    cron: str | None
+    zone: str | None
+    every_ms: int | None
+    at_ms: int | None
+    priority: int
+    max_attempts: int
+    expires_after_ms: int | None
+    missed: MissedPolicy
+    overlap: OverlapPolicy
+    idempotency_key: str | None
+
+
+class TaskMethods(RequestMethods):
+    """Submit and follow background tasks, add and remove schedules."""
+
+    async def submit_task(
+        self, kind: TaskKind, payload: dict[str, Any], **options: Unpack[TaskOptions]
+    ) -> TaskView:
+        params = {"kind": kind, "payload": payload, **options}
+        return await self._mutate("task.submit", params, TaskView)
+
+    async def get_task(self, task_id: str) -> TaskView:
+        return await self._ask("task.get", {"task_id": task_id}, TaskView)
+
+    async def list_tasks(self, **wanted: Unpack[TasksWanted]) -> TaskPage:
+        """A page, newest first; `cursor` is the `next_cursor` of the page before."""
+        return await self._ask("task.list", {**wanted}, TaskPage)
+
+    async def cancel_task(self, task_id: str, reason: str = "") -> TaskView:
+        return await self._mutate("task.cancel", {"task_id": task_id, "reason": reason}, TaskView)
+
+    async def pause_task(self, task_id: str) -> TaskView:
+        return await self._mutate("task.pause", {"task_id": task_id}, TaskView)
+
+    async def resume_task(self, task_id: str) -> TaskView:
+        return await self._mutate("task.resume", {"task_id": task_id}, TaskView)
+
+    async def add_schedule(self, name: str, **options: Unpack[ScheduleOptions]) -> ScheduleView:
+        return await self._mutate("schedule.add", {"name": name, **options}, ScheduleView)
+
+    async def get_schedule(self, schedule_id: str) -> ScheduleView:
+        return await self._ask("schedule.get", {"schedule_id": schedule_id}, ScheduleView)
+
+    async def list_schedules(self) -> list[ScheduleView]:
+        return (await self._ask("schedule.list", {}, ScheduleList)).schedules
+
+    async def next_instants(self, schedule_id: str) -> ScheduleInstants:
+        """The coming instants, at most ten."""
+        return await self._ask("schedule.next", {"schedule_id": schedule_id}, ScheduleInstants)
+
+    async def pause_schedule(self, schedule_id: str) -> ScheduleView:
+        return await self._mutate("schedule.pause", {"schedule_id": schedule_id}, ScheduleView)
+
+    async def resume_schedule(self, schedule_id: str) -> ScheduleView:
+        """Fire from the next instant on; the instants of the pause are left out."""
+        return await self._mutate("schedule.resume", {"schedule_id": schedule_id}, ScheduleView)
+
+    async def remove_schedule(self, schedule_id: str) -> ScheduleView:
+        return await self._mutate("schedule.remove", {"schedule_id": schedule_id}, ScheduleView)

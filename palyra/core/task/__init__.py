@@ -1,0 +1,1 @@
+"""Background tasks and schedules: their life, their order, their instants."""

@@ -1,0 +1,341 @@
+"""Schedules as clients use them, and the firings of the schedules that are due.
+
+Owns: nothing; schedules are records of the journal.  Talks to: the journal, the tasks.
+Never: fires an instant twice.  The tasks of a firing and the schedule's next revision are one
+change, so a crash leaves both or none, and a second writer is refused by the revision.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+import trio
+
+from palyra.core.access import Caller
+from palyra.core.ids import NewId
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import Change
+from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
+from palyra.core.journal.records import (
+    Cron,
+    MissedPolicy,
+    OverlapPolicy,
+    Record,
+    ScheduleRecord,
+    TaskKind,
+    TaskRecord,
+    Timing,
+)
+from palyra.core.ports import (
+    IncidentReporter,
+    Journal,
+    JournalStore,
+    NowMs,
+    PendingWrite,
+    RunBlocking,
+)
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.task.life import Submission, cancel, submit
+from palyra.core.task.schedule import Firing, check_timing, decide_firing, firing_key, upcoming
+from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, Overloaded
+from palyra.services.tasks import READ, WRITE, Tasks
+
+MAX_SCHEDULES = 20_000  # of one principal
+BATCH = 128  # schedules that one sweep decides about
+NEXT = 10  # instants that a listing of the next ones shows
+
+
+class AddSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for a schedule."""
+
+    name: str
+    timing: Timing
+    kind: TaskKind
+    payload: dict[str, Any] = {}
+    priority: int = 5
+    max_attempts: int = 3
+    expires_after_ms: int | None = None
+    missed: MissedPolicy = "once"
+    overlap: OverlapPolicy = "forbid"
+
+
+class DueSchedule(NamedTuple):
+    """A schedule that is due, and the tasks of its earlier firings that have not ended."""
+
+    schedule: ScheduleRecord
+    active: list[TaskRecord]
+
+
+class PlannedFiring(NamedTuple):
+    """The change of one firing."""
+
+    firing: Firing
+    tasks: tuple[TaskRecord, ...]
+    cancelled: tuple[TaskRecord, ...]
+
+
+@lru_cache(maxsize=1_024)
+def find_zone(name: str) -> tzinfo:
+    """Return the rules of a time zone.  Raises InvalidParams for a name without rules."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidParams(
+            f"zone {name!r} is not known: write an IANA name such as Europe/Berlin", field="zone"
+        ) from None
+
+
+def zone_of(timing: Timing) -> tzinfo:
+    """Return the time zone of the timing; that of a timing without one is UTC."""
+    return find_zone(timing.zone) if isinstance(timing, Cron) else UTC
+
+
+def find_due(store: JournalStore, now_ms: int) -> list[DueSchedule]:
+    """Return the schedules to decide about."""
+    return [
+        DueSchedule(each, [] if each.overlap == "queue" else store.list_fired(each.schedule_id))
+        for each in store.list_due_schedules(now_ms=now_ms, limit=BATCH)
+    ]
+
+
+class Schedules:
+    """Schedules for clients and for the queue."""
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        *,
+        journal: Journal,
+        tasks: Tasks,
+        incidents: IncidentReporter,
+        redactor: Redactor,
+        now_ms: NowMs,
+        new_id: NewId,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._journal = journal
+        self._tasks = tasks
+        self._incidents = incidents
+        self._redactor = redactor
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._run_blocking = run_blocking
+
+    # --- firing
+
+    async def fire(self, due: Sequence[DueSchedule]) -> int:
+        """Submit the tasks of the schedules that are due, each with its schedule in one change.
+
+        Returns the number of schedules that were decided about.
+        Raises Unavailable.  Cancellation: a firing was committed or not; the next sweep finds that.
+        """
+        if not due:
+            return 0
+        decided = 0
+        now_ms = self._now_ms()
+        planned = await self._run_blocking(lambda: [self._plan(each, now_ms) for each in due])
+        pending: list[tuple[PlannedFiring, PendingWrite]] = []
+        for plan in planned:
+            records: tuple[Record, ...] = (
+                plan.firing.schedule,
+                *plan.tasks,
+                *plan.cancelled,
+            )
+            pending.append((plan, self._journal.append(Change(records=records))))
+        for plan, write in pending:
+            try:
+                await write.wait()
+            except Conflict:  # changed meanwhile; the next sweep decides again
+                continue
+            decided += 1
+            for task in (*plan.tasks, *plan.cancelled):
+                self._tasks.publish(task)
+            for task in plan.cancelled:
+                self._tasks.stopped(task)
+        return decided
+
+    def _plan(self, due: DueSchedule, now_ms: int) -> PlannedFiring:
+        schedule, active = due
+        try:
+            firing = decide_firing(
+                schedule, zone_of(schedule.timing), is_active=bool(active), now_ms=now_ms
+            )
+        except InvalidParams as error:  # the rules of its zone are gone
+            return self._give_up(schedule, error.message)
+        tasks = []
+        for at_ms in firing.submit:
+            wanted = Submission(
+                kind=schedule.kind,
+                payload=schedule.payload,
+                priority=schedule.priority,
+                max_attempts=schedule.max_attempts,
+                firing=firing_key(schedule.schedule_id, at_ms),
+                expires_ms=None
+                if schedule.expires_after_ms is None
+                else max(at_ms, now_ms) + schedule.expires_after_ms,
+            )
+            tasks.append(submit(wanted, self._new_id("tsk"), schedule.principal, now_ms))
+        cancelled: tuple[TaskRecord, ...] = ()
+        if firing.replaces:
+            cancelled = tuple(cancel(each, "replaced by a later firing", now_ms) for each in active)
+        return PlannedFiring(firing, tuple(tasks), cancelled)
+
+    def _give_up(self, schedule: ScheduleRecord, why: str) -> PlannedFiring:
+        paused = _paused(schedule, is_paused=True, next_ms=None)
+        report = IncidentReport(
+            domain="task",
+            key=f"schedule:{schedule.schedule_id}",
+            severity="error",
+            summary=f"the schedule {schedule.name!r} was paused: {why}",
+        )
+        self._incidents.report(report)
+        return PlannedFiring(Firing(schedule=paused, submit=(), replaces=False), (), ())
+
+    # --- for clients
+
+    async def add(
+        self, caller: Caller, wanted: AddSchedule, receipt: IdempotencyKey | None = None
+    ) -> ScheduleRecord:
+        """Return the committed schedule; its first instant is after now.
+
+        Raises InvalidParams, Overloaded above `MAX_SCHEDULES`, Unavailable.
+        """
+        caller.require(WRITE)
+        self._tasks.check_work(caller, wanted.kind, wanted.payload)
+        if self._redactor.redact_text(wanted.name)[1]:
+            raise InvalidParams("the name contains a secret: choose another", field="name")
+        now_ms = self._now_ms()
+        schedule_id = self._new_id("sch")
+        _check_submission(wanted, now_ms)
+        first_ms = await self._run_blocking(lambda: _first(wanted.timing, now_ms))
+        count = len(await self._journal.read(lambda store: store.list_schedules(caller.principal)))
+        if count >= MAX_SCHEDULES:
+            raise Overloaded(f"{count} schedules exist, which is the limit", retry_after_ms=1_000)
+        record = ScheduleRecord(
+            schedule_id=schedule_id,
+            principal=caller.principal,
+            name=wanted.name,
+            timing=wanted.timing,
+            kind=wanted.kind,
+            payload=wanted.payload,
+            priority=wanted.priority,
+            max_attempts=wanted.max_attempts,
+            expires_after_ms=wanted.expires_after_ms,
+            missed=wanted.missed,
+            overlap=wanted.overlap,
+            handled_ms=now_ms,
+            next_ms=first_ms,
+            created_ms=now_ms,
+        )
+        await self._commit(record, receipt)
+        return record
+
+    async def list_all(self, caller: Caller) -> list[ScheduleRecord]:
+        """Return the schedules that the caller sees, by creation."""
+        caller.require(READ)
+        return await self._journal.read(lambda store: store.list_schedules(caller.principal_filter))
+
+    async def get(self, caller: Caller, schedule_id: str) -> ScheduleRecord:
+        """Return the schedule.  Raises NotFound, also for a removed one or another principal's."""
+        caller.require(READ)
+        found = await self._journal.find(lambda store: store.find_schedule(schedule_id))
+        if found is None or found.removed_ms is not None or not caller.sees(found.principal):
+            raise NotFound(f"no schedule {schedule_id!r}", field="schedule_id")
+        return found
+
+    async def next(self, caller: Caller, schedule_id: str) -> list[int]:
+        """Return the coming instants, at most `NEXT`; also those of a paused schedule."""
+        found = await self.get(caller, schedule_id)
+        after_ms = max(found.handled_ms, self._now_ms())
+        return await self._run_blocking(
+            lambda: list(islice(upcoming(found.timing, zone_of(found.timing), after_ms), NEXT))
+        )
+
+    async def pause(
+        self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
+    ) -> ScheduleRecord:
+        """Fire nothing until the schedule is resumed; tasks that exist are not touched."""
+
+        def change(found: ScheduleRecord) -> ScheduleRecord:
+            if found.is_paused:
+                raise IllegalState(f"{schedule_id} is paused already")
+            return _paused(found, is_paused=True, next_ms=None)
+
+        return await self._change(caller, schedule_id, change, receipt)
+
+    async def resume(
+        self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
+    ) -> ScheduleRecord:
+        """Fire from the next instant on; the instants of the pause are left out."""
+
+        def change(found: ScheduleRecord) -> ScheduleRecord:
+            if not found.is_paused:
+                raise IllegalState(f"{schedule_id} is not paused")
+            now_ms = max(found.handled_ms, self._now_ms())
+            next_ms = next(upcoming(found.timing, zone_of(found.timing), now_ms), None)
+            resumed = _paused(found, is_paused=False, next_ms=next_ms)
+            return msgspec.structs.replace(resumed, handled_ms=now_ms)
+
+        return await self._change(caller, schedule_id, change, receipt)
+
+    async def remove(
+        self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
+    ) -> ScheduleRecord:
+        """Remove the schedule; tasks that exist are not touched."""
+        now_ms = self._now_ms()
+
+        def change(found: ScheduleRecord) -> ScheduleRecord:
+            removed = _paused(found, is_paused=found.is_paused, next_ms=None)
+            return msgspec.structs.replace(removed, removed_ms=now_ms)
+
+        return await self._change(caller, schedule_id, change, receipt)
+
+    async def _change(
+        self,
+        caller: Caller,
+        schedule_id: str,
+        move: Callable[[ScheduleRecord], ScheduleRecord],
+        receipt: IdempotencyKey | None,
+    ) -> ScheduleRecord:
+        """Commit the change.  Raises Conflict if the schedule fires at that moment."""
+        caller.require(WRITE)
+        found = await self.get(caller, schedule_id)
+        changed = await self._run_blocking(lambda: move(found))
+        await self._commit(changed, receipt)
+        return changed
+
+    async def _commit(self, schedule: ScheduleRecord, receipt: IdempotencyKey | None) -> None:
+        records: list[Record] = [schedule]
+        if receipt is not None:
+            records.append(receipt_for(receipt, schedule, self._now_ms()))
+        with trio.CancelScope(shield=True):  # committed or refused; bounded by the disk
+            await self._journal.commit(Change(records=tuple(records)))
+        self._tasks.notify()
+
+
+def _paused(schedule: ScheduleRecord, *, is_paused: bool, next_ms: int | None) -> ScheduleRecord:
+    return msgspec.structs.replace(
+        schedule, is_paused=is_paused, next_ms=next_ms, revision=schedule.revision + 1
+    )
+
+
+def _first(timing: Timing, now_ms: int) -> int | None:
+    """Return the first instant.  Raises InvalidParams for a timing without one."""
+    zone = zone_of(timing)
+    check_timing(timing, zone, now_ms)
+    return next(upcoming(timing, zone, now_ms), None)
+
+
+def _check_submission(wanted: AddSchedule, now_ms: int) -> None:
+    """Refuse values that every task of the schedule would be refused for."""
+    if wanted.expires_after_ms is not None and wanted.expires_after_ms < 1:
+        raise InvalidParams("expires_after_ms must be at least 1", field="expires_after_ms")
+    submit(
+        Submission(kind=wanted.kind, priority=wanted.priority, max_attempts=wanted.max_attempts),
+        "",
+        "",
+        now_ms,
+    )

@@ -1,0 +1,282 @@
+"""The queue of background tasks: claims, leases, outcomes; the part that decides and commits.
+
+Owns: the running tasks of this process and their outcomes that are not committed yet.
+Talks to: the journal, the tasks.  Called by: the actor `background`, and workers through `progress`
+and `finish`, which never wait.
+Never: starts or stops a worker; the actor does.
+
+Claiming is optimistic: the queue reads the tasks that are due and commits each with its lease, and
+the store refuses a task whose revision has changed.  A store for several processes does both in one
+statement (`FOR UPDATE SKIP LOCKED`), behind the same `claim`.
+
+A cycle of the actor is one look at the journal and one batch of changes: the outcomes of finished
+work, renewed leases, and the claims for the slots that are free.  An outcome stays here until its
+commit is known, so a full disk delays the end of a task but loses nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from palyra.core.ids import NewId
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import Change, TaskFilter
+from palyra.core.journal.records import TaskLease, TaskRecord
+from palyra.core.ports import IncidentReporter, Journal, JournalStore, NowMs, PendingWrite
+from palyra.core.redaction.redactor import Redactor
+from palyra.core.task.life import LEASE_MS, claim, expire, fail, is_lapsed, lapse, renew, succeed
+from palyra.errors import Conflict
+from palyra.services.schedules import DueSchedule, find_due
+from palyra.services.tasks import Tasks
+
+RUN_KINDS = frozenset({"prompt", "compaction"})  # a run does the work, and survives a restart
+EXPIRED_BATCH = 500
+ABANDONED_BATCH = 500
+HUNG = "hung: no progress for two minutes"
+
+
+class Succeeded(NamedTuple):
+    """The work is done."""
+
+    result: dict[str, Any]
+
+
+class Failed(NamedTuple):
+    """The attempt failed."""
+
+    error: str
+    may_retry: bool
+
+
+Outcome = Succeeded | Failed
+
+
+@dataclass(slots=True)
+class _Running:
+    task: TaskRecord  # as committed
+    held: TaskLease
+    progress_ms: int
+    outcome: Outcome | None = None
+
+
+class Look(NamedTuple):
+    """The state of the journal that one cycle decides about."""
+
+    claimable: list[TaskRecord]
+    running: list[TaskRecord]
+    expired: list[TaskRecord]
+    schedules: list[DueSchedule]
+    next_due_ms: int | None
+
+
+class TaskClaims(Protocol):
+    """How a process takes tasks: for a fleet `SELECT … FOR UPDATE SKIP LOCKED` in one statement."""
+
+    async def claim(self, found: Sequence[TaskRecord]) -> list[TaskRecord]:
+        """Return the tasks that this process now holds, each with its lease, committed."""
+
+
+@dataclass(slots=True)
+class TaskQueue:
+    """See the module.  It outlives an incarnation of the actor, as workers do."""
+
+    journal: Journal
+    tasks: Tasks
+    incidents: IncidentReporter
+    redactor: Redactor
+    epoch: Callable[[], int]
+    now_ms: NowMs
+    random: Callable[[], float]
+    new_id: NewId
+    running: dict[str, _Running] = field(default_factory=dict)
+
+    # --- called by workers
+
+    def progress(self, task_id: str) -> None:
+        """Note real progress of the work; the next cycle renews the lease if it is time."""
+        entry = self.running.get(task_id)
+        if entry is not None:
+            entry.progress_ms = self.now_ms()
+
+    def finish(self, task: TaskRecord, outcome: Outcome) -> None:
+        """Note the outcome of an attempt; the first one counts."""
+        entry = self.running.get(task.task_id)
+        if entry is not None and entry.held == task.lease and entry.outcome is None:
+            entry.outcome = outcome
+            self.tasks.notify()
+
+    def forget(self, task_id: str) -> None:
+        """Give up a task that was ended elsewhere."""
+        self.running.pop(task_id, None)
+        self.tasks.notify()
+
+    # --- one cycle
+
+    @property
+    def count_busy(self) -> int:
+        """Number of tasks whose work goes on."""
+        return sum(entry.outcome is None for entry in self.running.values())
+
+    async def look(self, slots: int) -> Look:
+        """Read what there is to do, at most `slots` tasks to claim.  Raises Unavailable."""
+        now_ms = self.now_ms()
+
+        def read(store: JournalStore) -> Look:
+            return Look(
+                store.list_claimable(now_ms=now_ms, limit=slots) if slots > 0 else [],
+                store.list_running(),
+                store.list_expired_tasks(now_ms=now_ms, limit=EXPIRED_BATCH),
+                find_due(store, now_ms),
+                store.find_next_due(after_ms=now_ms),
+            )
+
+        return await self.journal.read(read)
+
+    async def settle(self) -> None:
+        """Commit the outcomes of finished work, and the leases of work that has progressed.
+
+        Raises Unavailable; the outcomes are kept.
+        Cancellation: an outcome may have been committed; a second commit of it is refused.
+        """
+        now_ms = self.now_ms()
+        changed = []
+        for entry in list(self.running.values()):
+            if entry.outcome is not None:
+                changed.append((entry, self._end(entry, entry.outcome, now_ms)))
+            elif _wants_renewal(entry):
+                changed.append((entry, renew(entry.task, entry.held, entry.progress_ms)))
+        writes = [(entry, task, self._append(task)) for entry, task in changed]
+        for entry, task, write in writes:
+            try:
+                await write.wait()
+            except Conflict:
+                await self._read_again(entry)
+                continue
+            entry.task = task
+            if task.state != "running":
+                self._drop(entry)
+                self.tasks.publish(task)
+                self.incidents.clear(f"task:{task.task_id}", "the task goes on")
+
+    def _end(self, entry: _Running, outcome: Outcome, now_ms: int) -> TaskRecord:
+        match outcome:
+            case Succeeded():
+                return succeed(entry.task, entry.held, self._redact(outcome.result), now_ms)
+            case Failed():
+                error = self.redactor.redact_text(outcome.error)[0]
+                return fail(
+                    entry.task,
+                    entry.held,
+                    error,
+                    now_ms,
+                    self.random,
+                    may_retry=outcome.may_retry,
+                )
+
+    def _redact(self, result: dict[str, Any]) -> dict[str, Any]:
+        text = self.redactor.redact_bytes(msgspec.json.encode(result))[0]
+        return msgspec.json.decode(text, type=dict[str, Any])
+
+    async def _read_again(self, entry: _Running) -> None:
+        """Take the newest revision of a task; give it up if this attempt does not hold it."""
+        task_id = entry.task.task_id
+        found = await self.journal.find(lambda store: store.find_task(task_id))
+        lease = None if found is None else found.lease
+        if (
+            found is None
+            or lease is None
+            or (lease.epoch, lease.attempt)
+            != (
+                entry.held.epoch,
+                entry.held.attempt,
+            )
+        ):
+            self._drop(entry)
+            return
+        entry.task = found
+        self.tasks.notify()
+
+    def _drop(self, entry: _Running) -> None:
+        """Forget this attempt; a later one of the same task stays."""
+        if self.running.get(entry.task.task_id) is entry:
+            del self.running[entry.task.task_id]
+
+    async def claim(self, found: Sequence[TaskRecord]) -> list[TaskRecord]:
+        """See `TaskClaims`.  Raises Unavailable; then a lease that was committed lapses."""
+        now_ms, epoch = self.now_ms(), self.epoch()
+        writes = []
+        for task in found:
+            if task.task_id in self.running:
+                continue
+            claimed = claim(task, epoch, now_ms)
+            if task.kind in RUN_KINDS and task.run_id is None:
+                claimed = msgspec.structs.replace(claimed, run_id=self.new_id("run"))
+            writes.append((claimed, self._append(claimed)))
+        held = []
+        for task, write in writes:
+            try:
+                await write.wait()
+            except Conflict:  # cancelled or paused meanwhile
+                continue
+            assert task.lease is not None  # noqa: S101 - `claim` gives one
+            self.running[task.task_id] = _Running(task, task.lease, now_ms)
+            held.append(task)
+        return held
+
+    async def reclaim(self, look: Look) -> list[TaskRecord]:
+        """Expire tasks and queue those whose worker is lost; return those whose work must stop.
+
+        Raises Unavailable.
+        """
+        now_ms, epoch = self.now_ms(), self.epoch()
+        changed = {task.task_id: expire(task, now_ms) for task in look.expired}
+        for task in look.running:
+            entry = self.running.get(task.task_id)
+            is_busy = entry is not None and (
+                entry.outcome is not None or now_ms - entry.progress_ms < LEASE_MS
+            )
+            if task.task_id in changed or is_busy:
+                continue
+            if is_lapsed(task, epoch, now_ms):
+                changed[task.task_id] = lapse(task, epoch, now_ms, self.random)
+                if entry is not None:
+                    self._report_hung(task)
+        stopped = []
+        for task, write in [(task, self._append(task)) for task in changed.values()]:
+            try:
+                await write.wait()
+            except Conflict:  # it changed meanwhile; the next cycle looks again
+                continue
+            self.running.pop(task.task_id, None)
+            self.tasks.publish(task)
+            stopped.append(task)
+        return stopped
+
+    async def list_abandoned(self) -> list[TaskRecord]:
+        """Return ended tasks whose run may go on because the last process ended in between."""
+        wanted = TaskFilter(states=("cancelled", "expired"), limit=ABANDONED_BATCH)
+        found = await self.journal.read(lambda store: store.list_tasks(wanted))
+        return [task for task in found if task.run_id is not None]
+
+    def _report_hung(self, task: TaskRecord) -> None:
+        self.incidents.report(
+            IncidentReport(
+                domain="task",
+                key=f"task:{task.task_id}",
+                severity="warning",
+                summary=f"the work of {task.task_id} ({task.kind}) {HUNG}",
+                evidence={"task_id": task.task_id, "attempt": task.attempts},
+                resolves_itself=True,
+            )
+        )
+
+    def _append(self, task: TaskRecord) -> PendingWrite:
+        return self.journal.append(Change(records=(task,)))
+
+
+def _wants_renewal(entry: _Running) -> bool:
+    """True if the work has progressed since a quarter of the lease."""
+    lease = entry.task.lease
+    return lease is not None and entry.progress_ms - lease.until_ms + LEASE_MS > LEASE_MS // 4

@@ -1,0 +1,118 @@
+"""Wiring of background tasks and schedules: the handlers of the kinds, the queue, its supervisors."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from palyra.actors.background import Background, child_spec, note_exit
+from palyra.actors.gateway import Gateway
+from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.session.registry import SessionServices
+from palyra.actors.task_work import (
+    Cleanup,
+    Embed,
+    Maintenance,
+    MemoryRebuild,
+    RunWork,
+    compaction,
+    prompt,
+)
+from palyra.config.load import Config
+from palyra.core.journal.records import TaskKind
+from palyra.core.ports import TaskHandler
+from palyra.services.memory import Memories
+from palyra.services.schedules import Schedules
+from palyra.services.task_queue import TaskQueue
+from palyra.services.tasks import Tasks
+from palyra.store.files.artifacts import FileArtifacts
+from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.wiring.host import Host
+from palyra.wiring.journal import file_stores
+from palyra.wiring.runs import MemoryIndexes
+
+
+class TaskParts(NamedTuple):
+    """Tasks and schedules for clients, and the actors behind them."""
+
+    tasks: Tasks
+    schedules: Schedules
+    background: Background
+
+    def child_specs(self) -> list[ChildSpec]:
+        """Return the supervisor of the workers and the queue, which starts them."""
+        return [self.background.workers.child_spec(), child_spec(self.background)]
+
+
+def build_handlers(
+    config: Config,
+    host: Host,
+    *,
+    services: SessionServices,
+    gateway: Gateway,
+    memories: Memories,
+    indexes: MemoryIndexes | None,
+) -> dict[TaskKind, TaskHandler]:
+    """Return the table of handlers; a kind without one is refused."""
+    embed = None if indexes is None else Embed(indexes)
+    sweeps: list[Callable[[], int]] = [
+        store.sweep
+        for store in file_stores(config, host)
+        if isinstance(store, FileArtifacts | FileCheckpoints)
+    ]
+    handlers: dict[TaskKind, TaskHandler] = {
+        "prompt": RunWork(gateway, services.journal, prompt),
+        "compaction": RunWork(gateway, services.journal, compaction),
+        "memory_rebuild": MemoryRebuild(memories, embed),
+        "cleanup": Cleanup(sweeps, host.run_blocking),
+        "maintenance": Maintenance(services.journal),
+    }
+    if embed is not None:
+        handlers["embed"] = embed
+    return handlers
+
+
+def build_tasks(
+    config: Config,
+    host: Host,
+    *,
+    services: SessionServices,
+    gateway: Gateway,
+    handlers: dict[TaskKind, TaskHandler],
+    epoch: Callable[[], int],
+) -> TaskParts:
+    """Build the queue and its parts."""
+    tasks = Tasks(
+        journal=services.journal,
+        hub=services.hub,
+        redactor=services.redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        handlers=handlers,
+    )
+    schedules = Schedules(
+        journal=services.journal,
+        tasks=tasks,
+        incidents=services.incidents,
+        redactor=services.redactor,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        run_blocking=host.run_blocking,
+    )
+    queue = TaskQueue(
+        journal=services.journal,
+        tasks=tasks,
+        incidents=services.incidents,
+        redactor=services.redactor,
+        epoch=epoch,
+        now_ms=host.now_ms,
+        random=host.random,
+        new_id=host.new_id,
+    )
+    most = config.tasks.max_running
+    workers = DynamicSupervisor(
+        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue)
+    )
+    background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
+    tasks.stopped = background.stop
+    return TaskParts(tasks, schedules, background)

@@ -1,0 +1,518 @@
+"""The queue of background tasks and the schedules, on a virtual clock over a store in memory."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.actors.background import Background, keep_queue, note_exit
+from palyra.actors.hub import Hub
+from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.core.access import Caller
+from palyra.core.ids import Prefix
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.changes import Change, TaskFilter
+from palyra.core.journal.records import At, Cron, Every, Role, TaskRecord, TaskState
+from palyra.core.ports import Progress
+from palyra.core.task.life import LEASE_MS, Submission, claim
+from palyra.errors import (
+    DiskFull,
+    Forbidden,
+    IllegalState,
+    InvalidParams,
+    NotFound,
+    PalyraError,
+    Unavailable,
+)
+from palyra.net.protocol.jsonrpc import encode_notification
+from palyra.services.schedules import AddSchedule, Schedules
+from palyra.services.task_queue import TaskQueue
+from palyra.services.tasks import Tasks
+from tests.actors.run.office_kit import SECRET, InlineJournal, shared_redactor
+from tests.store.memory.journal import MemoryJournal
+
+DAY_MS = 86_400_000
+
+
+def caller(principal: str = "ann", role: Role = "client") -> Caller:
+    return Caller(principal=principal, role=role, token_id="tok_1")
+
+
+ANN = caller()
+
+
+class Work:
+    """A handler that a test steers: it fails, waits, progresses or crashes as it is asked to."""
+
+    def __init__(self) -> None:
+        self.is_for_all = False
+        self.begun: list[str] = []
+        self.abandoned: list[str] = []
+        self.errors: list[Exception] = []  # of the next attempts
+        self.gate: trio.Event | None = None  # attempts wait for it
+        self.progress_s: float | None = None  # between two signs of progress of a waiting one
+
+    def check(self, payload: dict[str, Any]) -> None:
+        if "bad" in payload:
+            raise InvalidParams("payload: bad", field="payload")
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        self.begun.append(task.task_id)
+        if self.errors:
+            raise self.errors.pop(0)
+        while self.gate is not None and not self.gate.is_set():
+            with trio.move_on_after(self.progress_s or float("inf")):
+                await self.gate.wait()
+            progress()
+        return {"attempt": task.attempts}
+
+    async def abandon(self, task: TaskRecord) -> None:
+        self.abandoned.append(task.task_id)
+
+
+class Alarms:
+    """Reported incidents."""
+
+    def __init__(self) -> None:
+        self.reported: list[IncidentReport] = []
+
+    def report(self, report: IncidentReport) -> None:
+        self.reported.append(report)
+
+    def clear(self, key: str, reason: str) -> None:
+        pass
+
+
+async def inline(fn: Callable[..., Any], *args: Any) -> Any:
+    await trio.lowlevel.checkpoint()
+    return fn(*args)
+
+
+class Office:
+    """The queue with its parts over a store; `live` runs it."""
+
+    def __init__(self, store: MemoryJournal | None = None, *, slots: int = 2) -> None:
+        self.store = store or MemoryJournal(now_ms=self.now_ms)
+        self.skew_ms = 0  # of the wall clock
+        self.work, self.alarms, self.is_draining = Work(), Alarms(), False
+        self.epoch = self.store.open().owner_epoch
+        hub = Hub(encode_notification)
+        self.journal = InlineJournal(self.store, hub)
+        journal, numbers = cast("Any", self.journal), count(1)
+
+        def new_id(prefix: Prefix) -> str:
+            return f"{prefix}_{self.epoch}_{next(numbers):04}"
+
+        common: dict[str, Any] = {
+            "journal": journal,
+            "redactor": shared_redactor(),
+            "now_ms": self.now_ms,
+            "new_id": new_id,
+        }
+        self.tasks = Tasks(**common, hub=hub, handlers={"embed": self.work, "prompt": self.work})
+        incidents = cast("Any", self.alarms)
+        self.schedules = Schedules(
+            **common, tasks=self.tasks, incidents=incidents, run_blocking=cast("Any", inline)
+        )
+        self.queue = TaskQueue(
+            **common,
+            tasks=self.tasks,
+            incidents=incidents,
+            epoch=lambda: self.epoch,
+            random=lambda: 1.0,
+        )
+        workers = DynamicSupervisor("tasks", max_children=9, on_exit=partial(note_exit, self.queue))
+        self.parts = Background(
+            self.queue, self.schedules, workers, slots, lambda: self.is_draining
+        )
+        self.tasks.stopped = self.parts.stop
+
+    def now_ms(self) -> int:
+        return 1_000_000_000_000 + round(trio.current_time() * 1_000) + self.skew_ms
+
+    @asynccontextmanager
+    async def live(self) -> AsyncGenerator[None]:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.parts.workers.run)
+            await nursery.start(partial(keep_queue, self.parts))
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+
+    async def submit(self, **wanted: Any) -> TaskRecord:
+        return await self.tasks.submit(ANN, Submission(**{"kind": "embed", **wanted}))
+
+    async def add(self, **wanted: Any) -> str:
+        every = Every(period_ms=60_000, anchor_ms=self.now_ms())
+        request = AddSchedule(**{"name": "n", "timing": every, "kind": "embed", **wanted})
+        return (await self.schedules.add(ANN, request)).schedule_id
+
+    def states(self) -> list[TaskState]:
+        """Of all tasks, oldest first."""
+        return [each.state for each in self.store.list_tasks(TaskFilter(limit=500))][::-1]
+
+    def task(self, task_id: str) -> TaskRecord:
+        found = self.store.find_task(task_id)
+        assert found is not None
+        return found
+
+
+async def settle(seconds: float = 0.0) -> None:
+    """Wait until everything that happens within this time has happened."""
+    await trio.sleep(seconds)
+    await wait_all_tasks_blocked()
+
+
+async def test_tasks_run_by_rank_within_the_slots(autojump_clock: MockClock) -> None:
+    """A task of a higher priority first; no more at once than there are slots."""
+    office = Office(slots=1)
+    low, high = await office.submit(priority=1), await office.submit(priority=9)
+    async with office.live():
+        await settle()
+    assert [high.task_id, low.task_id] == office.work.begun
+    assert (["succeeded", "succeeded"], {"attempt": 1}) == (
+        office.states(),
+        office.task(low.task_id).result,
+    )
+
+
+async def test_a_task_waits_for_its_time(autojump_clock: MockClock) -> None:
+    """And starts at it, not at the next sweep."""
+    office = Office()
+    later = await office.submit(not_before_ms=office.now_ms() + 100_500)
+    async with office.live():
+        await settle(100.4)
+        assert [] == office.work.begun
+        await settle(0.2)
+    assert [later.task_id] == office.work.begun
+
+
+async def test_a_failed_attempt_is_repeated_later(autojump_clock: MockClock) -> None:
+    """Only if a later one may succeed, with a delay, and until the attempts are used up."""
+    office = Office()
+    office.work.errors = [
+        Unavailable("busy"),
+        ValueError("odd"),
+        Unavailable(SECRET),
+        NotFound("no"),
+    ]
+    task = await office.submit(max_attempts=3)
+    async with office.live():
+        await settle(1.9)
+        assert (1, "queued", "busy") == read(office.task(task.task_id))
+        await settle(600.0)
+        attempts, state, error = read(office.task(task.task_id))
+        assert (3, "failed") == (attempts, state)
+        assert SECRET not in error
+        other = await office.submit()
+        await settle(600.0)
+        assert (1, "failed", "no") == read(office.task(other.task_id))
+
+
+def read(task: TaskRecord) -> tuple[int, TaskState, str]:
+    return task.attempts, task.state, task.error
+
+
+async def test_cancelled_work_stops_at_once(autojump_clock: MockClock) -> None:
+    """The end is committed, a run of the task is stopped, and the slot is free."""
+    office = Office(slots=1)
+    office.work.gate = trio.Event()
+    async with office.live():
+        task = await office.submit(kind="prompt")
+        await settle()
+        run_id = office.task(task.task_id).run_id
+        assert run_id is not None
+        ended = await office.tasks.cancel(ANN, task.task_id, "enough")
+        assert ("cancelled", "enough") == (ended.state, ended.error)
+        await settle()
+        assert f"task:{task.task_id}" not in office.parts.workers
+        next_one = await office.submit()
+        await settle(0.1)
+        assert [task.task_id, next_one.task_id] == office.work.begun
+        with pytest.raises(IllegalState):
+            await office.tasks.cancel(ANN, task.task_id, "again")
+    assert [task.task_id] == office.work.abandoned
+
+
+async def test_a_task_expires_before_and_during_its_run(autojump_clock: MockClock) -> None:
+    """Work that goes on is stopped."""
+    office = Office(slots=1)
+    office.work.gate = trio.Event()
+    end_ms = office.now_ms() + 5_000
+    await office.submit(expires_ms=end_ms, kind="prompt")
+    await office.submit(expires_ms=end_ms)
+    async with office.live():
+        await settle(4.9)
+        assert ["running", "queued"] == office.states()
+        await settle(4.0)
+        assert ["expired", "expired"] == office.states()
+        assert (1, 1, 0) == (
+            len(office.work.begun),
+            len(office.work.abandoned),
+            office.queue.count_busy,
+        )
+
+
+async def test_slow_work_with_progress_keeps_its_lease(autojump_clock: MockClock) -> None:
+    """However long it takes; without progress it hangs, is reported and tried again."""
+    office = Office()
+    office.work.gate, office.work.progress_s = trio.Event(), 60.0
+    task = await office.submit()
+    async with office.live():
+        await settle(20 * LEASE_MS / 1_000)
+        assert (["running"], 1, []) == (
+            office.states(),
+            len(office.work.begun),
+            office.alarms.reported,
+        )
+        office.work.progress_s = None
+        await settle(2 * LEASE_MS / 1_000)
+        assert [f"task:{task.task_id}"] == [each.key for each in office.alarms.reported]
+        assert 2 == len(office.work.begun)
+
+
+async def test_a_paused_task_is_not_claimed(autojump_clock: MockClock) -> None:
+    """Until it is resumed; a running one cannot be paused."""
+    office = Office()
+    task = await office.submit()
+    await office.tasks.pause(ANN, task.task_id)
+    async with office.live():
+        await settle(60.0)
+        assert ([], ["paused"]) == (office.work.begun, office.states())
+        office.work.gate = trio.Event()
+        await office.tasks.resume(ANN, task.task_id)
+        await settle()
+        with pytest.raises(IllegalState):
+            await office.tasks.pause(ANN, task.task_id)
+
+
+async def test_a_task_of_an_ended_process_is_done_by_the_next(autojump_clock: MockClock) -> None:
+    """Its attempt counts, and a run that it had started is continued."""
+    before = Office()
+    task = await before.submit(kind="prompt")
+    [held] = await before.queue.claim([task])
+    after = Office(before.store)
+    async with after.live():
+        await settle(600.0)
+    done = after.task(task.task_id)
+    assert ("succeeded", 2, held.run_id) == (done.state, done.attempts, done.run_id)
+
+
+async def test_the_run_of_a_task_that_was_cancelled_at_the_end_is_stopped(
+    autojump_clock: MockClock,
+) -> None:
+    """The process ended between the commit and the cancel of the run."""
+    before = Office()
+    task = await before.submit(kind="prompt")
+    await before.queue.claim([task])
+    await before.tasks.cancel(ANN, task.task_id, "enough")
+    after = Office(before.store)
+    async with after.live():
+        await settle()
+    assert [task.task_id] == after.work.abandoned
+
+
+async def test_an_outcome_survives_a_full_disk(autojump_clock: MockClock) -> None:
+    """The work is not repeated; its end is committed once there is room."""
+    office = Office()
+    office.work.gate = trio.Event()
+    await office.submit()
+    async with office.live():
+        await settle()
+        office.journal.fail_with = DiskFull("full")
+        office.work.gate.set()
+        await settle(10.0)
+        assert ["running"] == office.states()
+        office.journal.fail_with = None
+        await settle(10.0)
+    assert (["succeeded"], 1) == (office.states(), len(office.work.begun))
+
+
+async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> None:
+    """Nor fired; it waits for the next start."""
+    office = Office()
+    office.is_draining = True
+    await office.submit()
+    await office.add()
+    async with office.live():
+        await settle(180.0)
+    assert ([], ["queued"]) == (office.work.begun, office.states())
+
+
+# --- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"kind": "reflection"}, InvalidParams),
+        ({"payload": {"bad": 1}}, InvalidParams),
+        ({"payload": {"text": SECRET}}, InvalidParams),
+        ({"payload": {"text": "x" * 70_000}}, InvalidParams),
+        ({"priority": 10}, InvalidParams),
+        ({"expires_ms": 5}, InvalidParams),
+    ],
+)
+async def test_unfit_work_is_refused(
+    wanted: dict[str, Any], error: type[PalyraError], autojump_clock: MockClock
+) -> None:
+    """At submission, and by a schedule when it is added."""
+    office = Office()
+    with pytest.raises(error):
+        await office.submit(**wanted)
+    if "expires_ms" not in wanted:
+        with pytest.raises(error):
+            await office.add(**wanted)
+    assert ([], []) == (office.states(), office.store.list_schedules(None))
+
+
+async def test_tasks_belong_to_their_principal(autojump_clock: MockClock) -> None:
+    """Another client finds none; work for all needs an operator."""
+    office, bob = Office(), caller("bob")
+    task, schedule_id = await office.submit(), await office.add()
+    with pytest.raises(NotFound):
+        await office.tasks.cancel(bob, task.task_id, "")
+    with pytest.raises(NotFound):
+        await office.schedules.remove(bob, schedule_id)
+    with pytest.raises(Forbidden):
+        await office.tasks.pause(caller(role="observer"), task.task_id)
+    assert ([], []) == (
+        await office.tasks.list_all(bob, TaskFilter(principal="ann")),
+        await office.schedules.list_all(bob),
+    )
+    office.work.is_for_all = True
+    with pytest.raises(Forbidden):
+        await office.submit()
+    root = caller("root", "operator")
+    done = await office.tasks.submit(root, Submission(kind="embed"))
+    assert "queued" == done.state
+
+
+# --- schedules -------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_fires_each_instant_once_and_on_time(autojump_clock: MockClock) -> None:
+    """Within the same second."""
+    office = Office()
+    begin_ms = office.now_ms()
+    schedule_id = await office.add()
+    async with office.live():
+        await settle(300.5)
+    fired = office.store.list_tasks(TaskFilter())[::-1]
+    assert [f"{schedule_id}@{begin_ms + n * 60_000}" for n in range(1, 6)] == [
+        each.firing for each in fired
+    ]
+    assert [0] * 5 == [(each.created_ms - begin_ms) % 60_000 // 1_000 for each in fired]
+
+
+@pytest.mark.parametrize(("missed", "count"), [("skip", 0), ("once", 1), ("all", 3)])
+async def test_missed_instants_follow_the_policy(
+    missed: Any, count: int, autojump_clock: MockClock
+) -> None:
+    """After a restart, a day late; none is decided about twice."""
+    before = Office()
+    await before.add(missed=missed, overlap="queue", timing=Cron(expression="0 * * * *"))
+    after = Office(before.store)
+    after.skew_ms = DAY_MS + 1_900_000 - before.now_ms() % 3_600_000
+    async with after.live():
+        await settle()
+        assert count == len(after.states())
+        await settle(600.0)
+    assert count == len(after.states())
+
+
+async def test_a_clock_that_is_set_back_fires_nothing_twice(autojump_clock: MockClock) -> None:
+    """The instants up to the newest that was decided about are over."""
+    office = Office()
+    await office.add(overlap="queue")
+    async with office.live():
+        await settle(125.0)
+        assert 2 == len(office.states())
+        office.skew_ms = -100_000
+        await settle(100.0)
+        assert 2 == len(office.states())
+        await settle(60.0)
+        assert 3 == len(office.states())
+
+
+@pytest.mark.parametrize(
+    ("overlap", "states"),
+    [
+        ("forbid", ["running"]),
+        ("queue", ["running", "running", "queued"]),
+        ("replace", ["cancelled", "cancelled", "running"]),
+    ],
+)
+async def test_overlap_follows_the_policy(
+    overlap: Any, states: list[TaskState], autojump_clock: MockClock
+) -> None:
+    """While the task of an earlier firing has not ended."""
+    office = Office(slots=2)
+    office.work.gate, office.work.progress_s = trio.Event(), 10.0
+    schedule_id = await office.add(overlap=overlap)
+    async with office.live():
+        await settle(181.0)
+        assert states == office.states()
+        record = office.store.find_schedule(schedule_id)
+        assert record is not None
+        assert 3 == record.fired + record.left_out
+
+
+async def test_a_paused_schedule_leaves_out_its_pause(autojump_clock: MockClock) -> None:
+    """A removed one never fires again, and one moment fires once."""
+    office = Office()
+    schedule_id = await office.add()
+    once = await office.add(timing=At(at_ms=office.now_ms() + 1_000))
+    async with office.live():
+        await settle(5.0)
+        assert (1, None) == (len(office.states()), find_next(office, once))
+        await office.schedules.pause(ANN, schedule_id)
+        with pytest.raises(IllegalState):
+            await office.schedules.pause(ANN, schedule_id)
+        await settle(600.0)
+        assert 1 == len(office.states())
+        await office.schedules.resume(ANN, schedule_id)
+        assert 10 == len(await office.schedules.next(ANN, schedule_id))
+        await settle(58.0)
+        assert 2 == len(office.states())
+        await office.schedules.remove(ANN, schedule_id)
+        await settle(600.0)
+        assert 2 == len(office.states())
+    with pytest.raises(NotFound):
+        await office.schedules.get(ANN, schedule_id)
+
+
+def find_next(office: Office, schedule_id: str) -> int | None:
+    found = office.store.find_schedule(schedule_id)
+    assert found is not None
+    return found.next_ms
+
+
+async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: MockClock) -> None:
+    """The revision refuses the one that comes second."""
+    office = Office()
+    await office.add()
+    task = await office.submit()
+    [due] = office.store.list_due_schedules(now_ms=office.now_ms() + 60_000, limit=9)
+    office.skew_ms = 60_000
+    stale = [cast("Any", (due, []))]
+    await office.schedules.fire(stale)
+    await office.schedules.fire(stale)
+    other = claim(task, 99, office.now_ms())
+    office.store.commit([Change(records=(other,))])
+    assert [] == await office.queue.claim([task])
+    assert (2, other) == (len(office.states()), office.task(task.task_id))
+
+
+async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:
+    """By name, with a remedy."""
+    office = Office()
+    for zone in ("Nowhere/Land", "../etc/passwd", "Europe"):
+        with pytest.raises(InvalidParams, match="IANA"):
+            await office.add(timing=Cron(expression="0 0 * * *", zone=zone))

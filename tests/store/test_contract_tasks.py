@@ -1,0 +1,139 @@
+"""The contract of both stores about tasks and schedules."""
+
+from typing import Any
+
+import msgspec
+
+from palyra.core.journal.changes import Change, TaskFilter
+from palyra.core.journal.records import TASK_KEPT_MS, Every, ScheduleRecord, TaskRecord
+from palyra.core.ports import JournalStore
+from palyra.core.task.life import cancel, claim, pause
+from tests.store.kit import Clock
+from tests.store.test_contract_records import put
+
+
+def task(task_id: str = "tsk_1", **fields: Any) -> TaskRecord:
+    wanted = {"rank_ms": 0, "created_ms": 0, "not_before_ms": 0, "principal": "ann", **fields}
+    return TaskRecord(task_id=task_id, kind="prompt", **wanted)
+
+
+def schedule(schedule_id: str = "sch_1", **fields: Any) -> ScheduleRecord:
+    wanted = {"principal": "ann", "handled_ms": 0, "next_ms": 60_000, "created_ms": 0, **fields}
+    return ScheduleRecord(
+        schedule_id=schedule_id,
+        name="n",
+        kind="prompt",
+        timing=Every(period_ms=60_000, anchor_ms=0),
+        **wanted,
+    )
+
+
+def ids(found: list[TaskRecord]) -> list[str]:
+    return [each.task_id for each in found]
+
+
+def test_a_task_comes_back_and_changes_in_turn(store: JournalStore) -> None:
+    """One of two changes of the same revision is refused, and so is a change of an ended task."""
+    first = task()
+    claimed = claim(first, 1, 5)
+    ended = cancel(claimed, "enough", 6)
+    outcomes = put(store, first, claimed, pause(first), ended, cancel(ended_again(ended), "no", 7))
+    assert [None, None, "Conflict", None, "Conflict"] == outcomes
+    assert (ended, None) == (store.find_task("tsk_1"), store.find_task("tsk_2"))
+
+
+def ended_again(ended: TaskRecord) -> TaskRecord:
+    """The task as a writer with a stale view of it would have it."""
+    return msgspec.structs.replace(ended, state="queued")
+
+
+def test_a_firing_has_one_task(store: JournalStore) -> None:
+    """Also after the first one ended; the change of a refused task leaves nothing."""
+    fired = task(firing="sch_1@60000")
+    again = task("tsk_2", firing="sch_1@60000")
+    assert [None, None] == put(store, fired, cancel(fired, "enough", 6))
+    assert ["Conflict"] == [
+        type(each).__name__ for each in store.commit([Change(records=(again, schedule()))])
+    ]
+    assert (None, None) == (store.find_task("tsk_2"), store.find_schedule("sch_1"))
+
+
+def test_claims_are_in_order_of_rank(store: JournalStore) -> None:
+    """Only what is queued, due and not expired."""
+    paused = pause(task("tsk_5"))
+    put(
+        store,
+        task("tsk_1", rank_ms=9),
+        task("tsk_2", rank_ms=3),
+        task("tsk_3", rank_ms=3),
+        task("tsk_4", not_before_ms=11),
+        msgspec.structs.replace(paused, revision=1),
+        task("tsk_6", expires_ms=10),
+        claim(task("tsk_7"), 1, 5),
+    )
+    assert ["tsk_2", "tsk_3", "tsk_1"] == ids(store.list_claimable(now_ms=10, limit=9))
+    assert ["tsk_2"] == ids(store.list_claimable(now_ms=10, limit=1))
+    assert (["tsk_7"], ["tsk_6"]) == (
+        ids(store.list_running()),
+        ids(store.list_expired_tasks(now_ms=10, limit=9)),
+    )
+    assert (7, 0) == (store.count_open_tasks("ann"), store.count_open_tasks("bob"))
+
+
+def test_lists_are_newest_first_and_filtered(store: JournalStore) -> None:
+    """By principal, kind, state, schedule and page."""
+    put(
+        store,
+        task("tsk_1"),
+        task("tsk_2", principal="bob"),
+        task("tsk_3", firing="sch_1@5"),
+        msgspec.structs.replace(task("tsk_4", firing="sch_10@5"), kind="embed"),
+    )
+    wanted = [
+        TaskFilter(),
+        TaskFilter(principal="bob"),
+        TaskFilter(schedule_id="sch_1"),
+        TaskFilter(kind="embed"),
+        TaskFilter(states=("paused",)),
+        TaskFilter(before="tsk_3", limit=1),
+    ]
+    assert [
+        ["tsk_4", "tsk_3", "tsk_2", "tsk_1"],
+        ["tsk_2"],
+        ["tsk_3"],
+        ["tsk_4"],
+        [],
+        ["tsk_2"],
+    ] == [ids(store.list_tasks(each)) for each in wanted]
+    assert ["tsk_3"] == ids(store.list_fired("sch_1"))
+
+
+def test_schedules_are_found_by_their_next_instant(store: JournalStore) -> None:
+    """Neither paused nor removed ones; a change of an old revision is refused."""
+    first, later = schedule(), schedule("sch_2", next_ms=90_000)
+    removed = msgspec.structs.replace(first, removed_ms=5, next_ms=None, revision=2)
+    paused = schedule("sch_3", next_ms=None, is_paused=True, principal="bob")
+    assert [None, None, None] == put(store, first, later, paused)
+    assert 60_000 == store.find_next_due(after_ms=0)
+    assert [first] == store.list_due_schedules(now_ms=60_000, limit=9)
+    assert [None, "Conflict"] == put(store, removed, removed)
+    assert [later] == store.list_schedules("ann")
+    assert [later, paused] == store.list_schedules(None)
+    assert [later] == store.list_due_schedules(now_ms=90_000, limit=9)
+    assert removed == store.find_schedule("sch_1")
+
+
+def test_the_next_due_time_is_that_of_a_start_or_an_end(store: JournalStore) -> None:
+    """None for a journal without open tasks and schedules."""
+    assert store.find_next_due(after_ms=0) is None
+    put(store, task("tsk_1", not_before_ms=70), task("tsk_2", expires_ms=50))
+    assert [50, 50] == [store.find_next_due(after_ms=each) for each in (0, 60)]
+
+
+def test_ended_tasks_are_kept_a_week(store: JournalStore, clock: Clock) -> None:
+    """The seal deletes older ones; an open task stays whatever its age."""
+    old, new = task("tsk_1"), task("tsk_2")
+    put(store, old, cancel(old, "enough", 0), new, cancel(new, "enough", 5), task("tsk_3"))
+    clock.now_ms = TASK_KEPT_MS
+    store.seal()
+    assert ["tsk_3", "tsk_2"] == ids(store.list_tasks(TaskFilter()))
