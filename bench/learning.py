@@ -68,12 +68,10 @@ def main() -> None:
     for name, (proposed, sure, scores) in results.items():
         shown = ", ".join(f"{score}: {number}" for score, number in sorted(scores.items()))
         print(f"{name:16} {len(groups[name]):8} {proposed:8} {sure:5}  {shown}")
-    right, applied = (
-        sum(results[name][at] for name in ("facts", "preferences", "everyday")) for at in (0, 1)
-    )
-    wrong, misapplied = (
-        sum(results[name][at] for name in ("traps", "passing", "without a sign")) for at in (0, 1)
-    )
+    planted = [results[name] for name in ("facts", "preferences", "everyday")]
+    others = [results[name] for name in ("traps", "passing", "without a sign")]
+    right, applied = sum(each[0] for each in planted), sum(each[1] for each in planted)
+    wrong, misapplied = sum(each[0] for each in others), sum(each[1] for each in others)
     plants = len(FACTS) + len(PREFERENCES) + len(EVERYDAY)
     print(f"candidates: precision {right / (right + wrong):.1%}, recall {right / plants:.1%}")
     print(

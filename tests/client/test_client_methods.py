@@ -197,6 +197,13 @@ CALLS: dict[str, Call] = {
     "policy.apply_suggestion": lambda client: client.apply_suggestion(
         "sug_0123456789abcdef", min_answers=4
     ),
+    "learning.list": lambda client: client.list_candidates(states=["applied"], limit=2),
+    "learning.get": lambda client: client.get_candidate("can_1"),
+    "learning.accept": lambda client: client.accept_candidate("can_1"),
+    "learning.reject": lambda client: client.reject_candidate("can_1"),
+    "learning.edit": lambda client: client.edit_candidate("can_1", "our port is 2"),
+    "learning.undo": lambda client: client.undo_candidate("can_1"),
+    "learning.reflect": lambda client: client.reflect("run_1"),
     "backup.create": lambda client: client.create_backup("/backups/b", with_keys=True),
     "backup.verify": lambda client: client.verify_backup("/backups/b"),
     "retention.preview": lambda client: client.preview_retention(),

@@ -30,10 +30,12 @@ FIRST_SEEDS = {
     "say_nothing_of_unknown": 45,
     "take_any_digest": 12,
     "take_nothing_for_the_end": 21,
-    "recall_for_everybody": 195,
-    "keep_results": 10,
-    "store_twice": 27,
-    "drop_pins": 24,
+    "recall_for_everybody": 20,
+    "keep_results": 11,
+    "store_twice": 26,
+    "drop_pins": 150,
+    "purge_until_restart": 7,
+    "recall_expired": 20,
 }
 KEEPER_SEEDS = 20
 DIGESTS = """

@@ -290,6 +290,9 @@ class FakeApprovals:
 class FakeLearning:
     """One candidate, which every change leaves as it is."""
 
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
     async def list_candidates(self, caller: Caller, wanted: CandidateFilter) -> Any:
         caller.require("memory:read")
         assert wanted.limit
@@ -301,6 +304,7 @@ class FakeLearning:
 
     async def accept(self, caller: Caller, candidate_id: str) -> CandidateChanged:
         caller.require("memory:write")
+        self.asked.append(candidate_id)
         return CandidateChanged(
             candidate_id=candidate_id, state="applied", revision=2, memory_id="mem_1"
         )
@@ -524,6 +528,7 @@ class Daemon:
         self.memories = FakeMemories(self.store, lambda: self.now_ms)
         self.keeping = FakeKeeping()
         self.suggestions = FakeSuggestions()
+        self.learning = FakeLearning()
         self.skills = FakeSkills()
         self.files = FakeFiles()
         self.documents = FakeDocuments(self.store)
@@ -557,7 +562,7 @@ class Daemon:
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
             documents=cast("Any", self.documents),
-            learning=cast("Any", FakeLearning()),
+            learning=cast("Any", self.learning),
             tasks=cast("Any", self.tasks),
             schedules=cast("Any", self.schedules),
             skills=self.skills,

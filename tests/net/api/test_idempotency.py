@@ -228,6 +228,10 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "backup.create": {"path": "/backups/b"},
     "policy.apply_suggestion": {"suggestion_id": "sug_0123456789abcdef"},
     "policy.undo": {},
+    "learning.accept": {"candidate_id": "can_1"},
+    "learning.reject": {"candidate_id": "can_1"},
+    "learning.edit": {"candidate_id": "can_1", "text": "our port is 2"},
+    "learning.undo": {"candidate_id": "can_1"},
     "task.submit": {"kind": "prompt", "payload": {"text": "hello"}},
     "task.cancel": {"task_id": "tsk_1", "reason": "enough"},
     "task.pause": {"task_id": "tsk_1"},
@@ -280,7 +284,7 @@ def effects_of(daemon: Daemon) -> list[Any]:
     """The effects in the daemon."""
     asked = [*daemon.agents.asked, *daemon.channels.asked, *daemon.skills.asked]
     asked += [*daemon.budgets.asked, *daemon.incidents.asked, *daemon.memories.asked]
-    asked += [*daemon.keeping.asked, *daemon.suggestions.asked]
+    asked += [*daemon.keeping.asked, *daemon.suggestions.asked, *daemon.learning.asked]
     asked += [*daemon.tasks.asked, *daemon.schedules.asked]
     tokens = list(daemon.store.tokens.items())
     return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
