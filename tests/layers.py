@@ -9,7 +9,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 # Floors.  A floor is a folder of palyra/ or a module at its top.  A module may import its own
@@ -196,13 +196,17 @@ NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})
 BROAD_CATCH_FILE = "actors/kernel/supervisor.py"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
     """One source file; `path` is relative to the root the rules know it by."""
 
     path: PurePosixPath
     source: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed for the first rule that reads it."""
+        return ast.parse(self.source, filename=str(self.path))
 
     @property
     def layer(self) -> str:
@@ -220,7 +224,7 @@ Rule = Callable[[Module], Iterator[str]]
 
 
 def parse(path: str, source: str) -> Module:
-    return Module(PurePosixPath(path), source, ast.parse(source, filename=path))
+    return Module(PurePosixPath(path), source)
 
 
 @cache
@@ -232,9 +236,9 @@ def read_modules(root: Path) -> list[Module]:
     ]
 
 
-def imports(module: Module) -> Iterator[tuple[int, str]]:
-    """Each imported dotted name with its line; `from a import b` yields `a.b`."""
-    for node in ast.walk(module.tree):
+def imports(module: Module, tree: ast.AST | None = None) -> Iterator[tuple[int, str]]:
+    """Each imported dotted name with its line, in a part of it; `from a import b` yields `a.b`."""
+    for node in ast.walk(module.tree if tree is None else tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -304,7 +308,7 @@ def own_code_is_imported_at_run_time(module: Module) -> Iterator[str]:
         if isinstance(node, ast.If) and _last_part(node.test) == "TYPE_CHECKING"
         for statement in node.body
     ]
-    for line, name in imports(Module(module.path, module.source, ast.Module(hidden, []))):
+    for line, name in imports(module, ast.Module(hidden, [])):
         if _target_layer(name) is not None:
             yield f"{module.path}:{line}: {name} is imported for the type checker only"
 
@@ -393,6 +397,8 @@ def _called(call: ast.Call) -> str:
 
 def tests_do_not_sleep(module: Module) -> Iterator[str]:
     """A wait of fixed length is a race; sleep(0), a computed time or for ever is not one."""
+    if "sleep" not in module.source:
+        return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call) and _called(node) == "sleep":
             durations = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -417,6 +423,8 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def prose_is_plain(module: Module) -> Iterator[str]:
     """Docstrings and comments only: messages that are on tapes cannot change any more."""
+    if _PRIVATE_WORDS.search(module.source) is None:
+        return
     texts = [
         (getattr(node, "lineno", 1), ast.get_docstring(node, clean=False) or "")
         for node in ast.walk(module.tree)
