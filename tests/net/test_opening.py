@@ -55,6 +55,7 @@ async def test_the_reply_to_connect_has_the_identity(autojump_clock: Clock) -> N
                 "runs:read",
                 "sessions:read",
                 "system:read",
+                "tasks:read",
                 "tools:read",
                 "usage:read",
             ],
