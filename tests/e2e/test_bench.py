@@ -128,6 +128,7 @@ async def kill(daemon: DaemonProcess | None) -> None:
         await daemon.restart()
 
 
+@pytest.mark.slow
 async def test_own_daemon_ends_and_restarts_with_the_harness(tmp_path: Path) -> None:
     """Kills of the harness and of its daemon: one run for each case, and no process left."""
     rng = random.Random(11)
@@ -153,6 +154,7 @@ async def test_own_daemon_ends_and_restarts_with_the_harness(tmp_path: Path) -> 
         daemon.end()
 
 
+@pytest.mark.slow
 async def test_interrupt_stops_in_order_and_can_be_resumed(tmp_path: Path) -> None:
     """SIGINT: exit code 130, a summary of the results, no daemon left; then it resumes."""
     cases = write_cases(tmp_path / "cases.jsonl", mixed_cases(CASES))

@@ -7,6 +7,7 @@ from tests.faults.bad_disk_daemon import play_all
 pytestmark = [pytest.mark.real]
 
 
+@pytest.mark.slow
 def test_a_session_survives_a_failing_operation() -> None:
     """A start that fails, a refusal, or nothing: never a loss, never a run without an end."""
     found = play_all(every=40, seed=1)

@@ -8,6 +8,7 @@ from tests.faults.kill_daemon import kill_many
 pytestmark = [pytest.mark.real]
 
 
+@pytest.mark.slow
 def test_promises_hold_over_kills() -> None:
     """All promises of a busy daemon hold over repeated kills."""
     found = kill_many(4, seed=1)

@@ -12,6 +12,7 @@ from tests.store.orphans import find_orphans_in_copy
 pytestmark = [pytest.mark.real]
 
 
+@pytest.mark.slow
 def test_acknowledged_changes_survive_kills() -> None:
     """Rows, indexes, tapes, branches and marks agree with the answers after each kill."""
     found = kill_many(6, seed=3)

@@ -94,6 +94,7 @@ async def strike(daemon: MortalDaemon, crash: CrashAt) -> tuple[bool, bool]:
     return has_survived, await check(daemon, session_id)
 
 
+@pytest.mark.slow
 def test_a_purge_is_completed_after_a_kill_at_any_commit(tmp_path: Path) -> None:
     """Wherever the daemon dies, the purge is not begun or is completed, and no content is left."""
     daemon = MortalDaemon(tmp_path)

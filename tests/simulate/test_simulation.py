@@ -18,7 +18,7 @@ from tests.simulate.world import Cast
 
 ROOT = Path(__file__).parents[2]
 SEEDS_A_TEST = 10
-SEEDS = 40  # more in `make simulate`
+SEEDS = 20  # more in `make simulate`
 PLANT_WITHIN_SEEDS = 60
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
 # When the stories have changed, the search continues from there and takes longer.
@@ -37,7 +37,7 @@ FIRST_SEEDS = {
     "purge_until_restart": 7,
     "recall_expired": 20,
 }
-KEEPER_SEEDS = 20
+KEEPER_SEEDS = 10
 DIGESTS = """
 import json
 from tests.simulate.seed import simulate

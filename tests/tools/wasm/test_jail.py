@@ -32,6 +32,7 @@ async def measure_lag(lags: list[float]) -> None:
         lags.append(trio.current_time() - before - TICK_S)
 
 
+@pytest.mark.slow
 async def test_hostile_guests_do_not_delay_the_loop() -> None:
     """Each gets its error, and each worker is replaced."""
     lags: list[float] = []
