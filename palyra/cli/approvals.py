@@ -7,6 +7,8 @@ import msgspec
 
 from palyra.cli.command import Command, Options, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
+from palyra.cli.listing import watchable
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
 from palyra.client import Client
 from palyra.core.approval import Resolved
@@ -31,6 +33,7 @@ def approvals() -> None:
     "--all", "everything", is_flag=True, help="Include approvals that are already decided."
 )
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@watchable
 @shared_options
 def list_(options: Options, run_id: str | None, limit: int, *, everything: bool) -> None:
     """List approvals, pending ones first."""
@@ -59,7 +62,7 @@ def _row(approval: ApprovalRecord) -> tuple[object, ...]:
 
 
 @approvals.command()
-@click.argument("approval_id")
+@id_argument("approval_id")
 @shared_options
 def show(options: Options, approval_id: str) -> None:
     """Show one approval with the exact arguments of the call."""
@@ -71,7 +74,7 @@ def show(options: Options, approval_id: str) -> None:
 
 
 _ANSWER = (
-    click.argument("approval_id"),
+    id_argument("approval_id", latest=False),
     click.option("--digest", help="Answer only if the approval's digest starts with this."),
     click.option(
         "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
@@ -157,7 +160,7 @@ def _term(grant: GrantRecord) -> str:
 
 
 @approvals.command()
-@click.argument("grant_id")
+@id_argument("grant_id", latest=False)
 @shared_options
 def revoke(options: Options, grant_id: str) -> None:
     """Revoke a grant; later calls need an approval again."""

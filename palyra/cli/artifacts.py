@@ -3,6 +3,7 @@
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.names import id_argument
 from palyra.client import Client
 
 
@@ -12,7 +13,7 @@ def artifacts() -> None:
 
 
 @artifacts.command("print")
-@click.argument("session_id")
+@id_argument("session_id")
 @click.argument("artifact")
 @shared_options
 def print_(options: Options, session_id: str, artifact: str) -> None:

@@ -5,6 +5,7 @@ from typing import get_args
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.client import Channel, Pairing
 from palyra.core.journal.records import PairingMode, PairingState
@@ -150,7 +151,7 @@ def list_pairings(
 
 
 @pairings.command()
-@click.argument("pairing_id")
+@id_argument("pairing_id", latest=False)
 @click.argument("code")
 @shared_options
 def approve(options: Options, pairing_id: str, code: str) -> None:
@@ -160,7 +161,7 @@ def approve(options: Options, pairing_id: str, code: str) -> None:
 
 
 @pairings.command()
-@click.argument("pairing_id")
+@id_argument("pairing_id", latest=False)
 @shared_options
 def revoke(options: Options, pairing_id: str) -> None:
     """Revoke a sender; runs that were already started continue."""

@@ -5,6 +5,7 @@ from typing import Literal
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.text.visible import visible
 from palyra.net.protocol.results import CheckpointFile, CheckpointView
@@ -69,7 +70,7 @@ def _change(file: CheckpointFile) -> str:
 
 
 @checkpoints.command()
-@click.argument("checkpoint_id")
+@id_argument("checkpoint_id", latest=False)
 @click.option(
     "--to", type=click.Choice(["before", "after"]), default="before", show_default=True,
     help="State of the files: before the change or after it.",

@@ -24,6 +24,7 @@ import click
 from click.core import ParameterSource
 
 from palyra.cli.errors import INTERRUPTED, USAGE, CommandFailed, stop_for
+from palyra.cli.names import find_ids, id_parameters, short_names
 from palyra.config.load import HOME_VARIABLE, Config, load
 from palyra.errors import InvalidParams, PalyraError
 
@@ -94,11 +95,31 @@ def shared_options(command: Command) -> Command:
             url=url or (None if _outranks_address(context, home) else base.url),
             as_json=given.pop("as_json") or base.as_json,
         )
-        return command(options, **given)
+        return command(options, **_with_ids(context, options, given))
 
     for option in reversed(_SHARED):
         merged = option(merged)
     return merged
+
+
+def _with_ids(context: click.Context, options: Options, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with each short name replaced by the id that it stands for."""
+    wanted = short_names(context, given)
+    if not wanted:
+        return given
+    ids = talk(options, lambda client: find_ids(client, wanted))
+
+    def whole(value: Any) -> Any:  # noqa: ANN401 - as click calls it
+        return tuple(map(whole, value)) if isinstance(value, tuple) else ids.get(value, value)
+
+    changed = {name: whole(given[name]) for name in id_parameters(context)}
+    return {**given, **changed}
+
+
+def find_options(context: click.Context) -> Options:
+    """Return the shared options for a completion, before any command is called."""
+    root, own = context.find_root().params, context.params
+    return Options(home=own.get("home") or root.get("home"), url=own.get("url") or root.get("url"))
 
 
 def _outranks_address(context: click.Context, home: Path | None) -> bool:
@@ -108,10 +129,12 @@ def _outranks_address(context: click.Context, home: Path | None) -> bool:
     return is_named and source("url") is ParameterSource.ENVIRONMENT
 
 
-def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
+def talk(
+    options: Options, work: Callable[[Client], Awaitable[T]], *, patience_s: float = PATIENCE_S
+) -> T:
     """Run `work` with a connected client and return its result.
 
-    Raises CommandFailed for an interrupt and for a PalyraError, and the OSError if only the output
+    Connecting may take `patience_s`.  Raises CommandFailed for an interrupt and for a PalyraError, and the OSError if only the output
     failed.
     """
     import trio  # noqa: PLC0415 - help must be instant
@@ -120,17 +143,17 @@ def talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
     try:
         # Deliver Ctrl-C at checkpoints only: raised inside a destructor it would be lost.
         talk_on = partial(trio.run, restrict_keyboard_interrupt_to_checkpoints=True)
-        results.append(talk_on(_talk, options, work))
+        results.append(talk_on(_talk, options, work, patience_s))
     except* (KeyboardInterrupt, PalyraError, OSError) as group:
         raise verdict(group) from None
     return results[0]
 
 
-async def _talk(options: Options, work: Callable[[Client], Awaitable[T]]) -> T:
+async def _talk(options: Options, work: Callable[[Client], Awaitable[T]], patience_s: float) -> T:
     from palyra.client import connect  # noqa: PLC0415 - help must be instant
 
     async with connect(
-        options.url, home=options.home, name="palyra-cli", patience_s=PATIENCE_S
+        options.url, home=options.home, name="palyra-cli", patience_s=patience_s
     ) as client:
         return await work(client)
 

@@ -3,12 +3,13 @@
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.names import id_argument
 from palyra.cli.output import print_json, print_table, say
 from palyra.core.context.views import ContextExplained, ReferencePreview, ReferenceView, SegmentView
 
 
 @click.command(short_help="Show what a turn's prompt was made of.")
-@click.argument("run_id")
+@id_argument("run_id")
 @click.option("--turn", type=click.IntRange(1), help="Number of the turn, instead of the last one.")
 @shared_options
 def context(options: Options, run_id: str, turn: int | None) -> None:

@@ -5,6 +5,8 @@ from typing import get_args
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.listing import newer, since_option, watchable
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.healing.rules import RULES, Rule, kind_of
 from palyra.core.incident.incident import UNRESOLVED
@@ -23,10 +25,13 @@ def incidents() -> None:
 @click.option("--domain", type=click.Choice(get_args(IncidentDomain)))
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="INCIDENT_ID", help="Start after this incident.")
+@since_option
+@watchable
 @shared_options
-def list_(
+def list_(  # noqa: PLR0913 - one for each option
     options: Options,
     *,
+    since_ms: int | None,
     is_open: bool,
     states: tuple[IncidentState, ...],
     domain: IncidentDomain | None,
@@ -41,6 +46,7 @@ def list_(
             states=wanted, domain=domain, limit=limit, cursor=cursor
         ),
     )
+    page = newer(page, "incidents", "opened_ms", since_ms)
     if options.as_json:
         print_json(page)
         return
@@ -64,7 +70,7 @@ def _row(incident: IncidentView) -> tuple[object, ...]:
 
 
 @incidents.command()
-@click.argument("incident_id")
+@id_argument("incident_id")
 @shared_options
 def show(options: Options, incident_id: str) -> None:
     """Show one incident with its evidence."""
@@ -121,7 +127,7 @@ def _healing(incident: IncidentView) -> list[tuple[object, ...]]:
 
 
 @incidents.command()
-@click.argument("incident_id")
+@id_argument("incident_id", latest=False)
 @click.argument("reason")
 @shared_options
 def resolve(options: Options, incident_id: str, reason: str) -> None:

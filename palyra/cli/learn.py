@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from palyra.cli.command import Options, read_text, shared_options, talk
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.journal.records import CandidateKind, CandidateState
 from palyra.core.learning.views import CandidateChanged
@@ -61,7 +62,7 @@ def list_(  # noqa: PLR0913 - one for each option
 
 
 @learn.command()
-@click.argument("candidate_id")
+@id_argument("candidate_id")
 @shared_options
 def show(options: Options, candidate_id: str) -> None:
     """Show a candidate with its evidence, the parts of its score and its history."""
@@ -82,7 +83,7 @@ def show(options: Options, candidate_id: str) -> None:
 
 
 @learn.command()
-@click.argument("candidate_id")
+@id_argument("candidate_id", latest=False)
 @shared_options
 def accept(options: Options, candidate_id: str) -> None:
     """Make a candidate an item of memory; `palyra learn undo` takes it back."""
@@ -90,7 +91,7 @@ def accept(options: Options, candidate_id: str) -> None:
 
 
 @learn.command()
-@click.argument("candidate_id")
+@id_argument("candidate_id", latest=False)
 @shared_options
 def reject(options: Options, candidate_id: str) -> None:
     """Refuse a candidate; it is not proposed again."""
@@ -98,7 +99,7 @@ def reject(options: Options, candidate_id: str) -> None:
 
 
 @learn.command()
-@click.argument("candidate_id")
+@id_argument("candidate_id", latest=False)
 @click.option("--text", required=True, help="The new text; @FILE reads it from a file.")
 @shared_options
 def edit(options: Options, candidate_id: str, text: str) -> None:
@@ -108,7 +109,7 @@ def edit(options: Options, candidate_id: str, text: str) -> None:
 
 
 @learn.command()
-@click.argument("candidate_id")
+@id_argument("candidate_id", latest=False)
 @shared_options
 def undo(options: Options, candidate_id: str) -> None:
     """Take back an application or a rejection."""
@@ -116,7 +117,7 @@ def undo(options: Options, candidate_id: str) -> None:
 
 
 @learn.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @shared_options
 def reflect(options: Options, run_id: str) -> None:
     """Read a run that ended, and keep what it teaches."""

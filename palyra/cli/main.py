@@ -58,6 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Run many cases; resume, replay and compare them."),
     "doctor": ("doctor", "Check this machine and the daemon."),
     "config": ("config", "Show the configuration and its schema."),
+    "completion": ("completion", "Print the completion script of a shell."),
     "schema": ("schema", "Print the schemas of the protocol."),
     "serve": ("serve", "Run the daemon for a service manager or a parent process."),
 }

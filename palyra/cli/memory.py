@@ -17,6 +17,7 @@ from palyra.cli.command import (
     talk,
 )
 from palyra.cli.errors import USAGE, CommandFailed
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, one_line, print_json, print_table, say
 from palyra.cli.sessions import find_session
 from palyra.cli.status import describe_embedder
@@ -306,7 +307,7 @@ def _state(item: MemoryItem) -> str:
 
 
 @memory.command()
-@click.argument("memory_id")
+@id_argument("memory_id")
 @shared_options
 def show(options: Options, memory_id: str) -> None:
     """Show an item with everything known about it."""
@@ -324,7 +325,7 @@ def show(options: Options, memory_id: str) -> None:
 
 
 @memory.command()
-@click.argument("memory_id")
+@id_argument("memory_id")
 @shared_options
 def history(options: Options, memory_id: str) -> None:
     """Show the revisions of an item, and what it superseded."""
@@ -388,7 +389,7 @@ def audit(options: Options, *, principal: str | None, limit: int, cursor: int | 
 
 
 @memory.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @shared_options
 def used(options: Options, run_id: str) -> None:
     """Show what the memory gave a run, and for which question."""
@@ -409,7 +410,7 @@ def used(options: Options, run_id: str) -> None:
 
 
 @memory.command()
-@click.argument("memory_id")
+@id_argument("memory_id", latest=False)
 @click.option("--text", help="The new text; @FILE reads it from a file.")
 @click.option("--kind", type=click.Choice(get_args(MemoryKind)))
 @_TAGS
@@ -427,7 +428,7 @@ def edit(options: Options, memory_id: str, text: str | None, **given: Any) -> No
 
 
 @memory.command()
-@click.argument("memory_id")
+@id_argument("memory_id", latest=False)
 @shared_options
 def undo(options: Options, memory_id: str) -> None:
     """Take back the last change of an item, or the correction that it was."""
@@ -435,7 +436,7 @@ def undo(options: Options, memory_id: str) -> None:
 
 
 @memory.command()
-@click.argument("memory_id")
+@id_argument("memory_id", latest=False)
 @click.option("--off", is_flag=True, help="Release it.")
 @shared_options
 def pin(options: Options, memory_id: str, *, off: bool) -> None:
@@ -445,7 +446,7 @@ def pin(options: Options, memory_id: str, *, off: bool) -> None:
 
 
 @memory.command("never-recall")
-@click.argument("memory_id")
+@id_argument("memory_id", latest=False)
 @click.option("--off", is_flag=True, help="Recall it again.")
 @shared_options
 def never_recall(options: Options, memory_id: str, *, off: bool) -> None:
@@ -465,7 +466,9 @@ def _print_change(options: Options, done: MemoryChanged) -> None:
 
 
 @memory.command()
-@click.argument("memory_ids", nargs=-1, required=True, metavar="MEMORY_ID...")
+@id_argument(
+    "memory_id", name="memory_ids", latest=False, nargs=-1, required=True, metavar="MEMORY_ID..."
+)
 @_DRY_RUN
 @shared_options
 def forget(options: Options, memory_ids: tuple[str, ...], *, dry_run: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from palyra.cli.last_listing import remember_listing
 from palyra.core.text.visible import visible
 
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -102,11 +103,15 @@ def print_json_line(value: object) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
     """Print aligned columns with a header, or `empty` if there are no rows.
 
-    A cell is cut to one line of 200 characters.
+    A cell is cut to one line of 200 characters.  At a terminal rows of ids get numbers, which commands
+    take in place of the ids.
     """
     if not rows:
         say(empty, dim=True)
         return
+    if remember_listing([str(row[0]) for row in rows]):
+        columns = ("#", *columns)
+        rows = [(number, *row) for number, row in enumerate(rows, 1)]
     cells = [[one_line(str(cell), 200) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     say(_align(columns, widths), bold=True)

@@ -5,6 +5,8 @@ from typing import Literal, get_args
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.listing import newer, since_option, watchable
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.run_exit import read_code
 from palyra.client import Client, RunView
@@ -22,9 +24,13 @@ def runs() -> None:
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(RunState)))
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="RUN_ID", help="Start after this run.")
+@since_option
+@watchable
 @shared_options
 def list_(
     options: Options,
+    *,
+    since_ms: int | None,
     session_id: str | None,
     states: tuple[RunState, ...],
     limit: int,
@@ -37,6 +43,7 @@ def list_(
             session_id=session_id, states=states, limit=limit, cursor=cursor
         ),
     )
+    page = newer(page, "runs", "created_ms", since_ms)
     if options.as_json:
         print_json(page)
         return
@@ -59,7 +66,7 @@ def _row(run: RunView) -> tuple[object, ...]:
 
 
 @runs.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @shared_options
 def show(options: Options, run_id: str) -> None:
     """Show one run."""
@@ -67,7 +74,7 @@ def show(options: Options, run_id: str) -> None:
 
 
 @runs.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @click.argument("text", required=False)
 @click.option(
     "--at",
@@ -98,7 +105,7 @@ def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) ->
 
 
 @runs.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @click.option("--reason", default="cancelled from the command line")
 @shared_options
 def cancel(options: Options, run_id: str, reason: str) -> None:
@@ -111,7 +118,7 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 
 
 @runs.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @click.option("--attention", is_flag=True, help="Also return when an approval is pending.")
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:

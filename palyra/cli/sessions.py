@@ -8,6 +8,8 @@ import click
 
 from palyra.cli.command import Options, confirm_loss, shared_options, talk
 from palyra.cli.errors import CommandFailed
+from palyra.cli.listing import watchable
+from palyra.cli.names import LATEST, find_id, id_argument, is_short
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.core.ids import is_id
 from palyra.core.journal.records import QueueMode, SessionRecord
@@ -37,6 +39,7 @@ def sessions() -> None:
 @sessions.command("list")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="SESSION_ID", help="Start after this session.")
+@watchable
 @shared_options
 def list_(options: Options, limit: int, cursor: str | None) -> None:
     """List sessions, newest first."""
@@ -71,7 +74,7 @@ def show(options: Options, name: str) -> None:
     """Show one session and its queue."""
 
     async def work(client: Client) -> tuple[SessionRecord, Queue]:
-        session_id = await _find_id(client, name)
+        session_id = await _find_id(client, name, is_latest_allowed=True)
         return await client.get_session(session_id), await client.queue(session_id)
 
     session, queue = talk(options, work)
@@ -122,7 +125,7 @@ def compact(options: Options, name: str, *, preview: bool) -> None:
 
 @sessions.command()
 @click.argument("name", metavar="ID | KEY")
-@click.argument("run_id", metavar="RUN_ID")
+@id_argument("run_id", metavar="RUN_ID")
 @click.argument("seq", type=click.IntRange(min=0))
 @click.option("--off", is_flag=True, help="Unpin it.")
 @shared_options
@@ -216,9 +219,14 @@ def restore(
         say(f"undo that with: palyra checkpoints restore {done.file_checkpoint_id}", dim=True)
 
 
-async def _find_id(client: Client, name: str) -> str:
-    """Return the id of the session with the id or the key `name`.  Raises CommandFailed if none."""
+async def _find_id(client: Client, name: str, *, is_latest_allowed: bool = False) -> str:
+    """Return the id of the session with the id, the key or the short name `name`.
+
+    A key comes before a short name of the same text.  Raises CommandFailed if there is none.
+    """
     found = await find_session(client, name)
+    if found is None and is_short(name) and (is_latest_allowed or name != LATEST):
+        return await find_id(client, name, "session_id")
     if found is None:
         raise CommandFailed(
             f"{client.welcome.principal} has no session with the key or the id {name!r}",

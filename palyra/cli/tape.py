@@ -13,6 +13,7 @@ import click
 from palyra.cli.command import GivenPath, Options, replace_file, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.event_text import narrate, to_json
+from palyra.cli.names import find_id, id_argument, is_short
 from palyra.cli.output import print_json, print_json_line, print_table, say
 from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
@@ -43,7 +44,7 @@ def tape() -> None:
 
 
 @tape.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @click.option(
     "--after", "after_seq", type=click.IntRange(-1), default=-1, help="Only events after this seq."
 )
@@ -75,7 +76,7 @@ def _print_event(event: TapeEvent, start_ms: int) -> None:
 
 
 @tape.command()
-@click.argument("run_id")
+@id_argument("run_id")
 @click.option(
     "-o",
     "--output",
@@ -107,7 +108,7 @@ def verify(options: Options, what: str | None, key: str | None) -> None:
         _print_offline(options, verify_file(Path(what), trusted), is_trusted=trusted is not None)
         return
     if what is not None:
-        check_run_id(what)
+        what = _find_run_id(options, what)
     if key is not None:
         raise click.UsageError("--key goes with a FILE; the daemon verifies with its own")
     report, noticed = talk(options, lambda client: _verify_online(client, what))
@@ -130,10 +131,13 @@ async def _verify_online(client: Client, run_id: str | None) -> tuple[VerifyRepo
     return report, [str(each.evidence.get("detail", each.summary)) for each in broken]
 
 
-def check_run_id(what: str) -> None:
-    """Raise a usage error if `what` is not formed like a run id."""
+def _find_run_id(options: Options, what: str) -> str:
+    """Return the run id, also for a short name; raise a usage error for a text that is neither."""
+    if is_short(what):
+        return talk(options, lambda client: find_id(client, what, "run_id"))
     if not is_id(what, "run"):
         raise click.UsageError(f"{what!r} is neither a file nor a run id (run_…)")
+    return what
 
 
 def verify_file(path: Path, key: bytes | None) -> ExportReport:
@@ -236,8 +240,8 @@ def replay(options: Options, what: str, *, strict: bool) -> None:
             raise click.UsageError("--strict needs a daemon's policies: name a RUN_ID")
         _print_replay(options, replay_file(Path(what)))
         return
-    check_run_id(what)
-    _print_replay(options, talk(options, lambda client: client.replay_run(what, strict=strict)))
+    run_id = _find_run_id(options, what)
+    _print_replay(options, talk(options, lambda client: client.replay_run(run_id, strict=strict)))
 
 
 def replay_file(path: Path) -> ReplayReport:

@@ -10,28 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.listing import Span, newer, since_option, watchable
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, now_ms, one_line, print_json, print_table, say
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
 from palyra.core.task.views import ScheduleView, TaskView
-
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Span(click.ParamType[int]):
-    """A length of time such as 30s, 15m, 2h or 1d, in milliseconds."""
-
-    name = "span"
-
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Convert the value; fail for one without a unit."""
-        if isinstance(value, int):
-            return value
-        number, unit = value[:-1], value[-1:]
-        if unit not in _UNITS_MS or not number.isascii() or not number.isdigit():
-            self.fail(f"{value!r}: write a number and s, m, h or d, such as 15m", param, ctx)
-        return int(number) * _UNITS_MS[unit]
 
 
 class Moment(click.ParamType[int]):
@@ -132,10 +115,13 @@ def submit(
 @click.option("--schedule", "schedule_id", help="Only the tasks of this schedule.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="TASK_ID", help="Go on after this one.")
+@since_option
+@watchable
 @shared_options
-def list_(
+def list_(  # noqa: PLR0913 - one for each option
     options: Options,
     *,
+    since_ms: int | None,
     states: tuple[TaskState, ...],
     kind: TaskKind | None,
     schedule_id: str | None,
@@ -149,6 +135,7 @@ def list_(
             states=list(states), kind=kind, schedule_id=schedule_id, limit=limit, cursor=cursor
         ),
     )
+    page = newer(page, "tasks", "created_ms", since_ms)
     if options.as_json:
         print_json(page)
         return
@@ -171,7 +158,7 @@ def list_(
 
 
 @tasks.command()
-@click.argument("task_id")
+@id_argument("task_id")
 @shared_options
 def show(options: Options, task_id: str) -> None:
     """Show a task as JSON."""
@@ -179,7 +166,7 @@ def show(options: Options, task_id: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_id")
+@id_argument("task_id", latest=False)
 @click.option("--reason", default="", help="Why; recorded with the task.")
 @shared_options
 def cancel(options: Options, task_id: str, reason: str) -> None:
@@ -188,7 +175,7 @@ def cancel(options: Options, task_id: str, reason: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_id")
+@id_argument("task_id", latest=False)
 @shared_options
 def pause(options: Options, task_id: str) -> None:
     """Keep a queued task from being started."""
@@ -196,7 +183,7 @@ def pause(options: Options, task_id: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_id")
+@id_argument("task_id", latest=False)
 @shared_options
 def resume(options: Options, task_id: str) -> None:
     """Queue a paused task again."""
@@ -263,7 +250,7 @@ def list_schedules(options: Options) -> None:
 
 
 @schedules.command("next")
-@click.argument("schedule_id")
+@id_argument("schedule_id")
 @shared_options
 def next_(options: Options, schedule_id: str) -> None:
     """Print the coming ten instants of a schedule, in its time zone."""
@@ -276,7 +263,7 @@ def next_(options: Options, schedule_id: str) -> None:
 
 
 @schedules.command("pause")
-@click.argument("schedule_id")
+@id_argument("schedule_id", latest=False)
 @shared_options
 def pause_schedule(options: Options, schedule_id: str) -> None:
     """Fire nothing until the schedule is resumed."""
@@ -285,7 +272,7 @@ def pause_schedule(options: Options, schedule_id: str) -> None:
 
 
 @schedules.command("resume")
-@click.argument("schedule_id")
+@id_argument("schedule_id", latest=False)
 @shared_options
 def resume_schedule(options: Options, schedule_id: str) -> None:
     """Fire from the next instant on."""
@@ -294,7 +281,7 @@ def resume_schedule(options: Options, schedule_id: str) -> None:
 
 
 @schedules.command()
-@click.argument("schedule_id")
+@id_argument("schedule_id", latest=False)
 @shared_options
 def remove(options: Options, schedule_id: str) -> None:
     """Remove a schedule; its tasks are not touched."""

@@ -6,6 +6,7 @@ import click
 
 from palyra.cli.command import Options, shared_options, talk
 from palyra.cli.errors import CommandFailed
+from palyra.cli.names import id_argument
 from palyra.cli.output import age, now_ms, print_json, print_table, say
 from palyra.client import Token
 from palyra.core.journal.records import Role
@@ -72,7 +73,7 @@ def _state(token: Token) -> str:
 
 
 @tokens.command()
-@click.argument("token_id")
+@id_argument("token_id", latest=False)
 @shared_options
 def revoke(options: Options, token_id: str) -> None:
     """Revoke a token; its connections are closed."""
