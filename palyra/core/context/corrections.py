@@ -30,6 +30,7 @@ _ADDS = whole_words(
     r"also", r"too", r"as well", r"in addition", r"auch", r"zusätzlich", r"außerdem"
 )
 _TERM = r"[\"'`“(]?[^\s,;!?\"'`”)]+[\"'`”)]?"
+_BOUND = r"(?:(?:more|less|fewer|longer|mehr|weniger|länger)\s+)?(?:than|als)\b"  # of a quantity
 _INSTEAD = r"instead of|rather than|statt|anstatt|anstelle von"
 _CHANGE = r"(?:change|rename|move|switch|replace|swap|ersetze|ändere|tausche)\w*"
 _TO = r"to|into|with|by|for|durch|in|zu|auf|nach|gegen"
@@ -40,7 +41,7 @@ _PAIRS = tuple(
         rf"\b(?:{_INSTEAD})\s+(?P<old>{_TERM})",
         rf"\b(?:not|nicht)\s+(?P<old>{_TERM}),?\s+(?:but|sondern)\s+(?P<new>{_TERM})",
         rf"(?P<new>{_TERM}),?\s+(?:not|nicht)\s+(?P<old>{_TERM})\s*[.!]?$",
-        rf"\b(?:no longer|nicht mehr|not)\s+(?P<old>{_TERM})",
+        rf"\b(?:no longer|nicht mehr|not)\s+(?!{_BOUND})(?P<old>{_TERM})",
         rf"\b(?:from|von)\s+(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
         rf"\b{_CHANGE}\s+(?:the\s+)?(?P<old>{_TERM})\s+(?:{_TO})\s+(?P<new>{_TERM})",
         rf"(?P<old>{_TERM})\s+(?:is out|ist raus)\b",

@@ -90,12 +90,13 @@ _TAKES_BACK = (
     r"war falsch", r"ist falsch", r"quatsch", r"doch nicht", r"anders überlegt", r"nee,? doch",
 )  # fmt: skip
 TAKES_BACK = whole_words(*_TAKES_BACK)
+# Not before `than` and `als`: "no longer than 30 lines" bounds a quantity and takes nothing back.
 CORRECTION = whole_words(
-    *_TAKES_BACK, r"no longer", r"any ?more", r"not \S+(?: \S+){0,5}? but", r"instead(?: of)?",
+    *_TAKES_BACK, r"no longer(?!\s+than\b)", r"any ?more(?!\s+than\b)", r"not \S+(?: \S+){0,5}? but", r"instead(?: of)?",
     r"rather than", r"from now on", r"(?:change|changed|rename|renamed|move|moved|switch|switched)"
     r" .{1,80}? (?:to|into)", r"replaces?", r"replaced (?:by|with)", r"supersedes?", r"update:",
-    r"forget (?:what|that|about)", r"not \S+ any ?more", r"(?:now|new) (?:is|value|name|one)",
-    r"stattdessen", r"statt", r"anstatt", r"anstelle", r"nicht mehr", r"ab jetzt", r"ab sofort",
+    r"forget (?:what|that|about)", r"not \S+ any ?more(?!\s+than\b)", r"(?:now|new) (?:is|value|name|one)",
+    r"stattdessen", r"statt", r"anstatt", r"anstelle", r"nicht\s+mehr(?!\s+als\b)", r"ab jetzt", r"ab sofort",
     r"vergiss", r"\S+, (?:not|nicht) \S+",
     r"nicht \S+(?: \S+){0,5}? sondern", r"heißt jetzt", r"ist jetzt", r"ersetzt",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.core.context.corrections import Mentions, find_corrected, find_replaced
+from palyra.core.context.corrections import Mentions, find_corrected, find_replaced, replacements
 from palyra.core.context.statements import (
     MAX_READ_CHARS,
     Statement,
@@ -115,6 +115,29 @@ def test_a_correction_replaces_what_it_is_about(newer: str, old: str) -> None:
 def test_a_correction_leaves_other_subjects_alone(newer: str, old: str) -> None:
     """Without a word of correction, or about another subject, both statements hold."""
     assert [] == find_replaced(only(newer), [old])
+
+
+@pytest.mark.parametrize(
+    ("newer", "old"),
+    [
+        (
+            "Der archiver darf nicht mehr als 31 Verbindungen öffnen.",
+            "The archiver listens on port 20443.",
+        ),
+        ("Der Cache darf nicht  Mehr als 31 Zeilen halten.", "Der Cache lauscht auf 20443."),
+        ("The cache may hold not more than 31 rows.", "The cache listens on port 20443."),
+        ("The cache must be no longer than 31 rows.", "The cache listens on port 20443."),
+        ("The cache must not hold any more than 31 rows.", "The cache listens on port 20443."),
+        ("Not less than 31 rows fit the cache.", "The cache has less rows than 99."),
+    ],
+)
+def test_a_bound_is_no_correction(newer: str, old: str) -> None:
+    """A comparison bounds a quantity and takes nothing back; with `actually` it still corrects."""
+    statement = only(newer)
+    assert not statement.corrects
+    assert [] == find_replaced(statement, [old])
+    assert only(f"Actually: {newer}").corrects
+    assert {"als", "than", "more", "less", "longer"}.isdisjoint(replacements(newer)[0])
 
 
 @pytest.mark.parametrize(
