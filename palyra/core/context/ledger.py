@@ -89,7 +89,8 @@ def extend(
     """Return the ledger with what `messages` add, correct, answer and complete.
 
     `messages` follow those that the ledger was made of, oldest first.  `window` follows them and
-    stays in the prompt: its corrections count, its statements are not added.  `pins` are all pins
+    stays in the prompt: its corrections count, its statements are not added, but a correction may be
+    about one of them and then removes nothing here.  `pins` are all pins
     that are in force; None keeps those of the ledger.
     """
     builder = _Builder(ledger)
@@ -256,6 +257,7 @@ class _Builder:
         self._replaced = list(ledger.replaced)
         self._mentions = Mentions()
         self._unread = list[str]()  # keys that the first correction adds to the index
+        self._shown = dict[str, Entry]()  # statements that stay in the prompt
         self._open: dict[str, ProposedCall] = {}
         self._ahead = list[tuple[str, int]]()
         for entry in ledger.entries:
@@ -299,15 +301,29 @@ class _Builder:
 
         The correction itself becomes an entry: it may name its subject only through what it removes.
         """
-        if not isinstance(placed.message, UserMessage):
-            return
-        self._request = None
-        self._ahead.append((placed.run_id, placed.index))
-        for statement in statements.read_user(placed.message.text):
-            count = len(self._replaced)
-            kept = self._remove_replaced(statement, "user", placed)
-            if len(self._replaced) > count:
-                self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index))
+        match placed.message:
+            case UserMessage(text):
+                self._request = None
+                self._ahead.append((placed.run_id, placed.index))
+                for statement in statements.read_user(text):
+                    count = len(self._replaced)
+                    kept = self._remove_replaced(statement, "user", placed)
+                    if len(self._replaced) > count:
+                        self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index))
+                    else:
+                        self._show(statement, "user", placed)
+            case AssistantMessage(text):
+                for statement in statements.read_model(text):
+                    self._show(statement, "model", placed)
+            case _:
+                pass
+
+    def _show(self, statement: Statement, by: Literal["user", "model"], placed: Placed) -> None:
+        """Let later corrections be about a statement that is no entry, because it stays in the prompt."""
+        entry = Entry(statement.kind, statement.text, placed.run_id, placed.index, by)
+        if entry.kind in _CORRECTABLE and entry.entry_id not in self._entries:
+            self._shown[entry.entry_id] = entry
+            self._unread.append(entry.entry_id)
 
     def replace_pins(self, pins: Iterable[Placed]) -> None:
         """Keep exactly these pinned messages."""
@@ -346,9 +362,8 @@ class _Builder:
     def _add_statements(
         self, placed: Placed, found: Iterable[Statement], by: Literal["user", "model"]
     ) -> None:
-        is_applied = (placed.run_id, placed.index) in self._before.ahead
         for statement in found:
-            is_known = is_applied and self._is_known(statement, placed)
+            is_known = self._is_known(statement, placed)
             kept = self._remove_replaced(statement, by, placed)
             if not is_known:
                 self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index, by))
@@ -368,7 +383,7 @@ class _Builder:
 
         def removable(keys: Iterable[str]) -> Iterator[tuple[str, Entry]]:
             for key in keys:
-                entry = self._entries.get(key)
+                entry = self._entries.get(key) or self._shown.get(key)
                 if entry is None or key in known or (entry.run_id, entry.message) == place:
                     continue  # the correction was applied to the known ones
                 if by == "user" or entry.by == "model":
@@ -378,27 +393,36 @@ class _Builder:
         near = list(removable(mentions.find_replaceable(statement)))
         found = corrections.find_replaced(statement, [entry.text for _, entry in near])
         wrong = [near[at][0] for at in found]
-        if not wrong and by == "user" and corrections.takes_back(statement):
+        is_spent = self._is_known(statement, placed)  # its guess was right or wrong before
+        if not (wrong or is_spent) and by == "user" and corrections.takes_back(statement):
             near = list(removable(mentions.find_near(statement)))
             one = corrections.find_corrected(
                 statement, ((cast("StatementKind", e.kind), e.text) for _, e in near)
             )
             wrong = [] if one is None else [near[one][0]]
         if wrong:
-            statement = _completed(statement, self._entries[wrong[-1]])
-        self._replaced += [self._remove(key).text for key in wrong]
+            last = wrong[-1]
+            statement = _completed(statement, self._entries.get(last) or self._shown[last])
+        for key in wrong:
+            if key in self._entries:
+                self._replaced.append(self._remove(key).text)
+            else:
+                self._mentions.remove(key, self._shown.pop(key).text)
         return statement
 
     def _index(self) -> Mentions:
         """Return the index of the statements; made only for a conversation with corrections."""
         for key in self._unread:
-            if key in self._entries:
-                self._mentions.add(key, self._entries[key].text)
+            entry = self._entries.get(key) or self._shown.get(key)
+            if entry is not None:
+                self._mentions.add(key, entry.text)
         self._unread.clear()
         return self._mentions
 
     def _is_known(self, statement: Statement, placed: Placed) -> bool:
         """True if a statement of a message that was read ahead is an entry, or was one."""
+        if (placed.run_id, placed.index) not in self._before.ahead:
+            return False
         return any(
             entry.text.startswith(statement.text)
             and (entry.run_id, entry.message) == (placed.run_id, placed.index)
