@@ -40,7 +40,13 @@ from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
-from palyra.wiring.edge import build_backend, build_edge, build_embeddings
+from palyra.wiring.edge import (
+    build_backend,
+    build_documents,
+    build_edge,
+    build_embeddings,
+    build_learning,
+)
 from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
 from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
@@ -138,6 +144,10 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        documents = build_documents(
+            config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
+        )
+        learning = build_learning(config, self.services, self.memories, documents, self.host)
         self.tasks = build_tasks(
             config,
             self.host,
@@ -150,6 +160,7 @@ class Daemon:
                 gateway=self.gateway,
                 memories=self.memories,
                 indexes=self.memory_indexes,
+                learning=learning,
             ),
             epoch=lambda: self.journal.state.epoch,
         )
@@ -170,6 +181,8 @@ class Daemon:
             services=self.services,
             toolset=self.toolset,
             memories=self.memories,
+            documents=documents,
+            learning=learning,
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,

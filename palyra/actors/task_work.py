@@ -16,7 +16,8 @@ from palyra.core.ports import Journal, Progress, RunBlocking
 from palyra.core.run.state import COMPACTION
 from palyra.core.session.commands import RunView, StartRun
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound
+from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound, Purged
+from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 
@@ -40,6 +41,12 @@ class CompactionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Payload of a compaction: the session to summarise."""
 
     session_id: str
+
+
+class ReflectionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Payload of a reflection: the run to read."""
+
+    run_id: str
 
 
 class NoPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,6 +139,41 @@ def compaction(payload: dict[str, Any]) -> StartRun:
     return StartRun(
         text="/compact", session_id=session_id, origin=COMPACTION, queue_mode="followup"
     )
+
+
+class Reflection:
+    """What a run that ended teaches; a run that was read is not read again."""
+
+    is_for_all = False
+
+    def __init__(self, learning: Learning) -> None:
+        self._learning = learning
+
+    @staticmethod
+    def check(payload: dict[str, Any]) -> None:
+        """See `TaskHandler.check`."""
+        _convert(payload, ReflectionWork)
+
+    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
+        """Read the run.  A run whose content was purged meanwhile teaches nothing.
+
+        Raises NotFound, also for a run of another principal, IllegalState while the run is open.
+        Cancellation: as of `Learning.reflect`.
+        """
+        run_id = _convert(task.payload, ReflectionWork).run_id
+        try:
+            read = await self._learning.reflect_for(caller_of(task), run_id)
+        except Purged:
+            return {"run_id": run_id, "purged": True}
+        progress()
+        return {
+            "run_id": run_id,
+            "candidates": list(read.candidate_ids),
+            "applied": list(read.applied),
+        }
+
+    async def abandon(self, task: TaskRecord) -> None:
+        """Nothing goes on outside of `work`."""
 
 
 class SharedWork:

@@ -10,7 +10,7 @@ A run is read once.  Its candidates and the proof of the reading are one change;
 each one change with its item of memory, so a crash leaves a candidate that waits for review.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -513,17 +513,6 @@ class Learning:
         if found is None:
             raise _unknown(candidate_id)
         return found
-
-
-Reflect = Callable[[str], Awaitable[Reflected]]
-
-
-def reflection_handler(learning: Learning) -> Reflect:
-    """Return what a durable task of the kind `reflection` does with the id of its run.
-
-    The only place where the queue of tasks meets learning.
-    """
-    return learning.reflect
 
 
 def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:

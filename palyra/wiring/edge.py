@@ -72,6 +72,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     services: SessionServices,
     toolset: Toolset,
     memories: Memories,
+    documents: Documents,
+    learning: Learning,
     gateway: Gateway,
     sessions: Sessions,
     usage: UsageService,
@@ -87,17 +89,6 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     tree: Callable[[], ChildSnapshot],
 ) -> Backend:
     """Build the services that methods call."""
-    documents = Documents(
-        services.journal,
-        WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
-        hub,
-        services.redactor,
-        run_blocking=host.run_blocking,
-        now_ms=host.now_ms,
-        new_id=host.new_id,
-        writes=config.documents.write,
-    )
-    memories.forgotten.append(documents.forget_items)
     data_rights = DataRights(services, sessions, gateway, memories, toolset.checkpoints)
     return Backend(
         gateway=gateway,
@@ -119,7 +110,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         incidents=services.incidents,
         healing=healing,
         memories=memories,
-        learning=build_learning(config, services, memories, documents, host),
+        learning=learning,
         memory_search=memories.search,
         files=ArtifactService(
             toolset.artifacts,
@@ -161,6 +152,30 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         now_ms=host.now_ms,
         new_id=host.new_id,
     )
+
+
+def build_documents(
+    config: Config,
+    services: SessionServices,
+    toolset: Toolset,
+    memories: Memories,
+    *,
+    hub: Hub,
+    host: Host,
+) -> Documents:
+    """Build the workspace documents, whose entries follow the memory."""
+    documents = Documents(
+        services.journal,
+        WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
+        hub,
+        services.redactor,
+        run_blocking=host.run_blocking,
+        now_ms=host.now_ms,
+        new_id=host.new_id,
+        writes=config.documents.write,
+    )
+    memories.forgotten.append(documents.forget_items)
+    return documents
 
 
 def build_learning(

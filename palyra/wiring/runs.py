@@ -39,6 +39,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
 from palyra.services.references import ContextSources
+from palyra.services.reflections import Reflections
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
@@ -248,6 +249,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             recall=MemoryRecall(memories.search) if config.memory.recall else None,
         ),
         factors=TokenFactors(),
+        reflections=Reflections(host.new_id, is_on=config.learning.mode != "off"),
         registry=registry,
         redactor=redactor,
         fence_key=fence,

@@ -14,6 +14,7 @@ from palyra.actors.task_work import (
     Embed,
     Maintenance,
     MemoryRebuild,
+    Reflection,
     RunWork,
     compaction,
     prompt,
@@ -21,6 +22,7 @@ from palyra.actors.task_work import (
 from palyra.config.load import Config
 from palyra.core.journal.records import TaskKind
 from palyra.core.ports import TaskHandler
+from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.schedules import Schedules
 from palyra.services.task_queue import TaskQueue
@@ -44,7 +46,7 @@ class TaskParts(NamedTuple):
         return [self.background.workers.child_spec(), child_spec(self.background)]
 
 
-def build_handlers(
+def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
     config: Config,
     host: Host,
     *,
@@ -52,6 +54,7 @@ def build_handlers(
     gateway: Gateway,
     memories: Memories,
     indexes: MemoryIndexes | None,
+    learning: Learning,
 ) -> dict[TaskKind, TaskHandler]:
     """Return the table of handlers; a kind without one is refused."""
     embed = None if indexes is None else Embed(indexes)
@@ -69,6 +72,8 @@ def build_handlers(
     }
     if embed is not None:
         handlers["embed"] = embed
+    if learning.rules.mode != "off":
+        handlers["reflection"] = Reflection(learning)
     return handlers
 
 
@@ -115,4 +120,5 @@ def build_tasks(
     )
     background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
     tasks.stopped = background.stop
+    services.reflections.notify = tasks.notify
     return TaskParts(tasks, schedules, background)

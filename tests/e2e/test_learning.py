@@ -11,6 +11,7 @@ from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.tapes import read_whole
 from tests.e2e.test_purge import cleaned, leaks, person, talk
+from tests.e2e.test_tasks import wait_ended
 
 pytestmark = pytest.mark.real
 
@@ -50,6 +51,20 @@ async def test_an_accepted_preference_is_in_the_next_prompt(learner: DaemonProce
         found = await ann.get_candidate(one)
         assert ["proposed", "applied", "undone"] == [line.action for line in found.changes]
         assert run_id == found.evidence[0].run_id
+
+
+async def test_a_run_is_read_after_its_end(learner: DaemonProcess) -> None:
+    """The task in the background proposes what the run taught; no other principal's run is read."""
+    async with learner.connect(await person(learner, "eve")) as eve:
+        run_id, _ = await talk(eve, "Our staging database is called Persephone.")
+        (read,) = await wait_ended(eve, 1)
+        (found,) = (await eve.list_candidates()).candidates
+    assert {"run_id": run_id, "candidates": [found.candidate_id], "applied": []} == read.result
+    async with learner.connect(await person(learner, "mallory")) as mallory:
+        await mallory.submit_task("reflection", {"run_id": run_id}, max_attempts=1)
+        (task,) = await wait_ended(mallory, 1)
+    assert "failed" == task.state
+    assert f"no run '{run_id}'" in task.error
 
 
 async def test_a_purged_session_leaves_no_candidate(learner: DaemonProcess) -> None:

@@ -14,7 +14,7 @@ from palyra.core.memory.items import RecallUse
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.tape.events import Event, MessageReceived, RunAccepted, ToolCompleted, encode_event
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
-from palyra.services.learning import Learning, reflection_handler
+from palyra.services.learning import Learning
 from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, run_inline
 from tests.store.kit import row, run
 
@@ -128,7 +128,7 @@ def kit(tmp_path: Path) -> LearningKit:
 async def test_a_run_is_read_once(kit: LearningKit) -> None:
     """The second reading returns the first one, and another run with the same words adds evidence."""
     learning, run_id = kit.learning(), kit.say(PORT)
-    first = await reflection_handler(learning)(run_id)
+    first = await learning.reflect(run_id)
     again = await learning.reflect(run_id)
     assert (True, False) == (first.is_new, again.is_new)
     assert 1 == len(first.candidate_ids)

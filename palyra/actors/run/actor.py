@@ -272,6 +272,7 @@ class _RunActor:
     async def settle(self) -> None:
         """Wait for the terminal event to commit, then notify clients of aborted questions."""
         await self.ticket.wait()
+        self.services.reflections.notify()
         self.handle.advance("end_committed")
         self.notify_aborted(self.aborted)
 
@@ -355,6 +356,9 @@ class _RunActor:
                     self.aborted.append((found, first_outcome(found, row.seq)))
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
+        if step.run.is_terminal:
+            task = self.services.reflections.task_for(step.run, step.now_ms)
+            records += [] if task is None else [task]
         return records
 
     def dispatch(self, effect: Effect, now_ms: int) -> None:

@@ -55,6 +55,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter, needs_of
 from palyra.services.references import ContextSources
+from palyra.services.reflections import Reflections
 from palyra.services.token_factors import TokenFactors
 
 
@@ -79,6 +80,7 @@ class RunServices:
     histories: ConversationHistory  # earlier runs of a session
     sources: ContextSources  # texts for prompts from outside the run
     factors: TokenFactors  # corrections of the token estimate
+    reflections: Reflections  # tasks that read runs which have ended
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits

@@ -51,6 +51,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.model_router import ModelRouter
 from palyra.services.references import ContextSources
+from palyra.services.reflections import Reflections
 from palyra.services.token_factors import TokenFactors
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
@@ -330,6 +331,7 @@ class Kit:
             histories=ConversationHistory(self.journal, self.compaction.loaded_tokens),
             sources=self.build_sources(toolbox, gate),
             factors=TokenFactors(),
+            reflections=Reflections(new_id, is_on=False),
             registry=self.registry,
             redactor=redactor,
             fence_key=b"fence",

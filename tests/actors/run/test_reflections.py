@@ -1,0 +1,122 @@
+"""The task that reads a run for learning, committed with the run's end."""
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from palyra.core.journal.changes import TaskFilter
+from palyra.core.journal.records import TaskRecord
+from palyra.core.model.messages import ModelFailure
+from palyra.core.run.state import COMPACTION, begin
+from palyra.core.tape.events import RunAccepted
+from palyra.services.reflections import EXPIRES_MS, Reflections
+from tests.actors.run.office_kit import OPERATOR, Kit, running
+from tests.store.memory.journal import MemoryJournal
+
+ACCEPTED = RunAccepted(principal="me", session_id="ses_1", agent="default", model="scripted")
+
+
+@pytest.fixture
+def store() -> MemoryJournal:
+    """A journal that outlives the actors of a test."""
+    journal = MemoryJournal()
+    journal.open()
+    return journal
+
+
+def learns(kit: Kit) -> list[str]:
+    """Switch learning on; the list grows with each wake-up of the queue."""
+    woken: list[str] = []
+    kit.services.reflections.is_on = True
+    kit.services.reflections.notify = lambda: woken.append("woken")
+    return woken
+
+
+def tasks(store: MemoryJournal) -> list[TaskRecord]:
+    return store.list_tasks(TaskFilter())
+
+
+async def test_a_run_that_ended_has_one_task(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The task belongs to the run's principal, waits behind all other work, and expires."""
+    async with running(store) as kit:
+        woken = learns(kit)
+        run_id = await kit.start()
+        assert "done" == await kit.end(run_id)
+        await wait_all_tasks_blocked(0.0001)
+    (task,) = tasks(store)
+    assert ("reflection", {"run_id": run_id}, OPERATOR.principal) == (
+        task.kind, task.payload, task.principal,
+    )  # fmt: skip
+    assert (0, "queued", EXPIRES_MS) == (
+        task.priority, task.state, (task.expires_ms or 0) - task.created_ms,
+    )  # fmt: skip
+    assert woken
+
+
+async def test_the_task_is_committed_with_the_end(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A crash before the commit leaves neither; the run that is continued then has one task."""
+    async with running(store) as kit:
+        learns(kit)
+        wait = trio.Event()
+        kit.model.turns = [wait]
+        run_id = await kit.start()
+        kit.journal.hold = True
+        wait.set()
+        await wait_all_tasks_blocked(0.0001)
+        assert kit.live(run_id).run.is_terminal
+        assert [] == tasks(store)
+    async with running(store) as kit:
+        learns(kit)
+        assert "done" == await kit.end(run_id)
+    async with running(store) as kit:
+        learns(kit)
+        await wait_all_tasks_blocked(0.0001)
+    assert [{"run_id": run_id}] == [task.payload for task in tasks(store)]
+
+
+async def test_failed_and_cancelled_runs_are_read(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """What a person said holds, however the run ended."""
+    async with running(store) as kit:
+        learns(kit)
+        kit.model.turns = [ModelFailure("auth", "no key")]
+        failed = await kit.start()
+        assert "failed" == await kit.end(failed)
+        kit.model.turns = [trio.Event()]
+        cancelled = await kit.start()
+        await wait_all_tasks_blocked(0.0001)
+        await kit.gateway.cancel_run(OPERATOR, cancelled, "enough")
+    assert {failed, cancelled} == {task.payload["run_id"] for task in tasks(store)}
+
+
+async def test_without_learning_there_is_no_task(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Off is the default."""
+    async with running(store) as kit:
+        await kit.end(await kit.start())
+    assert [] == tasks(store)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "turn"),
+    [
+        (ACCEPTED, 0),
+        (msgspec.structs.replace(ACCEPTED, depth=1, parent_run_id="run_0"), 1),
+        (msgspec.structs.replace(ACCEPTED, parent_run_id="run_0"), 1),
+        (msgspec.structs.replace(ACCEPTED, origin=COMPACTION), 1),
+    ],
+)
+def test_runs_without_words_of_a_person_are_not_read(accepted: RunAccepted, turn: int) -> None:
+    """A run before its first turn, a delegated run and a compaction teach nothing."""
+    reflections = Reflections(lambda prefix: f"{prefix}_1", is_on=True)
+    run = msgspec.structs.replace(begin("run_1", accepted, 0), turn=turn)
+    assert reflections.task_for(run, 5) is None
+    own = msgspec.structs.replace(begin("run_1", ACCEPTED, 0), turn=1)
+    assert reflections.task_for(own, 5) is not None
