@@ -36,6 +36,15 @@ FIRST_SEEDS = {
     "drop_pins": 150,
     "purge_until_restart": 7,
     "recall_expired": 20,
+    "keep_reservations": 7,
+    "disturb_patient_runs": 7,
+    "miss_progress": 7,
+    "keep_incidents_open": 4,
+    "recall_everywhere": 6,
+    "recall_hidden": 5,
+    "drop_rules": 3,
+    "show_no_rules": 20,
+    "restore_too_much": 4,
 }
 KEEPER_SEEDS = 10
 DIGESTS = """
