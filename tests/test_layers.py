@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests import layers
 from tests.layers import Rule
 from tests.rows import every_row
@@ -11,7 +9,7 @@ from tests.rows import every_row
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("rule", layers.PACKAGE_RULES, ids=lambda rule: rule.__name__)
+@every_row("rule", layers.PACKAGE_RULES)
 def test_package_keeps_the_rule(rule: Rule) -> None:
     """No module of the package breaks the rule."""
     modules = layers.read_modules(ROOT / "palyra")

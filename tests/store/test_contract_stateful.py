@@ -257,5 +257,5 @@ class JournalComparison(RuleBasedStateMachine):
 
 TestJournalComparison = pytest.mark.real(JournalComparison.TestCase)
 JournalComparison.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=20, deadline=None
+    max_examples=15, stateful_step_count=20, deadline=None
 )

@@ -86,7 +86,7 @@ REQUESTS = st.builds(
 
 
 @pytest.mark.parametrize("name", RULE_SETS)
-@settings(max_examples=25)  # of lists: a few hundred requests for each set of rules
+@settings(max_examples=10)  # of lists: about a hundred requests for each set of rules
 @given(requests=st.lists(REQUESTS, max_size=30))
 def test_a_cached_decision_equals_a_fresh_one(
     name: str, requests: list[PolicyRequest], tmp_path_factory: pytest.TempPathFactory

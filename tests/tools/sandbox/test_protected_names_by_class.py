@@ -6,7 +6,7 @@ The cases are generated from the table: one jail for each class and way of makin
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -85,6 +85,17 @@ def there(root: Path, names: list[str]) -> list[str]:
     return [name for name in names if (root / name).exists() or (root / name).is_symlink()]
 
 
+def in_turn(*variants: object) -> list[Any]:
+    """Each class with one of the variants in turn; the others are slow: each costs a jail."""
+    return [
+        pytest.param(
+            kind, variant, marks=() if place == number % len(variants) else pytest.mark.slow
+        )
+        for number, kind in enumerate(CLASSES)
+        for place, variant in enumerate(variants)
+    ]
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     tmp_path.chmod(0o777)
@@ -128,15 +139,15 @@ def test_the_daemons_own_tools_write_none_of_them(tmp_path: Path, kind: Class) -
     assert changes.look("part/my.txt") is None
 
 
-@pytest.mark.parametrize("folder", ["", "part/"], ids=["at the top", "further down"])
-@pytest.mark.parametrize("name", PROJECT_FILES)
+@every_row("folder", ["", "part/"])
+@every_row("name", PROJECT_FILES)
 def test_project_files_are_for_policy_to_decide(tmp_path: Path, name: str, folder: str) -> None:
     """A file that one tool reads when a person runs that tool's task is not refused by the table."""
     assert read_paths((folder + name,)).marks == read_paths((f"{folder}a/plain.txt",)).marks
     assert Changes(Workspace(tmp_path)).look(folder + name) is None
 
 
-@pytest.mark.parametrize("name", ["agents.md", "agent.md", "gemini.md", "Grok.md", "warp.md"])
+@every_row("name", ["agents.md", "agent.md", "gemini.md", "Grok.md", "warp.md"])
 def test_pages_about_agents_are_ordinary_below_the_top(name: str) -> None:
     """A page in lower case is no instruction, except at the top, where file systems may fold case."""
     assert not is_configuration(f"docs/{name}")
@@ -144,7 +155,7 @@ def test_pages_about_agents_are_ordinary_below_the_top(name: str) -> None:
     assert is_configuration(f"docs/{name.partition('.')[0].upper()}.md")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "name",
     [".env.example.local", ".env.examples", ".env-prod", ".env_ci", ".envs/prod/.django", ".env"],
 )
@@ -173,8 +184,7 @@ def _globs(near: str) -> list[str]:
 
 @pytest.mark.real
 @needs_bubblewrap
-@pytest.mark.parametrize("is_plain", [True, False], ids=["created", "in other ways"])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(("kind", "is_plain"), in_turn(True, False))
 async def test_nothing_of_a_class_is_left_by_a_program(
     workspace: Path, kind: Class, *, is_plain: bool
 ) -> None:
@@ -208,8 +218,7 @@ async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -
 
 @pytest.mark.real
 @needs_bubblewrap
-@pytest.mark.parametrize("folder", ["", "part/deep/"], ids=["at the top", "further down"])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(("kind", "folder"), in_turn("", "part/deep/"))
 async def test_existing_configuration_cannot_be_changed(
     workspace: Path, kind: Class, folder: str
 ) -> None:
