@@ -9,7 +9,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 # Floors.  A floor is a folder of palyra/ or a module at its top.  A module may import its own
@@ -232,13 +232,13 @@ def parse(path: str, source: str) -> Module:
     return Module(PurePosixPath(path), source)
 
 
-@cache
-def read_modules(root: Path) -> list[Module]:
-    """Every Python file below `root`, in a stable order."""
-    paths = sorted(root.rglob("*.py"))
-    return [
-        parse(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")) for path in paths
-    ]
+def read_modules(root: Path) -> Iterator[Module]:
+    """Every Python file below `root`, in a stable order.
+
+    One after another: all trees at once are millions of objects, which every collection visits.
+    """
+    for path in sorted(root.rglob("*.py")):
+        yield parse(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def imports(module: Module, tree: ast.AST | None = None) -> Iterator[tuple[int, str]]:
