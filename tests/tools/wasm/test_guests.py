@@ -39,8 +39,11 @@ FAILURES: dict[str, tuple[str, GuestLimits, str, str]] = {
 }
 
 
-# One for each way in which a worker notices; every case runs in this process in `test_inside`.
-SAMPLE = ("endless loop", "memory growth", "trap", "flood", "forbidden import")
+# One for each guarantee; every case runs in this process in `test_inside`.
+SAMPLE = (
+    "endless loop", "memory growth", "table growth", "deep recursion", "trap", "flood",
+    "wrong signature", "forbidden import",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("cases", [SAMPLE, pytest.param(tuple(FAILURES), marks=pytest.mark.slow)])
