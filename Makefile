@@ -48,8 +48,8 @@ cover: $(VENV)/test.stamp  ## the suite with branch coverage; core must reach 10
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='palyra/core/*' --fail-under=100
 
-torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks
-	$(PYTEST) -m slow --timeout=1800
+torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks, all examples
+	EXAMPLES=all $(PYTEST) -m "slow or hypothesis" --timeout=1800
 
 SEEDS ?= 1000
 START ?= 0

@@ -9,7 +9,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 # Floors.  A floor is a folder of palyra/ or a module at its top.  A module may import its own
@@ -208,6 +208,11 @@ class Module:
         """Parsed for the first rule that reads it."""
         return ast.parse(self.source, filename=str(self.path))
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, collected once for all rules."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def layer(self) -> str:
         """The folder below palyra/, or the file's own name at the top, or '' for the package."""
@@ -227,18 +232,18 @@ def parse(path: str, source: str) -> Module:
     return Module(PurePosixPath(path), source)
 
 
-@cache
-def read_modules(root: Path) -> list[Module]:
-    """Every Python file below `root`, in a stable order."""
-    paths = sorted(root.rglob("*.py"))
-    return [
-        parse(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")) for path in paths
-    ]
+def read_modules(root: Path) -> Iterator[Module]:
+    """Every Python file below `root`, in a stable order.
+
+    One after another: all trees at once are millions of objects, which every collection visits.
+    """
+    for path in sorted(root.rglob("*.py")):
+        yield parse(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def imports(module: Module, tree: ast.AST | None = None) -> Iterator[tuple[int, str]]:
     """Each imported dotted name with its line, in a part of it; `from a import b` yields `a.b`."""
-    for node in ast.walk(module.tree if tree is None else tree):
+    for node in module.nodes if tree is None else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -304,7 +309,7 @@ def own_code_is_imported_at_run_time(module: Module) -> Iterator[str]:
         return
     hidden = [
         statement
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.If) and _last_part(node.test) == "TYPE_CHECKING"
         for statement in node.body
     ]
@@ -329,15 +334,15 @@ def core_is_pure(module: Module) -> Iterator[str]:
 def thread_hops_stay_at_home(module: Module) -> Iterator[str]:
     if any(module.path.match(pattern) for pattern in HOP_FILES):
         return
-    used = [*imports(module), *_attributes(module.tree)]
+    used = [*imports(module), *_attributes(module)]
     for line, name in used:
         if any(name == hop or name.startswith(f"{hop}.") for hop in HOPS):
             yield f"{module.path}:{line}: {name} outside {', '.join(HOP_FILES)}"
 
 
-def _attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _attributes(module: Module) -> Iterator[tuple[int, str]]:
     """Each two-part `name.attribute` with its line."""
-    for node in ast.walk(tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"
 
@@ -349,14 +354,14 @@ NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py"})
 def nurseries_belong_to_actors(module: Module) -> Iterator[str]:
     if module.layer in NURSERY_FLOORS or str(module.path) in NURSERY_FILES:
         return
-    used = [*imports(module), *_attributes(module.tree)]
+    used = [*imports(module), *_attributes(module)]
     for line, name in used:
         if name.endswith(".open_nursery"):
             yield f"{module.path}:{line}: open_nursery outside {', '.join(sorted(NURSERY_FLOORS))}"
 
 
 def catches_are_narrow(module: Module) -> Iterator[str]:
-    for line, name in _caught(module.tree):
+    for line, name in _caught(module):
         if not name:
             yield f"{module.path}:{line}: bare except"
         elif name == "BaseException":
@@ -365,9 +370,9 @@ def catches_are_narrow(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line}: catches Exception outside {BROAD_CATCH_FILE}"
 
 
-def _caught(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _caught(module: Module) -> Iterator[tuple[int, str]]:
     """What each except clause and each `suppress(...)` catches; '' for a bare except."""
-    for node in ast.walk(tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             kinds = [node.type] if node.type else []
             yield from ((node.lineno, name) for name in _names(kinds) or [""])
@@ -399,7 +404,7 @@ def tests_do_not_sleep(module: Module) -> Iterator[str]:
     """A wait of fixed length is a race; sleep(0), a computed time or for ever is not one."""
     if "sleep" not in module.source:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and _called(node) == "sleep":
             durations = [*node.args, *(keyword.value for keyword in node.keywords)]
             if any(_is_positive_constant(duration) for duration in durations):
@@ -427,7 +432,7 @@ def prose_is_plain(module: Module) -> Iterator[str]:
         return
     texts = [
         (getattr(node, "lineno", 1), ast.get_docstring(node, clean=False) or "")
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, _DOCUMENTED)
     ]
     tokens = tokenize.generate_tokens(io.StringIO(module.source).readline)

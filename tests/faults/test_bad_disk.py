@@ -62,7 +62,7 @@ def life(store: SqliteJournal) -> int:
     return refusals
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_one_failing_operation_is_survived(tmp_path: Path, every: int) -> None:
     """Whichever write, sync, truncate or delete fails: one refusal, a retry, and a whole journal."""
     with early_checkpoints():

@@ -20,6 +20,7 @@ from palyra.core.journal.changes import (
 )
 from palyra.core.journal.records import MemoryRemoval, Record
 from palyra.core.ports import JournalStore
+from tests.examples import examples
 from tests.store.kit import (
     Clock,
     agent,
@@ -257,5 +258,5 @@ class JournalComparison(RuleBasedStateMachine):
 
 TestJournalComparison = pytest.mark.real(JournalComparison.TestCase)
 JournalComparison.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=20, deadline=None
+    max_examples=examples(60), stateful_step_count=20, deadline=None
 )

@@ -23,6 +23,7 @@ from palyra.core.memory.documents import (
     unescape_entry,
 )
 from palyra.errors import IllegalState, InvalidParams, InvariantBroken, TooLarge
+from tests.examples import examples
 from tests.rows import every_row
 
 BEGIN, END = "<!-- palyra:begin facts -->", "<!-- palyra:end facts -->"
@@ -136,7 +137,7 @@ def test_a_backslash_typed_by_hand_means_itself() -> None:
 
 
 @given(outsides(), outsides(), entries_maps, entries_maps)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_text_outside_stays_byte_for_byte(
     before: bytes, after: bytes, first: dict[str, str], second: dict[str, str]
 ) -> None:
@@ -438,7 +439,7 @@ def test_after_a_crash_an_edit_is_still_seen() -> None:
 
 
 @given(entries_maps, entries_maps, st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_edit_of_a_person_is_lost(
     first: dict[str, str], second: dict[str, str], data: st.DataObject
 ) -> None:
@@ -478,7 +479,7 @@ def test_no_edit_of_a_person_is_lost(
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_file_is_read_or_refused(content: bytes) -> None:
     """No content raises anything but a refusal, and what is read renders to the same bytes."""
     try:
@@ -497,7 +498,7 @@ MARKUP = st.lists(
 
 
 @given(MARKUP, entries_maps, line_ends)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_any_markup_is_merged_or_refused(lines: list[str], asked: dict[str, str], eol: str) -> None:
     """Whatever a person makes of the file, a merge keeps the outside and settles in one step."""
     content = eol.join(lines).encode()

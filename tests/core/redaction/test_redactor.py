@@ -415,6 +415,17 @@ def test_encoded_text_without_a_secret_is_unchanged(text: str) -> None:
     assert text == "".join(stream(list(text)))
 
 
+def test_prepared_rules_are_compiled() -> None:
+    """After the last step no scanner has anything left to compile."""
+    redactor = Redactor(["a-secret-of-this-daemon"])
+    steps = list(redactor.prepare())
+    assert [True] * len(steps) == steps
+    assert len(steps) > 2 * len(redactor.scanners)
+    for scanner in redactor.scanners:
+        assert {"look", "_viable"} <= vars(scanner).keys()
+        assert all({"expression", "which"} <= vars(part).keys() for part in scanner._parts)
+
+
 def test_source_code_is_untouched() -> None:
     """The package's own source comes back as it is."""
     sources = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("palyra/**/*.py"))]

@@ -68,8 +68,8 @@ def test_firing_step_by_step_meets_each_instant_once(
     """Over a change of the clocks, and with steps that have nothing to do with the expression."""
     timing, now_ms, handled_ms = Cron(expression=expression), ms(start), ms(start)
     fired: list[int] = []
-    for _ in range(1_000):
-        now_ms += 173_000
+    for _ in range(290):
+        now_ms += 611_000
         due = decide_due(timing, zone, handled_ms=handled_ms, now_ms=now_ms, missed="all")
         fired += due.fire
         handled_ms = due.handled_ms

@@ -50,7 +50,9 @@ def open_pair() -> tuple[trio.SocketStream, trio.SocketStream]:
 
 def mask(payload: bytes) -> bytes:
     """Mask a payload as a client must."""
-    return bytes(byte ^ MASK[index % 4] for index, byte in enumerate(payload))
+    keys = (MASK * (len(payload) // 4 + 1))[: len(payload)]
+    masked = int.from_bytes(payload, "big") ^ int.from_bytes(keys, "big")
+    return masked.to_bytes(len(payload), "big")
 
 
 def frame(opcode: int, payload: bytes = b"", *, first: int = 0x80, masked: bool = True) -> bytes:

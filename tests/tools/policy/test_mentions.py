@@ -16,6 +16,7 @@ from palyra.core.tool.spec import CallFacts
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.mentions import find_mentions
 from tests.core.policy.tool_samples import FACTS, an_admitted
+from tests.examples import examples
 from tests.rows import every_row
 
 REQUEST = policy_request(an_admitted(), FACTS)
@@ -86,7 +87,7 @@ REQUESTS = st.builds(
 
 
 @pytest.mark.parametrize("name", RULE_SETS)
-@settings(max_examples=25)  # of lists: a few hundred requests for each set of rules
+@settings(max_examples=examples(40))  # of lists: hundreds of requests for each set of rules
 @given(requests=st.lists(REQUESTS, max_size=30))
 def test_a_cached_decision_equals_a_fresh_one(
     name: str, requests: list[PolicyRequest], tmp_path_factory: pytest.TempPathFactory

@@ -6,7 +6,7 @@ The cases are generated from the table: one jail for each class and way of makin
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -46,7 +46,7 @@ WAYS = {
     "linked": "echo evil > target; " + MAKE + 'ln -s target "$path"; done',
     "hard-linked": "echo evil > target; " + MAKE + 'ln target "$path"; done',
 }
-
+OTHER_WAYS = tuple(way for way in WAYS if way != "created")
 
 # Files of one tool, read when a person runs that tool's task; by hand, in the classes of the table.
 PROJECT_FILES = (
@@ -83,6 +83,17 @@ def writes(root: Path, line: str, *paths: str) -> Command:
 
 def there(root: Path, names: list[str]) -> list[str]:
     return [name for name in names if (root / name).exists() or (root / name).is_symlink()]
+
+
+def in_turn(*variants: object) -> list[Any]:
+    """Each class with one of the variants in turn; the others are slow: each costs a jail."""
+    return [
+        pytest.param(
+            kind, variant, marks=() if place == number % len(variants) else pytest.mark.slow
+        )
+        for number, kind in enumerate(CLASSES)
+        for place, variant in enumerate(variants)
+    ]
 
 
 @pytest.fixture
@@ -128,15 +139,15 @@ def test_the_daemons_own_tools_write_none_of_them(tmp_path: Path, kind: Class) -
     assert changes.look("part/my.txt") is None
 
 
-@pytest.mark.parametrize("folder", ["", "part/"], ids=["at the top", "further down"])
-@pytest.mark.parametrize("name", PROJECT_FILES)
+@every_row("folder", ["", "part/"])
+@every_row("name", PROJECT_FILES)
 def test_project_files_are_for_policy_to_decide(tmp_path: Path, name: str, folder: str) -> None:
     """A file that one tool reads when a person runs that tool's task is not refused by the table."""
     assert read_paths((folder + name,)).marks == read_paths((f"{folder}a/plain.txt",)).marks
     assert Changes(Workspace(tmp_path)).look(folder + name) is None
 
 
-@pytest.mark.parametrize("name", ["agents.md", "agent.md", "gemini.md", "Grok.md", "warp.md"])
+@every_row("name", ["agents.md", "agent.md", "gemini.md", "Grok.md", "warp.md"])
 def test_pages_about_agents_are_ordinary_below_the_top(name: str) -> None:
     """A page in lower case is no instruction, except at the top, where file systems may fold case."""
     assert not is_configuration(f"docs/{name}")
@@ -144,7 +155,7 @@ def test_pages_about_agents_are_ordinary_below_the_top(name: str) -> None:
     assert is_configuration(f"docs/{name.partition('.')[0].upper()}.md")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "name",
     [".env.example.local", ".env.examples", ".env-prod", ".env_ci", ".envs/prod/.django", ".env"],
 )
@@ -173,14 +184,12 @@ def _globs(near: str) -> list[str]:
 
 @pytest.mark.real
 @needs_bubblewrap
-@pytest.mark.parametrize("is_plain", [True, False], ids=["created", "in other ways"])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(("kind", "ways"), in_turn(("created",), OTHER_WAYS))
 async def test_nothing_of_a_class_is_left_by_a_program(
-    workspace: Path, kind: Class, *, is_plain: bool
+    workspace: Path, kind: Class, ways: tuple[str, ...]
 ) -> None:
     """Whichever way it was made: every name created, and every way tried on names in turn."""
     names = names_of(kind)
-    ways = ["created"] if is_plain else [way for way in WAYS if way != "created"]
     line = "".join(
         f"set -- {shlex.join(f'./{name}' for name in names[index :: len(ways)])}; {WAYS[way]}; "
         for index, way in enumerate(ways)
@@ -208,8 +217,7 @@ async def test_other_spellings_are_set_aside_too(workspace: Path, kind: Class) -
 
 @pytest.mark.real
 @needs_bubblewrap
-@pytest.mark.parametrize("folder", ["", "part/deep/"], ids=["at the top", "further down"])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(("kind", "folder"), in_turn("", "part/deep/"))
 async def test_existing_configuration_cannot_be_changed(
     workspace: Path, kind: Class, folder: str
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core.tool.checkpoints import Content
 from palyra.tools.files.patch.apply import parse_patch, plan_patch
+from tests.examples import examples
 from tests.optional import needs
 
 pytestmark = needs("git")
@@ -61,7 +62,7 @@ def patched(patch: str, before: bytes) -> bytes | None:
 
 @pytest.mark.parametrize("context", [1, 3])
 @given(before=_TEXTS, after=_TEXTS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_diff_of_git_is_applied(
     tmp_path: Path, before: bytes, after: bytes, context: int
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_diff_of_git_is_applied(
 
 
 @given(before=_NATURAL, after=_NATURAL)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 def test_without_context_too(tmp_path: Path, before: bytes, after: bytes) -> None:
     """A difference without context is placed by its numbers alone."""
     if before != after:
@@ -81,7 +82,7 @@ def test_without_context_too(tmp_path: Path, before: bytes, after: bytes) -> Non
 
 
 @given(before=_NATURAL.filter(bool), after=_NATURAL.filter(bool))
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 def test_crlf_files_accept_lf_patches(tmp_path: Path, before: bytes, after: bytes) -> None:
     """A file with CR LF accepts the patch of the same text with LF, and keeps its line ends."""
     if before == after or b"\n" not in before:
@@ -92,7 +93,7 @@ def test_crlf_files_accept_lf_patches(tmp_path: Path, before: bytes, after: byte
 
 
 @given(st.lists(st.sampled_from("abcdefghij"), min_size=8, max_size=30, unique=False), st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_moved_place_is_found_and_reported(
     tmp_path: Path, lines: list[str], data: st.DataObject
 ) -> None:
