@@ -36,6 +36,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.learning.candidates import (
     LearningRules,
+    has_doubt,
     is_reviewable,
     key_of,
     may_apply,
@@ -228,8 +229,8 @@ class Learning:
     def _again(
         self, known: CandidateRecord, evidence: Evidence, found: Found, texts: RunTexts
     ) -> CandidateRecord | None:
-        """Return the known candidate with more evidence; a tainted run adds none."""
-        if texts.trust != "trusted_local":
+        """Return the known candidate with more evidence; taint and doubt add none."""
+        if texts.trust != "trusted_local" or has_doubt(found.signals):
             return None
         seen = see_again(known, evidence, score_bps=found.score_bps, now_ms=self._now_ms())
         if (
