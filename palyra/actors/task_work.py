@@ -14,7 +14,15 @@ from palyra.core.access import Caller
 from palyra.core.journal.records import TaskRecord
 from palyra.core.ports import Journal, Progress, RunBlocking
 from palyra.core.run.state import COMPACTION
-from palyra.core.session.commands import RunView, StartRun
+from palyra.core.session.commands import (
+    AgentName,
+    Amount,
+    RunView,
+    SessionId,
+    SessionKey,
+    StartRun,
+    WallMs,
+)
 from palyra.core.tape.events import ApprovalMode, Budget
 from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound
 from palyra.services.memory import Memories
@@ -24,22 +32,30 @@ T = TypeVar("T", bound=msgspec.Struct)
 WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
 
 
+class PromptBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of the run of a prompt."""
+
+    tokens: Amount | None = None
+    usd_micros: Amount | None = None
+    wall_ms: WallMs | None = None
+
+
 class PromptWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Payload of a prompt: the message of a run, in a session of its own or a named one."""
 
     text: str
-    agent: str | None = None
+    agent: AgentName | None = None
     model: str | None = None
-    session_id: str | None = None
-    session_key: str | None = None
+    session_id: SessionId | None = None
+    session_key: SessionKey | None = None
     approval_mode: ApprovalMode = "ask"
-    budget: Budget = Budget()
+    budget: PromptBudget = PromptBudget()
 
 
 class CompactionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Payload of a compaction: the session to summarise."""
 
-    session_id: str
+    session_id: SessionId
 
 
 class NoPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +137,7 @@ def prompt(payload: dict[str, Any]) -> StartRun:
         session_id=wanted.session_id,
         session_key=wanted.session_key,
         approval_mode=wanted.approval_mode,
-        budget=wanted.budget,
+        budget=Budget(**msgspec.structs.asdict(wanted.budget)),
         origin="background",
     )
 
@@ -223,5 +239,6 @@ def _run_id(task: TaskRecord) -> str:
 def _result(run: RunView) -> dict[str, Any]:
     """Return the result of a run that is done.  Raises IllegalState for another end."""
     if run.state != "done":
-        raise IllegalState(f"{run.run_id} ended as {run.state}")
+        why = f": {run.reason}" if run.reason else ""
+        raise IllegalState(f"{run.run_id} ended as {run.state}{why}")
     return {"run_id": run.run_id, "session_id": run.session_id}
