@@ -24,7 +24,14 @@ from palyra.core.session.commands import (
     WallMs,
 )
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound
+from palyra.errors import (
+    Conflict,
+    IllegalState,
+    InvalidParams,
+    InvariantBroken,
+    NotFound,
+    Unavailable,
+)
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 
@@ -99,12 +106,12 @@ class RunWork:
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Start the run unless an earlier attempt did, and wait for its end.
 
-        Raises IllegalState if the run does not end as done.  Cancellation: the run goes on.
+        Raises IllegalState if the run does not end as done, Unavailable if it cannot begin now.
+        Cancellation: the run goes on.
         """
         caller, run_id = caller_of(task), _run_id(task)
-        if await self._journal.find(lambda store: store.find_run(run_id)) is None:
-            command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
-            await self._gateway.start_run(caller, command)
+        if not await self._is_on_tape(run_id):
+            await self._start(caller, task, run_id)
         while True:
             progress()
             run, is_late = await self._gateway.wait_run(
@@ -112,6 +119,22 @@ class RunWork:
             )
             if not is_late:
                 return _result(run)
+
+    async def _is_on_tape(self, run_id: str) -> bool:
+        return await self._journal.find(lambda store: store.find_run(run_id)) is not None
+
+    async def _start(self, caller: Caller, task: TaskRecord, run_id: str) -> None:
+        """Start the run.  Raises Unavailable while the actor of a refused acceptance still exists.
+
+        That actor waits for the journal, under the id of the run, and takes the run over if its
+        acceptance is committed now.
+        """
+        command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
+        try:
+            await self._gateway.start_run(caller, command)
+        except Conflict as conflict:
+            if not await self._is_on_tape(run_id):
+                raise Unavailable(f"{run_id} cannot begin yet: {conflict.message}") from conflict
 
     async def abandon(self, task: TaskRecord) -> None:
         """Cancel the run, if it was started."""
