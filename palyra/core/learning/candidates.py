@@ -59,6 +59,11 @@ TRANSITIONS: dict[tuple[CandidateState, CandidateAction], CandidateState] = {
     ("undone", "applied"): "applied",
 }
 
+# Actions of a person, by the name of the method that asks for them.
+_VERBS: dict[CandidateAction, str] = {
+    "applied": "accept", "edited": "edit", "rejected": "reject", "undone": "undo",
+}  # fmt: skip
+
 
 class Thresholds(msgspec.Struct, frozen=True):
     """Scores of one kind, in basis points, from which it is proposed, and applied by itself."""
@@ -120,10 +125,11 @@ def step(
     """Return the next revision after an action.  Raises IllegalState for one that is not allowed."""
     after = TRANSITIONS.get((candidate.state, action))
     if after is None:
-        allowed = sorted(name for state, name in TRANSITIONS if state == candidate.state)
+        actions = {name for state, name in TRANSITIONS if state == candidate.state}
+        possible = [verb for name, verb in _VERBS.items() if name in actions]
         raise IllegalState(
             f"{candidate.candidate_id} is {candidate.state} and cannot be {action}; "
-            f"possible: {', '.join(allowed) or 'nothing'}"
+            f"possible: {', '.join(possible) or 'nothing'}"
         )
     return _revise(candidate, action, after, by=by, now_ms=now_ms, fields=fields)
 

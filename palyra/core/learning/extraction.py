@@ -17,6 +17,7 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     supposed     a supposition, an example, a condition
     past         what was, and may not be any more
     quoted       another author may have written it (`core.learning.quoted`)
+    hidden       it has characters that are invisible or imitate others (`core.text.visible`)
 
 A score is the sum of the base of its kind and of its signs, from 0 to 10 000 basis points.
 """
@@ -43,6 +44,7 @@ from palyra.core.tape.events import (
     ToolCompleted,
     ToolDecided,
 )
+from palyra.core.text.visible import visible
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import Trust, is_from_outside
 
@@ -64,6 +66,7 @@ SIGNS_BPS = {
     "task": -4_000,
     "trouble": -4_000,
     "quoted": -4_000,
+    "hidden": -4_000,
 }
 
 _LEAD = re.compile(
@@ -370,6 +373,7 @@ def weigh(kind: CandidateKind, quote: str, *, is_foreign: bool = False) -> dict[
         "past": _PAST.search(text),
         "trouble": _TROUBLE.search(text),
         "quoted": is_foreign,
+        "hidden": visible(text) != text,
         "task": (_TASK.search(text) and not _LASTS_ANYWAY.search(text))
         or (kind == "fact" and _ASKS.search(text)),
     }
