@@ -14,9 +14,25 @@ from palyra.core.access import Caller
 from palyra.core.journal.records import TaskRecord
 from palyra.core.ports import Journal, Progress, RunBlocking
 from palyra.core.run.state import COMPACTION
-from palyra.core.session.commands import RunView, StartRun
+from palyra.core.session.commands import (
+    AgentName,
+    Amount,
+    RunView,
+    SessionId,
+    SessionKey,
+    StartRun,
+    WallMs,
+)
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import IllegalState, InvalidParams, InvariantBroken, NotFound, Purged
+from palyra.errors import (
+    Conflict,
+    IllegalState,
+    InvalidParams,
+    InvariantBroken,
+    NotFound,
+    Purged,
+    Unavailable,
+)
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
@@ -25,22 +41,30 @@ T = TypeVar("T", bound=msgspec.Struct)
 WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
 
 
+class PromptBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of the run of a prompt."""
+
+    tokens: Amount | None = None
+    usd_micros: Amount | None = None
+    wall_ms: WallMs | None = None
+
+
 class PromptWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Payload of a prompt: the message of a run, in a session of its own or a named one."""
 
     text: str
-    agent: str | None = None
+    agent: AgentName | None = None
     model: str | None = None
-    session_id: str | None = None
-    session_key: str | None = None
+    session_id: SessionId | None = None
+    session_key: SessionKey | None = None
     approval_mode: ApprovalMode = "ask"
-    budget: Budget = Budget()
+    budget: PromptBudget = PromptBudget()
 
 
 class CompactionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Payload of a compaction: the session to summarise."""
 
-    session_id: str
+    session_id: SessionId
 
 
 class ReflectionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,12 +114,12 @@ class RunWork:
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Start the run unless an earlier attempt did, and wait for its end.
 
-        Raises IllegalState if the run does not end as done.  Cancellation: the run goes on.
+        Raises IllegalState if the run does not end as done, Unavailable if it cannot begin now.
+        Cancellation: the run goes on.
         """
         caller, run_id = caller_of(task), _run_id(task)
-        if await self._journal.find(lambda store: store.find_run(run_id)) is None:
-            command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
-            await self._gateway.start_run(caller, command)
+        if not await self._is_on_tape(run_id):
+            await self._start(caller, task, run_id)
         while True:
             progress()
             run, is_late = await self._gateway.wait_run(
@@ -103,6 +127,22 @@ class RunWork:
             )
             if not is_late:
                 return _result(run)
+
+    async def _is_on_tape(self, run_id: str) -> bool:
+        return await self._journal.find(lambda store: store.find_run(run_id)) is not None
+
+    async def _start(self, caller: Caller, task: TaskRecord, run_id: str) -> None:
+        """Start the run.  Raises Unavailable while the actor of a refused acceptance still exists.
+
+        That actor waits for the journal, under the id of the run, and takes the run over if its
+        acceptance is committed now.
+        """
+        command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
+        try:
+            await self._gateway.start_run(caller, command)
+        except Conflict as conflict:
+            if not await self._is_on_tape(run_id):
+                raise Unavailable(f"{run_id} cannot begin yet: {conflict.message}") from conflict
 
     async def abandon(self, task: TaskRecord) -> None:
         """Cancel the run, if it was started."""
@@ -128,7 +168,7 @@ def prompt(payload: dict[str, Any]) -> StartRun:
         session_id=wanted.session_id,
         session_key=wanted.session_key,
         approval_mode=wanted.approval_mode,
-        budget=wanted.budget,
+        budget=Budget(**msgspec.structs.asdict(wanted.budget)),
         origin="background",
     )
 
@@ -265,5 +305,6 @@ def _run_id(task: TaskRecord) -> str:
 def _result(run: RunView) -> dict[str, Any]:
     """Return the result of a run that is done.  Raises IllegalState for another end."""
     if run.state != "done":
-        raise IllegalState(f"{run.run_id} ended as {run.state}")
+        why = f": {run.reason}" if run.reason else ""
+        raise IllegalState(f"{run.run_id} ended as {run.state}{why}")
     return {"run_id": run.run_id, "session_id": run.session_id}

@@ -10,7 +10,7 @@ A run is read once.  Its candidates and the proof of the reading are one change;
 each one change with its item of memory, so a crash leaves a candidate that waits for review.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -31,11 +31,13 @@ from palyra.core.journal.records import (
     MemoryRecord,
     Record,
     ReflectionRecord,
+    TaskRecord,
     Usage,
     UsageRecord,
 )
 from palyra.core.learning.candidates import (
     LearningRules,
+    has_doubt,
     is_reviewable,
     key_of,
     may_apply,
@@ -58,7 +60,9 @@ from palyra.core.memory.items import MemoryAdded, MemoryDraft, check_text, hash_
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, UserMessage
 from palyra.core.ports import Journal, JournalStore, LanguageModel, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.run.state import COMPACTION, Run
 from palyra.core.tape.events import Event, decode_event
+from palyra.core.task.life import PRIORITIES, Submission, submit
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import Payer
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError
@@ -69,6 +73,7 @@ from palyra.services.memory_search import READ, WRITE, whose_memory
 
 log = structlog.get_logger("palyra.learning")
 PAGE_ROWS = 1_000
+EXPIRES_MS = 7 * 24 * 3_600_000  # of a reflection; a run of last week teaches little
 MAX_ROWS = 20_000  # of one run
 MAX_PROMPT_CHARS = 24_000
 MAX_ANSWER_CHARS = 100_000
@@ -228,8 +233,8 @@ class Learning:
     def _again(
         self, known: CandidateRecord, evidence: Evidence, found: Found, texts: RunTexts
     ) -> CandidateRecord | None:
-        """Return the known candidate with more evidence; a tainted run adds none."""
-        if texts.trust != "trusted_local":
+        """Return the known candidate with more evidence; taint and doubt add none."""
+        if texts.trust != "trusted_local" or has_doubt(found.signals):
             return None
         seen = see_again(known, evidence, score_bps=found.score_bps, now_ms=self._now_ms())
         if (
@@ -513,6 +518,36 @@ class Learning:
         if found is None:
             raise _unknown(candidate_id)
         return found
+
+
+class Reflections:
+    """Tasks of the kind `reflection`, one for each run that ended.
+
+    The task is committed with the run's terminal event: a crash loses neither and repeats neither.
+    """
+
+    def __init__(self, new_id: NewId, *, is_on: bool) -> None:
+        self.is_on = is_on
+        self._new_id = new_id
+        self.notify: Callable[[], None] = lambda: None  # wakes the queue; set by the wiring
+
+    def task_for(self, run: Run, now_ms: int) -> TaskRecord | None:
+        """Return the task to commit with the end of the run, in the lowest priority.
+
+        None while learning is off, for a run that a model delegated or that compacts its session,
+        and for a run that ended before its first turn.
+        """
+        accepted = run.accepted
+        is_own = accepted.depth == 0 and accepted.parent_run_id is None
+        if not (self.is_on and is_own and run.turn and accepted.origin != COMPACTION):
+            return None
+        wanted = Submission(
+            kind="reflection",
+            payload={"run_id": run.run_id},
+            priority=PRIORITIES[0],
+            expires_ms=now_ms + EXPIRES_MS,
+        )
+        return submit(wanted, self._new_id("tsk"), accepted.principal, now_ms)
 
 
 def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:

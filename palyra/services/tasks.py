@@ -91,7 +91,10 @@ class Tasks:
                 field="payload",
             )
         if self._redactor.redact_bytes(text)[1]:
-            raise InvalidParams("the payload contains a secret: refer to it", field="payload")
+            raise InvalidParams(
+                "the payload contains a secret, and payloads are stored: leave it out",
+                field="payload",
+            )
 
     # --- for clients
 

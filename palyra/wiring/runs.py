@@ -33,13 +33,13 @@ from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.services.learning import Reflections
 from palyra.services.memory import Memories
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
 from palyra.services.references import ContextSources
-from palyra.services.reflections import Reflections
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal

@@ -53,9 +53,9 @@ from palyra.services.gate import Gate
 from palyra.services.grants import Grants
 from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
+from palyra.services.learning import Reflections
 from palyra.services.model_router import ModelRouter, needs_of
 from palyra.services.references import ContextSources
-from palyra.services.reflections import Reflections
 from palyra.services.token_factors import TokenFactors
 
 

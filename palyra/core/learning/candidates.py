@@ -3,8 +3,8 @@
 A candidate has evidence: the words of an event, verbatim.  Its score decides about its first state
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
-itself if the mode is `auto`, the rules have found it and every text of the run was trusted.  A
-procedure is never applied by itself.
+itself if the mode is `auto`, the rules have found it, no sign speaks against it and every text of
+the run was trusted.  A procedure is never applied by itself.
 
     from        action      to
     proposed    applied     applied     a person accepts it, or the second threshold is reached
@@ -59,6 +59,11 @@ TRANSITIONS: dict[tuple[CandidateState, CandidateAction], CandidateState] = {
     ("undone", "applied"): "applied",
 }
 
+# Actions of a person, by the name of the method that asks for them.
+_VERBS: dict[CandidateAction, str] = {
+    "applied": "accept", "edited": "edit", "rejected": "reject", "undone": "undo",
+}  # fmt: skip
+
 
 class Thresholds(msgspec.Struct, frozen=True):
     """Scores of one kind, in basis points, from which it is proposed, and applied by itself."""
@@ -90,6 +95,11 @@ def is_reviewable(rules: LearningRules, kind: CandidateKind, score_bps: int) -> 
     return score_bps >= rules.of(kind).review_bps
 
 
+def has_doubt(signals: dict[str, int]) -> bool:
+    """True if a sign speaks against the statement: then no number of signs for it is enough."""
+    return min(signals.values(), default=0) < 0
+
+
 def may_apply(rules: LearningRules, candidate: CandidateRecord) -> bool:
     """True if a candidate becomes an item of memory without a person."""
     auto_bps = rules.of(candidate.kind).auto_bps
@@ -99,6 +109,7 @@ def may_apply(rules: LearningRules, candidate: CandidateRecord) -> bool:
         and candidate.score_bps >= auto_bps
         and candidate.source == "rules"
         and candidate.trust == "trusted_local"
+        and not has_doubt(candidate.signals)
         and candidate.state in {"proposed", "suppressed"}
     )
 
@@ -114,10 +125,11 @@ def step(
     """Return the next revision after an action.  Raises IllegalState for one that is not allowed."""
     after = TRANSITIONS.get((candidate.state, action))
     if after is None:
-        allowed = sorted(name for state, name in TRANSITIONS if state == candidate.state)
+        actions = {name for state, name in TRANSITIONS if state == candidate.state}
+        possible = [verb for name, verb in _VERBS.items() if name in actions]
         raise IllegalState(
             f"{candidate.candidate_id} is {candidate.state} and cannot be {action}; "
-            f"possible: {', '.join(allowed) or 'nothing'}"
+            f"possible: {', '.join(possible) or 'nothing'}"
         )
     return _revise(candidate, action, after, by=by, now_ms=now_ms, fields=fields)
 

@@ -16,6 +16,8 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     reported     the words or habits of another
     supposed     a supposition, an example, a condition
     past         what was, and may not be any more
+    quoted       another author may have written it (`core.learning.quoted`)
+    hidden       it has characters that are invisible or imitate others (`core.text.visible`)
 
 A score is the sum of the base of its kind and of its signs, from 0 to 10 000 basis points.
 """
@@ -29,6 +31,7 @@ from palyra.core.context.statements import CUES, read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
 from palyra.core.learning.candidates import FULL_BPS, LearningRules
 from palyra.core.learning.junk import find_junk
+from palyra.core.learning.quoted import is_quoted
 from palyra.core.memory.duplicates import is_recalled, read_tokens
 from palyra.core.tape.events import (
     ContextGathered,
@@ -41,6 +44,7 @@ from palyra.core.tape.events import (
     ToolCompleted,
     ToolDecided,
 )
+from palyra.core.text.visible import visible
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import Trust, is_from_outside
 
@@ -61,6 +65,8 @@ SIGNS_BPS = {
     "past": -2_000,
     "task": -4_000,
     "trouble": -4_000,
+    "quoted": -4_000,
+    "hidden": -4_000,
 }
 
 _LEAD = re.compile(
@@ -88,6 +94,13 @@ _RECOLLECTS = whole_words(  # a memory of the user's own, no order to keep one
     r"(?:i|we|you|do you|they|she|he|can[’']?t|cannot|don[’']?t|if i) remember", r"remember(?:s|ed|ing)?"
     r" (?:when|how|the time|last|what|why)", r"as far as i remember", r"to remember", r"remember me",
 )  # fmt: skip
+_DECLINED = re.compile(
+    r"^(?:(?:please|bitte|ok|okay|and|also|but|und|so),?\s+)*(?:(?:do not|don[’']?t|never|no need to|you need not|"
+    r"you don[’']?t (?:have|need) to) (?:ever |bother to )?(?:remember|memori[sz]e|note|save|store|learn|keep)\b"
+    r"|(?:forget|unlearn|disregard)\b|vergiss(?! nicht)\b|(?:merke? dir|denke? (?:daran|dran)) (?:bitte )?(?:nicht|nie)\b)",
+    re.IGNORECASE,
+)
+_REDACTED = re.compile(r"\[redacted:")  # a secret that the redactor removed before the tape
 _LASTING = whole_words(
     r"always", r"never", r"by default", r"generally", r"in general", r"usually", r"normally", r"whenever",
     r"every (?:time|commit|change|answer|reply|file|test)", r"each (?:time|commit|change|file)", r"all (?:our|my|new|public)",
@@ -259,8 +272,9 @@ def extract(texts: RunTexts, recalled: Sequence[str]) -> Reading:
         return Reading()
     found: dict[str, Found] = {}
     refused: dict[str, int] = {}
+    messages = dict(texts.messages)
     for seq, quote in _statements(texts):
-        read = _read(seq, quote, recalled)
+        read = _read(seq, quote, recalled, messages[seq])
         if isinstance(read, str):
             refused[read] = refused.get(read, 0) + 1
         elif read.text.casefold() not in found:
@@ -286,8 +300,10 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in re.split(r"(?<=[.!])\s+", text)]
 
 
-def _read(seq: int, quote: str, recalled: Sequence[str]) -> Found | str:
+def _read(seq: int, quote: str, recalled: Sequence[str], message: str) -> Found | str:
     """Return the statement, or the reason of its refusal."""
+    if _DECLINED.match(quote):
+        return "declined"
     text = _plain(quote)
     refused = find_junk(_TAIL.sub("", quote)) or _refuse(text, recalled)
     if refused:
@@ -295,7 +311,7 @@ def _read(seq: int, quote: str, recalled: Sequence[str]) -> Found | str:
     kind = _kind_of(quote, text)
     if kind is None:
         return "no_statement"
-    signals = weigh(kind, quote)
+    signals = weigh(kind, quote, is_foreign=is_quoted(message, quote))
     return Found(
         kind=kind, text=text, quote=quote, seq=seq, score_bps=score(signals), signals=signals
     )
@@ -306,6 +322,8 @@ def _refuse(text: str, recalled: Sequence[str]) -> str:
     junk = find_junk(text)
     if junk is not None:
         return junk
+    if _REDACTED.search(text):
+        return "secret"
     if find_injections(text):
         return "injection"
     return "recalled" if is_recalled(text, recalled) else ""
@@ -340,7 +358,7 @@ def _is_asked(quote: str) -> bool:
     return _ASKED.search(quote) and not _RECOLLECTS.search(quote)
 
 
-def weigh(kind: CandidateKind, quote: str) -> dict[str, int]:
+def weigh(kind: CandidateKind, quote: str, *, is_foreign: bool = False) -> dict[str, int]:
     """Return the summands of the score of a statement, by name."""
     text = _plain(quote)
     present = {
@@ -354,6 +372,8 @@ def weigh(kind: CandidateKind, quote: str) -> dict[str, int]:
         "supposed": _SUPPOSED.search(text),
         "past": _PAST.search(text),
         "trouble": _TROUBLE.search(text),
+        "quoted": is_foreign,
+        "hidden": visible(text) != text,
         "task": (_TASK.search(text) and not _LASTS_ANYWAY.search(text))
         or (kind == "fact" and _ASKS.search(text)),
     }
@@ -389,18 +409,21 @@ def check_suggestion(
     score to the threshold of review at most, and never over a sign against it.
     """
     quote = suggestion.quote.strip()
-    seq = next((seq for seq, text in texts.messages if quote and quote in text), None)
-    if texts.is_delegated or seq is None:
+    where = next(((seq, text) for seq, text in texts.messages if quote and quote in text), None)
+    if texts.is_delegated or where is None:
         return "no_evidence"
+    seq, message = where
     if suggestion.kind not in {"fact", "preference"}:
         return "unknown_kind"
+    if _DECLINED.match(quote):
+        return "declined"
     if not _is_supported(suggestion.text, quote):
         return "unsupported"
     refused = _refuse(_plain(suggestion.text), recalled) or _refuse(_plain(quote), ())
     if refused:
         return refused
     kind: CandidateKind = "preference" if suggestion.kind == "preference" else "fact"
-    own = weigh(kind, quote)
+    own = weigh(kind, quote, is_foreign=is_quoted(message, quote))
     least = rules.of(kind).review_bps
     gap = max(0, least - score(own)) if min(own.values()) >= 0 else 0
     signals = {**own, "model": gap} if gap else own

@@ -65,6 +65,14 @@ NEVER = frozenset({
     "glab", "heroku", "fly", "vercel", "systemctl", "service", "crontab", "at", "apt", "apt-get", "dnf",
     "yum", "apk", "brew", "snap", "pip", "gem", "gpg", "openssl", "ssh-keygen", "ssh-add", "passwd",
     "useradd", "twine", "poetry", "conda", "mamba", "bundle", "composer", "pulumi", "serverless", "mysql", "psql", "redis-cli", "mail", "sendmail",
+    "unlink", "srm", "wipe", "wipefs", "fdisk", "parted", "losetup", "swapoff", "chattr", "setfacl", "chgrp",
+    "rclone", "restic", "borg", "lftp", "aria2c", "http", "https", "xh", "httpie", "websocat", "smbclient", "s3cmd",
+    "gsutil", "mutt", "msmtp", "mailx", "ssh-copy-id", "sshfs", "mosh", "svn", "cvs", "docker-compose",
+    "podman-compose", "nerdctl", "buildah", "skopeo", "minikube", "kind", "dpkg", "rpm", "pacman", "zypper",
+    "emerge", "flatpak", "port", "nix-env", "guix", "code", "open", "xdg-open", "osascript", "dbus-send",
+    "shutdown", "reboot", "halt", "poweroff", "init", "modprobe", "insmod", "rmmod", "sysctl", "iptables", "nft",
+    "ip", "ifconfig", "batch", "tmux", "screen", "wall", "write", "sqlite3", "mongosh", "mongo", "Rscript", "R",
+    "julia", "ghci", "elixir", "erl", "iex", "irb", "scala", "groovy", "jshell", "octave", "osqueryi", "m4",
 })  # fmt: skip
 # Of these programs only the listed commands are offered.
 ONLY = {
@@ -79,7 +87,22 @@ ONLY = {
 _NEVER_TASKS = frozenset({
     "clean", "deploy", "install", "login", "publish", "push", "release", "uninstall", "upload",
 })  # fmt: skip
-_JOINTS = re.compile(r"[:_-]")
+_JOINTS = re.compile(r"[:_.-]|(?<=[a-z0-9])(?=[A-Z])")
+_FILE = re.compile(r"/|\.[A-Za-z0-9]{1,5}$")  # a word like this names a file, and no task
+# Options and settings whose value a program runs, loads or writes to; also before "=".  Sources: the
+# manual pages of git, tar, sort, rg, fd, go, cargo, npm, make, zip and pytest.
+_CODE_OPTIONS = frozenset({
+    "--exec", "--exec-batch", "--execute", "--open-files-in-pager", "--ext-diff", "--textconv", "--output",
+    "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script",
+    "--rmt-command", "--rsh-command", "--compress-program", "--pre", "--hostname-bin", "-exec", "-toolexec",
+    "-vettool", "-overlay", "--exec-prefix", "--config", "--script-shell", "--eval", "--unzip-command", "--pager",
+    "--shell", "--init-file", "--rcfile", "--rsh", "--rsync-path", "--upload-pack", "--receive-pack", "--preload",
+    "SHELL", ".SHELLFLAGS", "MAKEFLAGS", "GNUMAKEFLAGS",
+})  # fmt: skip
+_SHORT_CODE_OPTIONS = {  # prefix of a word, by program
+    "git": ("-O",), "tar": ("-I", "-F"), "zip": ("-TT",), "pytest": ("-p",), "fd": ("-x", "-X"),
+    "fdfind": ("-x", "-X"), "make": ("-f",),
+}  # fmt: skip
 _PYTHONS = frozenset({"python", "pypy"})
 _NEVER_MODULES = frozenset({
     "code", "ensurepip", "http", "pdb", "pip", "runpy", "timeit", "twine", "webbrowser",
@@ -153,7 +176,9 @@ def _has_offered_kind(request: PolicyRequest) -> bool:
         return False
     facets = request.facets
     return "process" not in capabilities or (
-        _is_offered_command(facets.command) and not any(map(_is_never_task, facets.argv[1:]))
+        _is_offered_command(facets.command)
+        and not any(map(_is_never_task, facets.argv[1:]))
+        and not _has_code(facets.command.partition(" ")[0], facets.argv[1:])
     )
 
 
@@ -161,7 +186,8 @@ def _is_offered_command(command: str) -> bool:
     """True for a command that a rule may be suggested for; "" is none."""
     program, _, task = command.partition(" ")
     name = _VERSION.sub("", program)
-    if not name or name in NEVER:
+    spellings = {program, name, name.partition(".")[0]}  # mkfs.ext4 is mkfs, pip3 is pip
+    if not name or spellings & NEVER:
         return False
     if name in _PYTHONS:
         return task.removeprefix("-m ").partition(".")[0] not in _NEVER_MODULES
@@ -169,7 +195,17 @@ def _is_offered_command(command: str) -> bool:
 
 
 def _is_never_task(word: str) -> bool:
-    return not word.startswith("-") and not _NEVER_TASKS.isdisjoint(_JOINTS.split(word))
+    parts = [word] if _FILE.search(word) else _JOINTS.split(word)
+    return not word.startswith("-") and not _NEVER_TASKS.isdisjoint(map(str.casefold, parts))
+
+
+def _has_code(program: str, words: Sequence[str]) -> bool:
+    """True if an option hands the program a command, code, or a place to write to."""
+    short = _SHORT_CODE_OPTIONS.get(program, ())
+    return any(
+        word.partition("=")[0] in _CODE_OPTIONS or (bool(short) and word.startswith(short))
+        for word in words
+    )
 
 
 def _is_printable(request: PolicyRequest) -> bool:

@@ -1,6 +1,6 @@
 """Commands of clients and the daemon's replies, whatever the transport."""
 
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -21,6 +21,15 @@ from palyra.core.session.fork import InheritedConversation
 from palyra.core.tape.events import ApprovalMode, Budget
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
+
+WEEK_MS = 604_800_000
+
+# Values that a client names for a run, over the wire and in the payload of a task.
+Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
+WallMs = Annotated[int, msgspec.Meta(ge=1, le=WEEK_MS)]
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):

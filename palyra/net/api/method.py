@@ -54,7 +54,6 @@ P = TypeVar("P", bound=Params)
 R = TypeVar("R", bound=msgspec.Struct)
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 ChannelName = Annotated[str, SLUG]
 # Name of a conversation or a sender in an external system; printable, since lists show it.
 OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]

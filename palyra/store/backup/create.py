@@ -68,6 +68,7 @@ class Home:
     data_dir: Path
     config_file: Path
     policy_dir: Path
+    workspace: Path
     keys: KeyRing
     open_snapshot: Callable[[], apsw.Connection]
     version: str
@@ -179,6 +180,10 @@ def _choose_target(home: Home, target: Path | None, order: BackupOrder) -> Path:
     data_dir = home.data_dir.resolve()
     if place.is_relative_to(data_dir) and place.parent != data_dir / FOLDER:
         raise IllegalState(f"{place}: inside of the data directory only {FOLDER}/ takes backups")
+    if place.is_relative_to(home.workspace.resolve()):
+        raise IllegalState(
+            f"{place}: inside of the workspace, where tools can read it: name a folder elsewhere"
+        )
     if os.path.lexists(place):
         raise IllegalState(f"{place}: it exists already: name a folder that does not exist yet")
     return place

@@ -150,9 +150,11 @@ def _sync_file_system(path: Path) -> None:
 def require_absolute(path: Path) -> Path:
     """Return the path with links of its folder resolved.  Raises IllegalState, Unavailable."""
     if not path.is_absolute():
-        raise IllegalState(f"{path}: not an absolute path")
+        raise IllegalState(f"{path}: not an absolute path: begin it with /")
     try:
         folder = path.parent.resolve(strict=True)
+    except FileNotFoundError:
+        raise IllegalState(f"{path.parent}: no such folder: create it first") from None
     except (OSError, RuntimeError) as error:
         raise Unavailable(f"{path.parent}: cannot be used: {error}") from error
     if path.name in {"", ".", ".."}:

@@ -39,7 +39,7 @@ class HomeBackups:
 
 @contextmanager
 def stopped_home(
-    data_dir: Path, config_file: Path, policy_dir: Path, version: str
+    data_dir: Path, config_file: Path, policy_dir: Path, workspace: Path, version: str
 ) -> Generator[HomeBackups]:
     """Lock the directory of a stopped daemon for the block.
 
@@ -52,6 +52,7 @@ def stopped_home(
             data_dir=data_dir,
             config_file=config_file,
             policy_dir=policy_dir,
+            workspace=workspace,
             keys=KeyRing.open(directory.keys),
             open_snapshot=lambda: _open_snapshot(data_dir / DATABASE),
             version=version,

@@ -10,7 +10,7 @@ from palyra.core.journal.records import TaskRecord
 from palyra.core.model.messages import ModelFailure
 from palyra.core.run.state import COMPACTION, begin
 from palyra.core.tape.events import RunAccepted
-from palyra.services.reflections import EXPIRES_MS, Reflections
+from palyra.services.learning import EXPIRES_MS, Reflections
 from tests.actors.run.office_kit import OPERATOR, Kit, running
 from tests.store.memory.journal import MemoryJournal
 

@@ -67,12 +67,18 @@ def living(home: Path) -> Generator[SqliteJournal]:
         store.close()
 
 
+def workspace_of(store: SqliteJournal) -> Path:
+    """A workspace beside the data directory."""
+    return store.path.parent.parent / "workspace"
+
+
 def home_of(store: SqliteJournal) -> Home:
     folder = store.path.parent
     return Home(
         data_dir=folder,
         config_file=folder / "palyra.toml",
         policy_dir=folder / "policies",
+        workspace=workspace_of(store),
         keys=KeyRing.open(folder / "keys"),
         open_snapshot=store.open_snapshot,
         version="1.2.3",

@@ -21,7 +21,16 @@ from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.rows import every_row
 from tests.store.backup import kit
-from tests.store.backup.kit import EVENTS, MADE_MS, WITH_KEYS, back_up, flip, journal, living
+from tests.store.backup.kit import (
+    EVENTS,
+    MADE_MS,
+    WITH_KEYS,
+    back_up,
+    flip,
+    journal,
+    living,
+    workspace_of,
+)
 from tests.store.kit import rows
 
 pytestmark = pytest.mark.real
@@ -250,12 +259,24 @@ def test_a_target_that_cannot_be_used_is_refused(store: SqliteJournal, tmp_path:
         (home / "artifacts" / "b", IllegalState),
         (home / "b", IllegalState),
         (Path("b"), IllegalState),
-        (tmp_path / "none" / "b", Unavailable),
+        (tmp_path / "none" / "b", IllegalState),
     ]
     for target, kind in refused:
         with pytest.raises(kind):
             back_up(store, target)
     assert ["file"] == os.listdir(tmp_path)  # noqa: PTH208 - names
+
+
+def test_a_backup_is_not_made_where_tools_read(store: SqliteJournal, tmp_path: Path) -> None:
+    """A target in the workspace is refused, through a link too; the folder above is the control."""
+    workspace = workspace_of(store)
+    (workspace / "docs").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(workspace / "docs")
+    for target in (workspace / "b", workspace / "docs" / "b", tmp_path / "link" / "b"):
+        with pytest.raises(IllegalState, match="inside of the workspace"):
+            back_up(store, target)
+    assert ["docs"] == [each.name for each in workspace.iterdir()]
+    assert back_up(store, workspace.parent / "b").files > 0
 
 
 def test_without_a_path_it_is_in_the_data_directory(store: SqliteJournal) -> None:
@@ -307,19 +328,21 @@ def test_a_stopped_home_is_copied_without_a_daemon(tmp_path: Path, *, is_killed:
         if is_killed:
             shutil.copytree(home, tmp_path / "killed")
     home = tmp_path / "killed" if is_killed else home
-    with stopped_home(home, home / "palyra.toml", home / "policies", "1") as backups:
+    with stopped_home(
+        home, home / "palyra.toml", home / "policies", tmp_path / "workspace", "1"
+    ) as backups:
         done = backups.create(str(tmp_path / "backup"), kit.ORDER)
         assert EVENTS == done.head_position
         with (
             pytest.raises(Unavailable, match="already runs"),
-            stopped_home(home, home, home, "1"),
+            stopped_home(home, home, home, tmp_path / "workspace", "1"),
         ):
             pass
     assert ([], done.head_position) == (
         problems(tmp_path / "backup"),
         verify_backup(tmp_path / "backup").checked_events,
     )
-    with pytest.raises(NotFound), stopped_home(tmp_path / "none", home, home, "1"):
+    with pytest.raises(NotFound), stopped_home(tmp_path / "none", home, home, home, "1"):
         pass
 
 

@@ -122,6 +122,16 @@ NEVER = (
     ("./run.sh",), ("env", "ls"), ("find", ".", "-delete"), ("python3", "-m", "pip", "install", "x"),
     ("cat", "/etc/hosts"), ("pytest", "a\u200bb"), ("pytest", "\u0430.py"), ("kubectl", "get"),
     ("twine", "check"), ("tox", "run", "release-docs"), ("hg", "push"), ("pytest", "install"),
+    ("mkfs.ext4", "a"), ("unlink", "a"), ("rclone", "sync", "a"), ("dpkg", "-i", "a.deb"), ("shutdown", "now"),
+    ("docker-compose", "up"), ("tmux", "new", "ls"), ("Rscript", "-e", "1"), ("sqlite3", "a.db"),
+    ("npm", "run", "deployProd"), ("npm", "run", "ci:Deploy"), ("make", "Install"), ("npm", "run", "pre.deploy"),
+    ("git", "grep", "-Oless", "x"), ("git", "grep", "--open-files-in-pager=less", "x"),
+    ("git", "show", "--ext-diff"), ("git", "log", "--textconv"), ("git", "log", "--output=a"),
+    ("tar", "-cf", "a.tar", "--checkpoint-action=exec=ls", "b"), ("tar", "-xf", "a", "--to-command", "ls"),
+    ("tar", "-I", "ls", "-xf", "a"), ("sort", "--compress-program=ls", "a"), ("rg", "--pre", "ls", "x"),
+    ("go", "test", "-exec", "ls", "."), ("go", "build", "-toolexec=ls", "."), ("make", "SHELL=ls", "test"),
+    ("cargo", "test", "--config", "a"), ("npm", "test", "--script-shell=ls"), ("make", "test", "SHELL=ls"), ("make", "test", "-f", "a.mk"), ("make", "test", "--eval=x"),
+    ("zip", "a", "-TT", "ls"), ("pytest", "-p", "evil"), ("fd", "x", "-x", "ls"), ("fd", "x", "--exec-batch", "ls"),
 )  # fmt: skip
 
 
@@ -129,6 +139,19 @@ NEVER = (
 def test_some_calls_become_no_rule(policy: CedarPolicy, argv: tuple[str, ...]) -> None:
     """Removal, sending, code in arguments, paths outside and odd characters are never offered."""
     assert titles(policy, [*in_runs(*argv, count=9), *in_runs(*PYTEST)]) == ["shell: pytest -q"]
+
+
+STILL = (
+    ("make", "test"), ("npm", "run", "test:unit"), ("go", "test", "./..."), ("cargo", "fmt", "--check"),
+    ("pytest", "tests/test_install.py"), ("ruff", "check", "docs/release.md"), ("git", "diff", "--stat"),
+    ("pytest", "-x", "--pre-run"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("argv", STILL, ids=repr)
+def test_ordinary_calls_become_rules(policy: CedarPolicy, argv: tuple[str, ...]) -> None:
+    """The control: tests, checks and files whose names only hold such words are offered."""
+    assert titles(policy, in_runs(*argv)) == [f"shell: {' '.join(argv)}"]
 
 
 AGAINST: tuple[dict[str, Any], ...] = (

@@ -7,8 +7,9 @@ from msgspec import UNSET
 
 from palyra.core.agent import AgentChange
 from palyra.core.journal.records import AgentRecord, MemoryScope
+from palyra.core.session.commands import AgentName
 from palyra.core.text.validation_errors import WORDS
-from palyra.net.api.method import AgentName, Method, MethodCall, Mutation
+from palyra.net.api.method import Method, MethodCall, Mutation
 from palyra.net.protocol.params import SLUG, NoParams, Params
 from palyra.net.protocol.results import Agent, AgentList
 

@@ -10,8 +10,8 @@ import msgspec
 from palyra.core.channel import SetChannel
 from palyra.core.journal.changes import PairingFilter
 from palyra.core.journal.records import ChannelRecord, PairingMode, PairingRecord, PairingState
+from palyra.core.session.commands import AgentName
 from palyra.net.api.method import (
-    AgentName,
     ChannelName,
     Id,
     Limit,

@@ -5,7 +5,8 @@ from typing import Annotated
 import msgspec
 
 from palyra.core.context.views import ContextExplained, ReferencePreview
-from palyra.net.api.method import AgentName, Id, Method, MethodCall, Ordinal
+from palyra.core.session.commands import AgentName
+from palyra.net.api.method import Id, Method, MethodCall, Ordinal
 from palyra.net.protocol.params import Params
 
 

@@ -8,17 +8,20 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import QueueMode, RunState
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
+    AgentName,
+    Amount,
     Cancelled,
     Forked,
     RunView,
+    SessionKey,
     Started,
     StartRun,
     Steered,
+    WallMs,
 )
 from palyra.core.tape.events import ApprovalMode, Budget
 from palyra.errors import PalyraError
 from palyra.net.api.method import (
-    AgentName,
     ChannelName,
     Id,
     Limit,
@@ -34,16 +37,14 @@ from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import RunList, RunWaited, StartedRun
 
 MAX_WAIT_MS = 120_000
-WEEK_MS = 604_800_000
-_Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 
 
 class Amounts(Params, frozen=True, kw_only=True):
     """Limits of one run."""
 
-    tokens: _Amount | None = None
-    usd_micros: _Amount | None = None
-    wall_ms: Annotated[int, msgspec.Meta(ge=1, le=WEEK_MS)] | None = None
+    tokens: Amount | None = None
+    usd_micros: Amount | None = None
+    wall_ms: WallMs | None = None
 
 
 class RunStart(Mutation, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
 
     text: Annotated[str, msgspec.Meta(min_length=1)]
     session_id: Id | None = None
-    session_key: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    session_key: SessionKey | None = None
     attachments: tuple[dict[str, Any], ...] = ()
     agent: AgentName | None = None
     queue_mode: QueueMode | None = None  # the session's

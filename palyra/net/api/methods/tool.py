@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import msgspec
 
 from palyra.core.policy.request import Explanation
+from palyra.core.session.commands import AgentName
 from palyra.core.tool.spec import compute_risk
-from palyra.net.api.method import AgentName, Id, Method, MethodCall
+from palyra.net.api.method import Id, Method, MethodCall
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ToolList
 

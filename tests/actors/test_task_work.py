@@ -1,0 +1,120 @@
+"""Payloads of tasks are checked like requests, and a run is begun once over all attempts."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from palyra.actors.gateway import Gateway
+from palyra.actors.task_work import RunWork, compaction, prompt
+from palyra.core.access import Caller
+from palyra.core.ports import Journal
+from palyra.core.session.commands import RunView, StartRun
+from palyra.core.tape.events import Budget
+from palyra.core.task.life import Submission, submit
+from palyra.errors import Conflict, InvalidParams, Unavailable
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {},
+        {"text": ""},
+        {"text": " \n"},
+        {"text": 1},
+        {"text": "a", "txt": "b"},
+        {"text": "a", "session_key": ""},
+        {"text": "a", "session_key": "k" * 257},
+        {"text": "a", "session_id": ""},
+        {"text": "a", "session_id": "s" * 65},
+        {"text": "a", "session_id": "ses_a", "session_key": "k"},
+        {"text": "a", "agent": ""},
+        {"text": "a", "agent": "a" * 65},
+        {"text": "a", "approval_mode": "never"},
+        {"text": "a", "budget": {"wall_ms": -1}},
+        {"text": "a", "budget": {"wall_ms": 604_800_001}},
+        {"text": "a", "budget": {"tokens": 0}},
+        {"text": "a", "budget": {"usd_micros": 1.5}},
+        {"text": "a", "budget": {"walls_ms": 1_000}},
+    ],
+)
+def test_a_prompt_that_no_run_would_take_is_refused(payload: dict[str, Any]) -> None:
+    """What `run.start` refuses is refused when the task is submitted, not when its time comes."""
+    with pytest.raises(InvalidParams, match="payload"):
+        prompt(payload)
+
+
+@pytest.mark.parametrize("payload", [{}, {"session_id": ""}, {"session_id": "s" * 65}])
+def test_a_compaction_names_a_session(payload: dict[str, Any]) -> None:
+    """A text that cannot be an id is refused."""
+    with pytest.raises(InvalidParams, match="payload"):
+        compaction(payload)
+
+
+def test_a_prompt_at_its_limits_is_taken() -> None:
+    """The control: the largest values reach the run."""
+    payload = {"text": "a", "session_key": "k" * 256, "budget": {"wall_ms": 604_800_000}}
+    wanted = StartRun(
+        text="a",
+        session_key="k" * 256,
+        budget=Budget(wall_ms=604_800_000),
+        origin="background",
+    )
+    assert wanted == prompt(payload)
+
+
+class BusyGateway:
+    """A gateway in which an actor of the run exists already; its acceptance may come meanwhile."""
+
+    def __init__(self, *, commits: bool) -> None:
+        self.commits = commits
+        self.is_on_tape = False
+        self.started = 0
+
+    async def start_run(self, caller: Caller, command: StartRun) -> None:
+        del caller, command
+        self.started += 1
+        self.is_on_tape = self.commits
+        raise Conflict("work: run:run_a is already running")
+
+    async def wait_run(
+        self, caller: Caller, run_id: str, *, until: str, timeout_s: float
+    ) -> tuple[RunView, bool]:
+        del caller, until, timeout_s
+        view = {"run_id": run_id, "session_id": "ses_a", "state": "done"}
+        return cast("RunView", _Ended(**view)), False
+
+    async def find(self, read: Callable[[Any], Any]) -> Any:
+        return read(self)
+
+    def find_run(self, run_id: str) -> str | None:
+        return run_id if self.is_on_tape else None
+
+
+class _Ended:
+    reason = "answered"
+
+    def __init__(self, run_id: str, session_id: str, state: str) -> None:
+        self.run_id, self.session_id, self.state = run_id, session_id, state
+
+
+def work_of(gateway: BusyGateway) -> RunWork:
+    return RunWork(cast("Gateway", gateway), cast("Journal", gateway), prompt)
+
+
+async def test_a_run_that_exists_already_is_continued() -> None:
+    """An actor left by an attempt on a full disk takes the run over: the task waits for its end."""
+    gateway = BusyGateway(commits=True)
+    wanted = Submission(kind="prompt", payload={"text": "a"})
+    task = msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
+    result = await work_of(gateway).work(task, lambda: None)
+    assert ({"run_id": "run_a", "session_id": "ses_a"}, 1) == (result, gateway.started)
+
+
+async def test_a_run_that_cannot_begin_yet_is_tried_again() -> None:
+    """Without an acceptance on the tape the failure is a passing one."""
+    wanted = Submission(kind="prompt", payload={"text": "a"})
+    task = msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
+    with pytest.raises(Unavailable, match="run_a cannot begin yet"):
+        await work_of(BusyGateway(commits=False)).work(task, lambda: None)
