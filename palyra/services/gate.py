@@ -36,11 +36,20 @@ from palyra.core.policy.grants import find_grant
 from palyra.core.policy.recorded import Evidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
+from palyra.core.run.delegation import find_refusal, strictest
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.spec import CLIENT, NO_FACETS, CallFacts, Preflight, ToolCall, ToolSpec
+from palyra.core.tool.spec import (
+    CLIENT,
+    DELEGATION,
+    NO_FACETS,
+    CallFacts,
+    Preflight,
+    ToolCall,
+    ToolSpec,
+)
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
@@ -85,6 +94,10 @@ class Gate:
         get no further turn; a result that no model reads is not worth a question.
         """
         checked = self._available(validated)
+        if isinstance(checked, CheckedCall) and checked.spec.tool_class == DELEGATION:
+            refused = find_refusal(run.accepted.depth, checked.arguments, held_tools(run, prefix))
+            if refused is not None:
+                checked = msgspec.structs.replace(refused, digest=checked.digest)
         if isinstance(checked, Refused):
             spec = self.find_spec(proposed.tool)
             return GatedCall(
@@ -104,7 +117,7 @@ class Gate:
             )
         else:
             context = self._context(run, prefix, checked, end)
-            decision = self._decide(policy_request(checked, context))
+            decision = self._decide_for(run, policy_request(checked, context))
             verdict = judge(checked, context, decision, inspection)
         needs_approval = isinstance(verdict, NeedsApproval)
         return GatedCall(
@@ -137,6 +150,16 @@ class Gate:
 
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
+
+    def _decide_for(self, run: Run, request: PolicyRequest) -> PolicyDecision:
+        """Decide for the run's agent and for every agent above it; the strictest decision holds."""
+        own = self._decide(request)
+        delegation = run.accepted.delegation
+        if delegation is None:
+            return own
+        others = (name for name in delegation.agents if name != request.agent)
+        asked = (msgspec.structs.replace(request, agent=name) for name in dict.fromkeys(others))
+        return strictest([own, *map(self._decide, asked)])
 
     def _decide(self, request: PolicyRequest) -> PolicyDecision:
         """Evaluate the rules; repeat if they were replaced in the meantime."""
@@ -175,14 +198,26 @@ class Gate:
             end=end,
             pending_approvals=self._count_prompts(accepted.principal),
             handed_down=None if handed_down is None else frozenset(handed_down),
-            grant=find_grant(
-                self._grants(accepted.principal, accepted.agent, checked),
-                session_id=accepted.session_id,
-                epoch=accepted.epoch,
-                at_ms=run.last_ms,
-            ),
+            grant=self._find_grant(run, checked),
             now_ms=run.last_ms,
         )
+
+    def _find_grant(self, run: Run, checked: CheckedCall) -> GrantRecord | None:
+        """Return the grant that holds for the call.
+
+        A child of another agent gets no permission from a grant to its own agent: its parent does
+        not have it.
+        """
+        accepted = run.accepted
+        found = find_grant(
+            self._grants(accepted.principal, accepted.agent, checked),
+            session_id=accepted.session_id,
+            epoch=accepted.epoch,
+            at_ms=run.last_ms,
+        )
+        above = () if accepted.delegation is None else accepted.delegation.agents
+        is_own = all(name == accepted.agent for name in above)
+        return found if found is None or is_own or found.decision == "deny" else None
 
     def _grants(self, principal: str, agent: str, checked: CheckedCall) -> Sequence[GrantRecord]:
         key = checked.facets.grant_key
@@ -303,6 +338,13 @@ class Gate:
     def find_spec(self, tool: str) -> ToolSpec | None:
         """Return the tool from the current catalogue."""
         return self._toolbox.catalogue().tools.get(tool)
+
+
+def held_tools(run: Run, prefix: Prefix) -> frozenset[str]:
+    """Return the tools that the run may hand down: those it may call, without the client's."""
+    names = (name for name, spec in prefix.catalogue.tools.items() if spec.executor != CLIENT)
+    handed = run.accepted.tools
+    return frozenset(names) if handed is None else frozenset(names) & frozenset(handed)
 
 
 def _explanation(verdict: Allow | Deny | NeedsApproval) -> Explanation:
