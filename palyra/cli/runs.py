@@ -26,14 +26,14 @@ def runs() -> None:
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="RUN_ID", help="Start after this run.")
 @shared_options
-def list_(
+def list_(  # noqa: PLR0913 - one for each option
     options: Options,
+    *,
     session_id: str | None,
     parent_run_id: str | None,
     states: tuple[RunState, ...],
     limit: int,
     cursor: str | None,
-    *,
     tree: bool,
 ) -> None:
     """List runs, newest first."""
@@ -52,7 +52,7 @@ def list_(
         return
     columns = ("RUN", "PHASE", "AGE", "TURNS", "TOOLS", "PRINCIPAL", "REASON")
     rows = [(_indented(level, run), *_row(run)[1:]) for level, run in _as_tree(page.runs)]
-    print_table(columns, rows if tree else map(_row, page.runs), empty="no runs yet")
+    print_table(columns, rows if tree else [_row(run) for run in page.runs], empty="no runs yet")
     if page.next_cursor:
         say(f"more: --after {page.next_cursor}", dim=True)
 

@@ -36,9 +36,10 @@ from palyra.core.policy.grants import find_grant
 from palyra.core.policy.recorded import Evidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
-from palyra.core.run.delegation import find_refusal, strictest
+from palyra.core.run.delegation import find_refusal, keep_grant, strictest
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
+from palyra.core.tape.events import Delegation
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import (
@@ -94,10 +95,6 @@ class Gate:
         get no further turn; a result that no model reads is not worth a question.
         """
         checked = self._available(validated)
-        if isinstance(checked, CheckedCall) and checked.spec.tool_class == DELEGATION:
-            refused = find_refusal(run.accepted.depth, checked.arguments, held_tools(run, prefix))
-            if refused is not None:
-                checked = msgspec.structs.replace(refused, digest=checked.digest)
         if isinstance(checked, Refused):
             spec = self.find_spec(proposed.tool)
             return GatedCall(
@@ -107,8 +104,13 @@ class Gate:
                 verdict=checked,
             )
         spec = checked.spec
-        verdict: Verdict
-        if spec.executor == CLIENT:
+        verdict: Refused | Verdict
+        refused = None
+        if spec.tool_class == DELEGATION:
+            refused = find_refusal(run.accepted.depth, checked.arguments, held_tools(run, prefix))
+        if refused is not None:
+            verdict = refused
+        elif spec.executor == CLIENT:
             verdict = Allow(
                 reason_code="client_tool",
                 reason=f"the client declared {spec.name} and runs it itself",
@@ -117,7 +119,10 @@ class Gate:
             )
         else:
             context = self._context(run, prefix, checked, end)
-            decision = self._decide_for(run, policy_request(checked, context))
+            request = policy_request(checked, context)
+            decision = self._decide(request)
+            if run.accepted.delegation is not None:
+                decision = self._decide_above(run.accepted.delegation, request, decision)
             verdict = judge(checked, context, decision, inspection)
         needs_approval = isinstance(verdict, NeedsApproval)
         return GatedCall(
@@ -151,14 +156,12 @@ class Gate:
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
 
-    def _decide_for(self, run: Run, request: PolicyRequest) -> PolicyDecision:
-        """Decide for the run's agent and for every agent above it; the strictest decision holds."""
-        own = self._decide(request)
-        delegation = run.accepted.delegation
-        if delegation is None:
-            return own
-        others = (name for name in delegation.agents if name != request.agent)
-        asked = (msgspec.structs.replace(request, agent=name) for name in dict.fromkeys(others))
+    def _decide_above(
+        self, delegation: Delegation, request: PolicyRequest, own: PolicyDecision
+    ) -> PolicyDecision:
+        """Decide for every agent above the run as well; the strictest decision holds."""
+        others = dict.fromkeys(name for name in delegation.agents if name != request.agent)
+        asked = (msgspec.structs.replace(request, agent=name) for name in others)
         return strictest([own, *map(self._decide, asked)])
 
     def _decide(self, request: PolicyRequest) -> PolicyDecision:
@@ -182,6 +185,14 @@ class Gate:
         """Collect the facts about the run that rules and verdict depend on."""
         accepted = run.accepted
         handed_down = accepted.tools
+        grant = find_grant(
+            self._grants(accepted.principal, accepted.agent, checked),
+            session_id=accepted.session_id,
+            epoch=accepted.epoch,
+            at_ms=run.last_ms,
+        )
+        if grant is not None and accepted.delegation is not None:
+            grant = keep_grant(accepted.delegation, grant)
         return GateContext(
             run_id=run.run_id,
             session_id=accepted.session_id,
@@ -198,26 +209,9 @@ class Gate:
             end=end,
             pending_approvals=self._count_prompts(accepted.principal),
             handed_down=None if handed_down is None else frozenset(handed_down),
-            grant=self._find_grant(run, checked),
+            grant=grant,
             now_ms=run.last_ms,
         )
-
-    def _find_grant(self, run: Run, checked: CheckedCall) -> GrantRecord | None:
-        """Return the grant that holds for the call.
-
-        A child of another agent gets no permission from a grant to its own agent: its parent does
-        not have it.
-        """
-        accepted = run.accepted
-        found = find_grant(
-            self._grants(accepted.principal, accepted.agent, checked),
-            session_id=accepted.session_id,
-            epoch=accepted.epoch,
-            at_ms=run.last_ms,
-        )
-        above = () if accepted.delegation is None else accepted.delegation.agents
-        is_own = all(name == accepted.agent for name in above)
-        return found if found is None or is_own or found.decision == "deny" else None
 
     def _grants(self, principal: str, agent: str, checked: CheckedCall) -> Sequence[GrantRecord]:
         key = checked.facets.grant_key

@@ -22,11 +22,11 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.journal.records import AgentRecord
+from palyra.core.journal.records import AgentRecord, GrantRecord
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Budget, DelegationStarted
+from palyra.core.tape.events import Budget, Delegation, DelegationStarted
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import DelegatedEnd, ToolOutput
 from palyra.core.trust.labels import Trust, lowest
@@ -81,6 +81,16 @@ def find_other_rights(own: AgentRecord, other: AgentRecord) -> str:
 def strictest(decisions: Collection[PolicyDecision]) -> PolicyDecision:
     """Return the first of the strictest decisions."""
     return max(decisions, key=lambda each: _STRICTNESS[each.answer])
+
+
+def keep_grant(delegation: Delegation, grant: GrantRecord) -> GrantRecord | None:
+    """Return the grant if it holds for a child as well; a grant to deny always does.
+
+    A grant belongs to one agent.  A run above the child that works as another one does not have it,
+    so the child has not either.  A grant for a session is not found here: a child has its own.
+    """
+    is_shared = all(name == grant.agent for name in delegation.agents)
+    return grant if is_shared or grant.decision == "deny" else None
 
 
 # --- budget --------------------------------------------------------------------------------------
