@@ -132,6 +132,9 @@ class Delegations:
                 delegation=ev.Delegation(
                     call_id=call.call_id,
                     agents=(*above, accepted.agent),
+                    origin=accepted.origin
+                    if accepted.delegation is None
+                    else accepted.delegation.origin,
                     is_tainted=run.is_tainted,
                     input_trust=run.input_trust,
                 ),

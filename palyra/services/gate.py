@@ -159,9 +159,12 @@ class Gate:
     def _decide_above(
         self, delegation: Delegation, request: PolicyRequest, own: PolicyDecision
     ) -> PolicyDecision:
-        """Decide for every agent above the run as well; the strictest decision holds."""
-        others = dict.fromkeys(name for name in delegation.agents if name != request.agent)
-        asked = (msgspec.structs.replace(request, agent=name) for name in others)
+        """Decide for the agents and the origin above the run as well; the strictest holds."""
+        agents = dict.fromkeys((request.agent, *delegation.agents))
+        asked = (
+            msgspec.structs.replace(request, agent=agent, origin=delegation.origin)
+            for agent in agents
+        )
         return strictest([own, *map(self._decide, asked)])
 
     def _decide(self, request: PolicyRequest) -> PolicyDecision:

@@ -243,3 +243,30 @@ async def test_every_end_arrives_once_over_kills(tmp_path: Path) -> None:
         children = {run.run_id for run in runs if run.parent_run_id == tape[0].run_id}
         assert children <= named
     assert all(run.is_terminal for run in runs)
+
+
+RULES = """
+@id("background-never-echoes")
+forbid (principal, action == Action::"tool.execute", resource == Tool::"echo")
+when { context.run.origin == "background" };
+
+@id("children-write")
+permit (principal, action == Action::"tool.execute", resource == Tool::"write_file")
+when { context.run.origin == "delegated" };
+"""
+
+
+async def test_a_rule_about_the_run_above_holds_below(tmp_path: Path) -> None:
+    """A child of a background run may not call what that run may not, nor gain by being a child."""
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "rules.cedar").write_text(RULES, encoding="utf-8")
+    echo = '/call echo {"text": "x"}'
+    write = '/call write_file {"path": "new.txt", "content": "x"}'
+    with running(tmp_path, PALYRA_POLICY__DIR=str(rules)) as daemon:
+        async with daemon.connect() as client:
+            free = await perform(client, delegate(echo))
+            bound = await perform(client, delegate(f"{echo}\n{write}"), origin="background")
+            below = [await read_whole(client, each[0].run_id) for each in (ends(free), ends(bound))]
+        assert not (daemon.workspace / "new.txt").exists()
+    assert [1, 0] == [kinds(tape).count("tool.started") for tape in below]

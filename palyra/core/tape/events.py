@@ -236,6 +236,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     call_id: str  # of the call of `delegate`
     agents: tuple[str, ...]  # of all delegating runs, the outermost first
+    origin: str = "interactive"  # of the outermost
     is_tainted: bool = False
     input_trust: Trust = "trusted_local"  # lowest label of the texts that wrote the task
 
