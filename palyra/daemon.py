@@ -15,6 +15,7 @@ import trio
 
 from palyra.actors import config_watch, incident_writer, memory, watchdog
 from palyra.actors import hub as hub_actor
+from palyra.actors.delegation import Delegations
 from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal import integrity_check
@@ -29,6 +30,7 @@ from palyra.config.load import Config
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.run.delegation import DELEGATE
 from palyra.errors import InvariantBroken
 from palyra.net.api.tokens import admit_operator
 from palyra.net.connection.connection import serve_connection
@@ -38,6 +40,7 @@ from palyra.net.server.accept import EdgeServer
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
+from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.edge import (
@@ -144,6 +147,9 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        self.toolset.toolbox.put(
+            DELEGATE, delegation_tools(Delegations(self.services, self.gateway))
+        )
         documents = build_documents(
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )

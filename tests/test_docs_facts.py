@@ -11,6 +11,7 @@ from palyra.core.tool.arguments import Refused, check_arguments
 from palyra.net.api.methods.table import METHODS
 from palyra.net.protocol import close_codes
 from palyra.net.protocol.notifications import NOTIFICATIONS
+from palyra.tools.delegation import DELEGATION
 from palyra.tools.demo_tools import ECHO
 from palyra.tools.files.read import read_file_spec
 from palyra.tools.files.search import search_text_spec
@@ -88,7 +89,7 @@ def list_tests(file: Path) -> frozenset[str]:
 def find_wrong_calls(page: Path) -> list[str]:
     """Example calls of the page that their tool would refuse."""
     files = (read_file_spec(""), search_text_spec(""), write_file_spec(""))
-    specs = (*files, shell_spec("", 600), ECHO, SEARCH, RETAIN)
+    specs = (*files, shell_spec("", 600), ECHO, SEARCH, RETAIN, DELEGATION)
     known = {spec.name: spec for spec in specs}
     found = CALL.findall(page.read_text(encoding="utf-8"))
     return [

@@ -106,6 +106,22 @@ class Gateway:
         Cancellation: the run may have been accepted; repeat with the idempotency key.
         """
         caller.require("runs:write")
+        if self.is_draining:
+            raise Draining("the daemon is shutting down: connect again in a moment")
+        return await self._start(caller, command, receipt)
+
+    async def start_child(self, caller: Caller, command: StartRun) -> Started:
+        """Start a delegated run, also in a drain, in which its parent may go on.
+
+        Raises the other errors of `start_run`.
+        Cancellation: the run may have been accepted; it is found by its id.
+        """
+        caller.require("runs:write")
+        return await self._start(caller, command, None)
+
+    async def _start(
+        self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None
+    ) -> Started:
         self._check_room()
         await self._wait_complete()
         services = self._services
@@ -166,8 +182,6 @@ class Gateway:
         )
 
     def _check_room(self) -> None:
-        if self.is_draining:
-            raise Draining("the daemon is shutting down: connect again in a moment")
         services = self._services
         if len(services.registry.runs) >= services.max_open:
             raise Overloaded(
@@ -308,6 +322,7 @@ class Gateway:
             with trio.move_on_after(ANSWER_S):
                 if run_id in self._services.registry.stranded:
                     await abandon_run(self._services, record, cancel)
+                    self._services.registry.end_children(run_id)
                 else:
                     await self._cancel(caller, record, cancel)
             record = await self._get_record(caller, run_id)

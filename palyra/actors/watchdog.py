@@ -65,7 +65,9 @@ INDEX_S = 5.0  # longest wait for the turn of an index
 DISK = "/disk"  # no provider has such a name
 DAEMON = "palyra"  # cancels runs
 ATTEMPT_S = 30.0  # of one remedy
-PATIENT = frozenset({"retry delay", "budget", "person"})  # `waits_for` of tasks that are not stuck
+PATIENT = frozenset(
+    {"retry delay", "budget", "person", "child"}
+)  # `waits_for` of tasks that are not stuck
 
 Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
 

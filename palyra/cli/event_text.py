@@ -183,6 +183,17 @@ def _tool_completed(event: ev.ToolCompleted) -> EventLine:
     return EventLine("←", text, "green" if good else "red")
 
 
+def _delegated(event: ev.DelegationStarted) -> EventLine:
+    share = f", at most {pluralize(event.budget.tokens, 'token')}" if event.budget.tokens else ""
+    return EventLine("⇢", f"{event.agent} works on it in {event.run_id}{share}", "magenta")
+
+
+def _delegation_ended(event: ev.DelegationEnded) -> EventLine:
+    why = f": {one_line(event.reason, 120)}" if event.reason else ""
+    colour = "red" if event.state not in {"done", "partial"} else "magenta"
+    return EventLine("⇠", f"{event.run_id} is {event.state}{why}", colour)
+
+
 def _attested(event: ev.ToolAttested) -> EventLine:
     return EventLine("·", f"attested, signature {event.signature[:16]}…")
 
@@ -258,6 +269,8 @@ _TELL: dict[type[ev.Event], Tell] = {
     ev.ToolStarted: _tool_started,
     ev.ToolCompleted: _tool_completed,
     ev.ToolAttested: _attested,
+    ev.DelegationStarted: _delegated,
+    ev.DelegationEnded: _delegation_ended,
     ev.SteerReceived: _steered,
     ev.AnswerRejected: _answer_rejected,
     ev.GuardWarned: _guard_warned,

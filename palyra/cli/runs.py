@@ -1,5 +1,6 @@
 """`palyra runs`: list, show, fork, cancel and wait for runs."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 import click
@@ -21,26 +22,34 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--session", "session_id", help="Only runs of this session.")
+@click.option("--parent", "parent_run_id", help="Only runs that this one delegated, and its forks.")
+@click.option("--tree", is_flag=True, help="Show delegated runs below the run above them.")
 @click.option("--state", "states", multiple=True, type=click.Choice(get_args(RunState)))
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", "cursor", metavar="RUN_ID", help="Start after this run.")
 @since_option
 @watchable
 @shared_options
-def list_(
+def list_(  # noqa: PLR0913 - one for each option
     options: Options,
     *,
     since_ms: int | None,
     session_id: str | None,
+    parent_run_id: str | None,
     states: tuple[RunState, ...],
     limit: int,
     cursor: str | None,
+    tree: bool,
 ) -> None:
     """List runs, newest first."""
     page = talk(
         options,
         lambda client: client.list_runs(
-            session_id=session_id, states=states, limit=limit, cursor=cursor
+            session_id=session_id,
+            parent_run_id=parent_run_id,
+            states=states,
+            limit=limit,
+            cursor=cursor,
         ),
     )
     page = newer(page, "runs", "created_ms", since_ms)
@@ -48,9 +57,28 @@ def list_(
         print_json(page)
         return
     columns = ("RUN", "PHASE", "AGE", "TURNS", "TOOLS", "PRINCIPAL", "REASON")
-    print_table(columns, [_row(run) for run in page.runs], empty="no runs yet")
+    rows = [(_indented(level, run), *_row(run)[1:]) for level, run in _as_tree(page.runs)]
+    print_table(columns, rows if tree else [_row(run) for run in page.runs], empty="no runs yet")
     if page.next_cursor:
         say(f"more: --after {page.next_cursor}", dim=True)
+
+
+def _as_tree(runs: Sequence[RunView]) -> Iterator[tuple[int, RunView]]:
+    """Yield the runs of a page with their level: each before those that it delegated."""
+    shown = {run.run_id for run in runs}
+    below: dict[str, list[RunView]] = {}
+    for run in runs:
+        is_below = run.depth > 0 and run.parent_run_id in shown
+        below.setdefault((run.parent_run_id or "") if is_below else "", []).append(run)
+    pending = [(0, run) for run in reversed(below.get("", ()))]
+    while pending:
+        level, run = pending.pop()
+        yield level, run
+        pending += [(level + 1, child) for child in below.get(run.run_id, ())]
+
+
+def _indented(level: int, run: RunView) -> str:
+    return f"{'  ' * (level - 1)}└ {run.run_id}" if level else run.run_id
 
 
 def _row(run: RunView) -> tuple[object, ...]:

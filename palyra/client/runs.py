@@ -39,6 +39,7 @@ class RunsWanted(TypedDict, total=False):
     session_id: str | None
     principal: str | None
     states: Sequence[RunState]
+    parent_run_id: str | None
     cursor: str | None
     limit: int
 

@@ -75,6 +75,7 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
         covers=prompt.covers[1:],
         inspection=prompt.inspection,
         once_because=prompt.once_because,
+        parent_run_id=run.accepted.parent_run_id if run.accepted.depth else None,
     )
 
 

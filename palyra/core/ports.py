@@ -640,6 +640,16 @@ class ToolRunner(Protocol):
         """
 
 
+class Delegator(Protocol):
+    """Delegation of tasks to runs."""
+
+    async def delegate(self, call: ToolCall) -> ToolOutput:
+        """Start the run that the call delegates to unless it exists, and return its end.
+
+        Raises ToolFailure if the run cannot be accepted.  Cancellation: the run goes on.
+        """
+
+
 class Policy(Protocol):
     """The policy rules.  Pure in effect: same version and request, same decision."""
 

@@ -44,6 +44,7 @@ from palyra.core.usage.budgets import (
     Mark,
     Payer,
     amount_of,
+    amount_of_usage,
     find_end,
     find_key,
     judge,
@@ -260,10 +261,9 @@ class Budgets:
         account = known.get(key)
         if account is None or account.budget != budget:
             account = known[key] = BudgetAccount(budget, key.subject)
-            usage = run.usage
-            is_tokens = budget.metric == "tokens"
-            spent = usage.input_tokens + usage.output_tokens if is_tokens else run.cost_usd_micros
-            account.add(spent, self.now_ms())
+            usage = run.usage.plus(run.delegated_usage)
+            cost = run.cost_usd_micros + run.delegated_usd_micros
+            account.add(amount_of_usage(budget, usage, cost), self.now_ms())
             account.pass_mark(self.now_ms())
         return account
 

@@ -36,11 +36,21 @@ from palyra.core.policy.grants import find_grant
 from palyra.core.policy.recorded import Evidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
+from palyra.core.run.delegation import find_refusal, keep_grant, strictest
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
+from palyra.core.tape.events import Delegation
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.spec import CLIENT, NO_FACETS, CallFacts, Preflight, ToolCall, ToolSpec
+from palyra.core.tool.spec import (
+    CLIENT,
+    DELEGATION,
+    NO_FACETS,
+    CallFacts,
+    Preflight,
+    ToolCall,
+    ToolSpec,
+)
 from palyra.errors import InvalidParams
 
 FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
@@ -94,8 +104,13 @@ class Gate:
                 verdict=checked,
             )
         spec = checked.spec
-        verdict: Verdict
-        if spec.executor == CLIENT:
+        verdict: Refused | Verdict
+        refused = None
+        if spec.tool_class == DELEGATION:
+            refused = find_refusal(run.accepted.depth, checked.arguments, held_tools(run, prefix))
+        if refused is not None:
+            verdict = refused
+        elif spec.executor == CLIENT:
             verdict = Allow(
                 reason_code="client_tool",
                 reason=f"the client declared {spec.name} and runs it itself",
@@ -104,7 +119,10 @@ class Gate:
             )
         else:
             context = self._context(run, prefix, checked, end)
-            decision = self._decide(policy_request(checked, context))
+            request = policy_request(checked, context)
+            decision = self._decide(request)
+            if run.accepted.delegation is not None:
+                decision = self._decide_above(run.accepted.delegation, request, decision)
             verdict = judge(checked, context, decision, inspection)
         needs_approval = isinstance(verdict, NeedsApproval)
         return GatedCall(
@@ -138,6 +156,17 @@ class Gate:
     def _facets_of(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts | None:
         return NO_FACETS if spec.executor == CLIENT else self._toolbox.facets(spec, arguments)
 
+    def _decide_above(
+        self, delegation: Delegation, request: PolicyRequest, own: PolicyDecision
+    ) -> PolicyDecision:
+        """Decide for the agents and the origin above the run as well; the strictest holds."""
+        agents = dict.fromkeys((request.agent, *delegation.agents))
+        asked = (
+            msgspec.structs.replace(request, agent=agent, origin=delegation.origin)
+            for agent in agents
+        )
+        return strictest([own, *map(self._decide, asked)])
+
     def _decide(self, request: PolicyRequest) -> PolicyDecision:
         """Evaluate the rules; repeat if they were replaced in the meantime."""
         for _ in range(DECISIONS):
@@ -159,6 +188,14 @@ class Gate:
         """Collect the facts about the run that rules and verdict depend on."""
         accepted = run.accepted
         handed_down = accepted.tools
+        grant = find_grant(
+            self._grants(accepted.principal, accepted.agent, checked),
+            session_id=accepted.session_id,
+            epoch=accepted.epoch,
+            at_ms=run.last_ms,
+        )
+        if grant is not None and accepted.delegation is not None:
+            grant = keep_grant(accepted.delegation, grant)
         return GateContext(
             run_id=run.run_id,
             session_id=accepted.session_id,
@@ -175,12 +212,7 @@ class Gate:
             end=end,
             pending_approvals=self._count_prompts(accepted.principal),
             handed_down=None if handed_down is None else frozenset(handed_down),
-            grant=find_grant(
-                self._grants(accepted.principal, accepted.agent, checked),
-                session_id=accepted.session_id,
-                epoch=accepted.epoch,
-                at_ms=run.last_ms,
-            ),
+            grant=grant,
             now_ms=run.last_ms,
         )
 
@@ -303,6 +335,13 @@ class Gate:
     def find_spec(self, tool: str) -> ToolSpec | None:
         """Return the tool from the current catalogue."""
         return self._toolbox.catalogue().tools.get(tool)
+
+
+def held_tools(run: Run, prefix: Prefix) -> frozenset[str]:
+    """Return the tools that the run may hand down: those it may call, without the client's."""
+    names = (name for name, spec in prefix.catalogue.tools.items() if spec.executor != CLIENT)
+    handed = run.accepted.tools
+    return frozenset(names) if handed is None else frozenset(names) & frozenset(handed)
 
 
 def _explanation(verdict: Allow | Deny | NeedsApproval) -> Explanation:

@@ -16,7 +16,9 @@ CALL_ORDER = (
     "approval.resolved",
     "tool.decided",
     "tool.started",
+    "delegation.started",
     "tool.completed",
+    "delegation.ended",
     "tool.attested",
 )
 

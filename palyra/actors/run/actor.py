@@ -55,7 +55,7 @@ from palyra.core.approval import (
     resolved_record,
     used,
 )
-from palyra.core.context.assembly import brief_prefix
+from palyra.core.context.assembly import brief_prefix, narrow_prefix
 from palyra.core.context.history import NO_HISTORY, History
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import AgentRecord, ApprovalRecord, Record, UsageRecord
@@ -86,6 +86,7 @@ from palyra.core.run.inputs import (
 from palyra.core.run.transition import Transition, tape_rows
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import ToolCall
+from palyra.core.usage.budgets import settle_delegated
 from palyra.core.usage.ledger import usage_record
 from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable, innermost
 from palyra.services.budgets import Reservation
@@ -132,7 +133,10 @@ async def _prepare(
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
     await services.sources.prepare(handle.run.accepted.principal)
-    prefix = brief_prefix(services.agents.prefix(agent), handle.run.accepted.brief)
+    accepted = handle.run.accepted
+    prefix = brief_prefix(
+        narrow_prefix(services.agents.prefix(agent), accepted.tools), accepted.brief
+    )
     operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
     await operands.reload(handle.run, services.run_blocking)
     env = LiveEnvironment(services, prefix, history, operands)
@@ -347,6 +351,10 @@ class _RunActor:
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
         records += [self.services.incidents.report(each.alarm) for each in reports]
         for row in rows:
+            if row.kind == ev.DelegationEnded.KIND:
+                ended = msgspec.json.decode(row.data, type=ev.DelegationEnded)
+                accounts = self.services.budgets.find(self.handle.run)
+                settle_delegated(accounts, ended, step.now_ms)
             rule = _RULES.get(row.kind)
             if rule is None:
                 continue

@@ -33,6 +33,7 @@ from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBloc
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
+from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, Summarise
 from palyra.core.run.state import Run, find_unresolved
@@ -41,10 +42,12 @@ from palyra.core.tape.events import (
     CompactionApplied,
     CompactionSkipped,
     ContextAssembled,
+    DelegationStarted,
 )
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import Preflight, ToolCall
+from palyra.core.usage.budgets import find_left
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -261,6 +264,7 @@ class LiveEnvironment:
         self._has_sources = services.sources.has_sources
         self._fence_key = services.fence_key
         self.prefix, self._history = prefix, history
+        self._budgets = services.budgets
         self._cache: PromptCache | None = None
         self._compactor = services.compactor
         self._least_tokens = services.compactor.least_tokens(services.router.least_window)
@@ -341,6 +345,19 @@ class LiveEnvironment:
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""
         return plan_compaction(run, self._shown(run), self.prefix.tokens)
+
+    def plan_delegation(self, run: Run, call: Call) -> DelegationStarted:
+        """Give the run of the call a fresh id, and a share of what this run has left."""
+        left_ms = (
+            self.limits.wall_ms
+            if run.accepted.budget.wall_ms is None
+            else min(run.accepted.budget.wall_ms, self.limits.wall_ms)
+        )
+        spent_ms = run.spent_ms(with_people=self.limits.wall_counts_approvals)
+        left = msgspec.structs.replace(
+            find_left(self._budgets.find(run), self.now_ms()), wall_ms=max(1, left_ms - spent_ms)
+        )
+        return plan_delegation(run, call, run_id=self.new_id("run"), left=left)
 
     def _measure(self, run: Run) -> ModelRequirements:
         """Derive from the next request what its model must support."""

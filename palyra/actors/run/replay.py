@@ -12,7 +12,7 @@ import trio
 
 from palyra.actors.run.environment import CallArguments, LiveEnvironment, RunServices
 from palyra.core.agent import placeholder_agent
-from palyra.core.context.assembly import brief_prefix
+from palyra.core.context.assembly import brief_prefix, narrow_prefix
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
@@ -75,7 +75,9 @@ class Replayer:
         agent = await services.agents.find_version(name, version) or placeholder_agent(
             name, version
         )
-        prefix = brief_prefix(services.agents.prefix(agent), accepted.brief)
+        prefix = brief_prefix(
+            narrow_prefix(services.agents.prefix(agent), accepted.tools), accepted.brief
+        )
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
         history = await services.histories.repeat(began.history if began is not None else ())

@@ -39,6 +39,7 @@ from palyra.core.text.canonical_json import digest_of_any, sha256_hex
 from palyra.core.tool.artifacts import MAX_ARTIFACT_BYTES, Artifact
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import (
+    DELEGATION,
     OutcomeStatus,
     Preflight,
     ToolCall,
@@ -100,11 +101,12 @@ async def execute_call(execution: ToolExecution) -> None:
     ended: CallEnded | None = None
     try:  # noqa: PLW0717 - the steps
         with trio.move_on_after(spec.deadline_s):
-            execution.waits_for = "preflight"
-            preflight = await run_preflight(services, call)
-            execution.call = msgspec.structs.replace(call, inspection=preflight)
-            compare_with_gate(execution, services.gate.policy_version)
-            execution.waits_for = "tool"
+            if not await has_child(execution):
+                execution.waits_for = "preflight"
+                preflight = await run_preflight(services, call)
+                execution.call = msgspec.structs.replace(call, inspection=preflight)
+                compare_with_gate(execution, services.gate.policy_version)
+            execution.waits_for = "child" if spec.tool_class == DELEGATION else "tool"
             output = await run_tool(execution)
             execution.waits_for = "storage"
             ended = await redact_and_store(execution, spec, output)
@@ -126,6 +128,19 @@ def _ended_without(
 
 
 # --- the steps -----------------------------------------------------------------------------------
+
+
+async def has_child(execution: ToolExecution) -> bool:
+    """Return True if the run that the call delegates to exists: then it is only awaited.
+
+    Cancellation: no effect.
+    """
+    recorded = execution.run.run.find_call(execution.call.call_id)
+    if recorded is None or recorded.delegated is None:
+        return False
+    child_id = recorded.delegated.run_id
+    found = await execution.services.journal.find(lambda store: store.find_run(child_id))
+    return found is not None
 
 
 async def run_preflight(services: RunServices, call: ToolCall) -> Preflight | None:

@@ -23,7 +23,7 @@ import msgspec
 import trio
 
 from palyra.actors.journal.actor import JournalHandle, PendingCommit
-from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.child import ChildSnapshot, ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.mailbox import Receiver
 from palyra.actors.run.actor import run_actor
@@ -41,11 +41,12 @@ from palyra.actors.session.handle import (
     UpdateQueue,
     UpdateRecord,
 )
-from palyra.actors.session.registry import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.core.incident.kinds import run_stranded
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import Record, SessionRecord
+from palyra.core.ports import NowMs
 from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, Cancel, Resume
 from palyra.core.run.transition import Transition, record_event, tape_rows
@@ -66,7 +67,7 @@ from palyra.core.session.queue import (
     plan_adoption,
 )
 from palyra.core.tape import events as ev
-from palyra.errors import ActorGone, IllegalState, Overloaded, PalyraError, Unavailable
+from palyra.errors import ActorGone, Conflict, IllegalState, Overloaded, PalyraError, Unavailable
 from palyra.services.run_loader import LoadedRun, read_run
 
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
@@ -226,6 +227,8 @@ class _SessionActor:
         """Append the acceptance of a new run and put the run in its place.  Raises TooLarge."""
         handle = self.handle
         branch = message.command.branch
+        if message.command.delegated is not None:
+            self._check_parent(message.command.delegated.parent_run_id, message.command.run_id)
         step = accept(
             message.command.run_id or self.services.new_id("run"),
             accepted,
@@ -236,6 +239,7 @@ class _SessionActor:
         run = RunHandle(step.run)
         run.has_history, handle.has_past = handle.has_past, True
         self.services.registry.runs[run.run_id] = run
+        self.services.registry.add_child(run.run.to_record())
         position = None
         if disposition != "started":
             position = 1 if is_urgent else len(handle.waiting) + 1
@@ -249,6 +253,15 @@ class _SessionActor:
         if disposition == "started":
             self.begin_run(run)
         return submitted
+
+    def _check_parent(self, parent_run_id: str, run_id: str | None) -> None:
+        """Refuse a delegated run if the run above has ended, which would never cancel it."""
+        runs = self.services.registry.runs
+        parent = runs.get(parent_run_id)
+        if parent is None or parent.run.is_terminal or parent.ending is not None:
+            raise IllegalState(f"{parent_run_id} has ended, so it delegates nothing")
+        if run_id in runs:
+            raise Conflict(f"{run_id} is open already")
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
         """Append the message to the tape of the collecting run.  Raises TooLarge."""
@@ -438,7 +451,7 @@ class _SessionActor:
         waiting = self.handle.waiting
         for run in [run for run in waiting if run.find_refused_acceptance()]:
             waiting.remove(run)
-            del self.services.registry.runs[run.run_id]
+            self.services.registry.remove_run(run)
             run.wake()
 
     # --- actors of runs
@@ -454,7 +467,7 @@ class _SessionActor:
     def _start(self, run: RunHandle, start: Callable[..., Awaitable[None]]) -> None:
         run.refusals = self.services.journal.refusals
         run.advance("actor_started")
-        tree = partial(run.snapshot, self.services.now_ms)
+        tree = partial(snapshot_run, self.services.registry, run, self.services.now_ms)
         spec = ChildSpec(f"run:{run.run_id}", start, "temporary", RUN_GRACE_S, run.inbox, tree)
         with suppress(ActorGone):  # `work` is stopping, this session too; the tape stays
             self.work.spawn_child(spec)
@@ -500,7 +513,7 @@ class _SessionActor:
                 return
             why = registry.stranded[run_id] = f"its actor was lost {run.crash_count + 1} times"
             self.services.incidents.report(run_stranded(run_id, why))
-        del registry.runs[run_id]
+        registry.remove_run(run)
         handle.beside.pop(run_id, None)
         if handle.active is run:
             handle.active = None
@@ -529,6 +542,8 @@ class _SessionActor:
         found = [each for each in recovered if each.run.run_id not in registry.runs]
         runs = {each.run.run_id: _adopted(each) for each in found}
         registry.runs.update(runs)
+        for run in runs.values():
+            registry.cancel_orphan(run)
         plan = plan_adoption(handle.record, [each.run for each in found])
         for run_id, reason in plan.doomed.items():
             runs[run_id].ending = Cancel(reason=reason, by=handle.record.principal)
@@ -640,6 +655,16 @@ async def _is_settled_and_writable(journal: JournalHandle) -> bool:
     except Unavailable:
         return False
     return journal.has_room  # an empty change commits even on a full disk
+
+
+def snapshot_run(registry: ActorRegistry, run: RunHandle, now_ms: NowMs) -> ChildSnapshot:
+    """Return the node of a run's actor in the tree, with the runs that it has delegated to."""
+    node = run.snapshot(now_ms)
+    below = [
+        registry.runs.get(child_id) for child_id in sorted(registry.children.get(run.run_id, ()))
+    ]
+    shown = (snapshot_run(registry, child, now_ms) for child in below if child is not None)
+    return msgspec.structs.replace(node, children=(*node.children, *shown)) if below else node
 
 
 def first_input(handle: RunHandle, services: SessionServices) -> Begin | Resume | Cancel:

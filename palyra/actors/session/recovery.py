@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import trio
 
-from palyra.actors.session.registry import SessionServices
+from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.core.incident.kinds import run_stranded, stranded_key
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import ApprovalRecord, RunRecord, SessionRecord
@@ -56,6 +56,7 @@ async def recovery(
     )
     grants.put(granted)
     budgets.put(spendings)
+    _note_children(services.registry, open_runs)
     for sessions in _in_batches(_by_session(open_runs)):
         for found in await services.journal.read(lambda store: _read_all(store, sessions)):  # noqa: B023 - called before the next round
             if found.session is not None:
@@ -66,6 +67,14 @@ async def recovery(
     services.registry.is_complete = True
     services.incidents.end_start()
     on_done(len(open_runs))
+
+
+def _note_children(registry: ActorRegistry, open_runs: list[RunRecord]) -> None:
+    """Register open delegated runs; those above which no run is open are cancelled when adopted."""
+    for record in open_runs:
+        registry.add_child(record)
+    for run_id in registry.children.keys() - {record.run_id for record in open_runs}:
+        registry.end_children(run_id)
 
 
 def _by_session(open_runs: Iterable[RunRecord]) -> list[list[RunRecord]]:

@@ -9,7 +9,7 @@ its reason, is sent to the run's session, which decides what follows.
 Restart: permanent.  Its children are then rebuilt from the tapes, so the registry is emptied.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +22,16 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.handle import RunFinished, SessionHandle
-from palyra.core.journal.records import Place
+from palyra.core.journal.records import Place, RunRecord
+from palyra.core.run.inputs import Cancel
 from palyra.errors import ActorGone, Overloaded
+
+
+def _no_actor(_child_id: str, _reason: str) -> None:
+    """There is no supervisor yet, so no actor either."""
+
+
+ORPHANED = Cancel(reason="the run that delegated this task has ended", by="palyra")
 
 
 class ActorRegistry:
@@ -38,6 +46,10 @@ class ActorRegistry:
         ] = {}  # open runs that this daemon cannot resume, with the reason
         self.is_complete = False  # recovery is done: every open run is in `runs` or `stranded`
         self.conversations: dict[Place, SessionHandle] = {}
+        # Open delegated runs by the run above, and those to be cancelled once they have an actor.
+        self.children: dict[str, set[str]] = {}
+        self.orphans: set[str] = set()
+        self.stop_actor: Callable[[str, str], object] = _no_actor  # set with the supervisor
         self._watches: list[list[SessionHandle]] = []
 
     def clear(self) -> None:
@@ -48,6 +60,51 @@ class ActorRegistry:
         self.stranded.clear()
         self.is_complete = False
         self.conversations.clear()
+        self.children.clear()
+        self.orphans.clear()
+
+    def add_child(self, record: RunRecord) -> None:
+        """Register a delegated run below its parent; another run is ignored."""
+        if record.depth and record.parent_run_id is not None:
+            self.children.setdefault(record.parent_run_id, set()).add(record.run_id)
+
+    def end_children(self, run_id: str) -> None:
+        """Cancel the children of a run that has ended; one that is not adopted yet begins with that.
+
+        A plain call; each child ends on its own, and cancels those below it.
+        """
+        for child_id in self.children.pop(run_id, ()):
+            self.orphans.add(child_id)
+            child = self.runs.get(child_id)
+            if child is not None:
+                self.cancel_orphan(child)
+
+    def cancel_orphan(self, child: RunHandle) -> None:
+        """Send the Cancel to a child without a parent, for this actor of it or the next one."""
+        if child.run_id not in self.orphans or child.ending is not None:
+            return
+        self.orphans.discard(child.run_id)
+        child.ending = ORPHANED
+        try:
+            child.inbox.offer(ORPHANED)
+        except ActorGone:
+            pass  # it has no actor at the moment, and the next one begins with `ending`
+        except Overloaded:
+            self.stop_actor(f"run:{child.run_id}", ORPHANED.reason)
+
+    def remove_run(self, run: RunHandle) -> None:
+        """Unregister a run that has ended or is stranded."""
+        del self.runs[run.run_id]
+        accepted = run.run.accepted
+        if accepted.depth and run.is_over:
+            self.orphans.discard(run.run_id)
+            below = self.children.get(accepted.parent_run_id or "")
+            if below is not None:
+                below.discard(run.run_id)
+                if not below:
+                    del self.children[accepted.parent_run_id or ""]
+        if run.is_over and run.run_id in self.children:
+            self.end_children(run.run_id)
 
     def add_session(self, handle: SessionHandle) -> None:
         """Register a session under its id, key and place."""
@@ -111,9 +168,11 @@ GRACE_S = 30.0  # ten thousand runs need some seconds to stop, each within its o
 
 def build_work(registry: ActorRegistry, max_children: int) -> DynamicSupervisor:
     """Build the supervisor of sessions and runs."""
-    return DynamicSupervisor(
+    work = DynamicSupervisor(
         "work", max_children=max_children, on_exit=partial(report_ended, registry)
     )
+    registry.stop_actor = work.cancel_child
+    return work
 
 
 def report_ended(registry: ActorRegistry, end: Exit) -> None:

@@ -98,6 +98,16 @@ def _measured(
     )
 
 
+def narrow_prefix(prefix: Prefix, names: Sequence[str] | None) -> Prefix:
+    """Return the prefix of a delegated run, with the tools that it was given; None: not delegated."""
+    if names is None:
+        return prefix
+    given = frozenset(names)
+    specs = (spec for name, spec in prefix.catalogue.tools.items() if name in given)
+    shown = tuple(tool for tool in prefix.tools if tool["name"] in given)
+    return _measured(prefix.agent, build_catalogue(specs), prefix.instructions, shown)
+
+
 def brief_prefix(prefix: Prefix, brief: RequestOptions | None) -> Prefix:
     """Return the prefix of a run with request options; a client's tool hides one of the same name.
 

@@ -61,6 +61,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     session_id: str | None = None
     states: tuple[RunState, ...] = ()
+    parent_run_id: str | None = None  # the runs that this one delegated, and its forks
     before: str | None = None
     limit: int = 100
 

@@ -78,6 +78,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_run_id: str | None = None
     attempts: int = 0
     purged_ms: int | None = None  # when its content was removed for good
+    depth: int = 0  # number of delegating runs above it
 
     @property
     def is_terminal(self) -> bool:
@@ -189,6 +190,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inspection: Any = None  # preflight of the call, redacted
     uses: int = 0  # calls that have started on it: each at most once
     once_because: str = ""  # why no wider scope is offered; "": one is
+    parent_run_id: str | None = None  # the run that delegated to the asking one
 
     @property
     def is_open(self) -> bool:

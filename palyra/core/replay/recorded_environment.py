@@ -14,6 +14,7 @@ from palyra.core.replay.recorded_inputs import E, RecordedTape
 from palyra.core.run.answer import AnswerDefect, answer_text
 from palyra.core.run.call import Call
 from palyra.core.run.calls import LAPSED, STALE
+from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunEnvironment, RunLimits
 from palyra.core.run.inputs import Gather
 from palyra.core.run.state import RULES_CHANGED, Run
@@ -60,6 +61,11 @@ class RecordedEnvironment:
         """Return the recorded id of the approval request for the call evaluated last."""
         asked = self.record.find_of(ev.ApprovalRequested, self._call_id)
         return asked.approval_id if asked is not None else f"{prefix}_of_no_record"
+
+    def plan_delegation(self, run: Run, call: Call) -> ev.DelegationStarted:
+        """Return the recorded plan; a replay starts no run."""
+        planned = self.record.find_of(ev.DelegationStarted, call.call_id)
+        return planned or plan_delegation(run, call, run_id="run_of_no_record", left=ev.Budget())
 
     def jitter_ms(self, _attempt: int) -> int:
         """Return the recorded backoff."""

@@ -34,6 +34,7 @@ from palyra.core.run.inputs import (
 )
 from palyra.core.run.state import ABORTED, RULES_CHANGED, Run
 from palyra.core.tape import events as ev
+from palyra.core.tool.spec import DelegatedEnd
 from palyra.errors import InvariantBroken
 
 E = TypeVar("E", bound=ev.Event)
@@ -243,7 +244,16 @@ def _read_outcome(record: RecordedTape, _run: Run, event: ev.ToolCompleted) -> C
         artifact=event.artifact,
         trust=event.trust,
         findings=event.findings,
+        delegated=_read_delegated(record, event.call_id),
     )
+
+
+def _read_delegated(record: RecordedTape, call_id: str) -> DelegatedEnd | None:
+    ended = record.find_of(ev.DelegationEnded, call_id)
+    if ended is None:
+        return None
+    names = DelegatedEnd.__struct_fields__
+    return DelegatedEnd(**{name: getattr(ended, name) for name in names})
 
 
 def _read_steer(_record: RecordedTape, _run: Run, event: ev.SteerReceived) -> Steer:

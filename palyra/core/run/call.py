@@ -65,9 +65,19 @@ CALL_TRANSITIONS: dict[tuple[type[ev.Event], str], tuple[frozenset[CallPhase], C
     (ev.ToolDecided, "deny"): (_from("proposed", "asking", "allowed"), "denied"),
     (ev.ToolStarted, ""): (_from("allowed"), "started"),
     (ev.ToolCompleted, ""): (_from("started"), "completed"),
+    (ev.DelegationStarted, ""): (_from("started"), "started"),
+    (ev.DelegationEnded, ""): (_from("completed"), "completed"),
     (ev.ToolAttested, ""): (_from("rejected", "denied", "allowed", "completed"), "attested"),
 }
 CLOSED: frozenset[CallPhase] = _from("named", "attested")  # phases of the calls of an ended run
+
+
+class DelegatedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The run that a call delegates its task to."""
+
+    run_id: str
+    budget: ev.Budget
+    is_ended: bool = False  # its end is on this tape
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -99,3 +109,4 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     findings: tuple[str, ...] = ()
     artifact: str | None = None  # name of the whole output, if `output` is an excerpt
     output_sha256: str = ""
+    delegated: DelegatedRun | None = None

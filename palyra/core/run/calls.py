@@ -32,7 +32,7 @@ from palyra.core.text.visible import describe_call
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.artifacts import NAME_CHARS
 from palyra.core.tool.attestation import Attestation, seal_attestation
-from palyra.core.tool.spec import CLIENT, HANDED_OVER, OutcomeStatus, ToolOutput
+from palyra.core.tool.spec import CLIENT, HANDED_OVER, DelegatedEnd, OutcomeStatus, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import Trust
 from palyra.errors import InvariantBroken
@@ -196,6 +196,8 @@ def close_call(step: Step, call: Call, reason: str) -> None:
             step.add(
                 ev.ToolCompleted(call_id=call.call_id, status="cancelled", output="", error=reason)
             )
+            # The delegated run ends after this one: its session cancels it.
+            end_delegation(step, call, DelegatedEnd(state="cancelled", reason=reason))
             attest(step, call.call_id, "cancelled")
         case _:
             pass  # named or attested: nothing to close
@@ -349,7 +351,8 @@ def ended_with(
         enforcement=output.enforcement,
         artifact=artifact,
         trust=output.trust,
-        findings=_findings(shown, output.trust),
+        findings=tuple(dict.fromkeys((*output.findings, *_findings(shown, output.trust)))),
+        delegated=output.delegated,
     )
 
 
@@ -388,7 +391,24 @@ def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
             findings=ended.findings,
         )
     )
+    end_delegation(step, call, ended.delegated or _refused(ended))
     attest(step, call.call_id, ended.status, ended=ended)
+
+
+def _refused(ended: CallEnded) -> DelegatedEnd:
+    return DelegatedEnd(state="refused", reason=ended.error or ended.status)
+
+
+def end_delegation(step: Step, call: Call, end: DelegatedEnd) -> None:
+    """Record the end of the run that the call delegated to, if it did."""
+    if call.delegated is not None:
+        step.add(
+            ev.DelegationEnded(
+                call_id=call.call_id,
+                run_id=call.delegated.run_id,
+                **msgspec.structs.asdict(end),
+            )
+        )
 
 
 def complete_unknown(step: Step, call: Call) -> None:

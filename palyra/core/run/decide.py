@@ -10,7 +10,8 @@ and `core.run.call`; this module decides which of them follow from an input:
   does not block the event loop.
 - Execution starts when every call of the turn has a verdict, in batches.  A batch is the longest
   run of calls from the front that cannot disturb one another: a `path_scoped` call has its path to
-  itself, reads of one path do not disturb each other, an `effect` runs alone.
+  itself, reads of one path do not disturb each other, an `effect` runs alone, a `delegation` runs
+  beside other delegations only.
 - The next turn starts when every call is attested, unless the loop guard ends the run.
 - A turn without calls ends the run if its text is an answer (`core.run.answer`).  A text that is
   not is rejected once.  A text that was cut off is continued up to three times, unless the caller
@@ -105,7 +106,7 @@ from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.spec import HANDED_OVER, PARALLEL
+from palyra.core.tool.spec import DELEGATION, HANDED_OVER, PARALLEL
 from palyra.errors import TooLarge
 
 MAX_GATED = 4  # calls evaluated in one step: about a millisecond
@@ -607,6 +608,8 @@ def _start_batch(step: Step) -> None:
                 approval_id=call.approval_id,
             )
         )
+        if call.tool_class == DELEGATION:
+            step.add(step.env.plan_delegation(step.run, call))
         step.effects.append(_execute(call))
 
 
@@ -624,6 +627,8 @@ def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
 
 def _disturbs(one: Slot, other: Slot) -> bool:
     classes = {one[0], other[0]}
+    if classes == {DELEGATION}:
+        return False
     if not classes <= PARALLEL:
         return True
     return "path_scoped" in classes and _overlap(one[1], other[1])

@@ -24,7 +24,7 @@ from palyra.core.run.answer import AnswerDefect
 from palyra.core.run.call import Call
 from palyra.core.run.inputs import Gather
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Compaction, ContextAssembled
+from palyra.core.tape.events import Compaction, ContextAssembled, DelegationStarted
 from palyra.core.tool.arguments import Refused
 
 
@@ -133,6 +133,10 @@ class RunEnvironment(TapeEnvironment, Protocol):
 
         `may_retry` is True if the model in use may be asked again.
         """
+        ...
+
+    def plan_delegation(self, run: Run, call: Call, /) -> DelegationStarted:
+        """Name the run that the call delegates to, and its share of the budget."""
         ...
 
     def compact(self, run: Run, /) -> Compaction | None:

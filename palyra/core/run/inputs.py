@@ -19,7 +19,7 @@ from palyra.core.tape.events import (
     ContextGathered,
     SteerReceived,
 )
-from palyra.core.tool.spec import OutcomeStatus
+from palyra.core.tool.spec import DelegatedEnd, OutcomeStatus
 from palyra.core.trust.labels import Trust
 
 
@@ -128,6 +128,7 @@ class CallEnded(_Data, frozen=True, kw_only=True):
     artifact: str | None = None  # name of the whole output, if `output` is an excerpt
     trust: Trust = "trusted_local"
     findings: tuple[str, ...] = ()  # of the injection scanner
+    delegated: DelegatedEnd | None = None  # the end of the run that the call delegated to
 
 
 class Steer(_Data, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ from palyra.core.model.messages import (
 )
 from palyra.core.model.summary import Summary
 from palyra.core.policy.gate import ApprovalSubject, find_subject
-from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call
+from palyra.core.run.call import CALL_TRANSITIONS, CLOSED, Call, DelegatedRun
 from palyra.core.run.loop_guard import LoopGuard, clear_findings, observe, reset_counts
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
@@ -90,6 +90,8 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.ToolDecided: (_STARTED, None),
     ev.ToolStarted: (_STARTED, None),
     ev.ToolCompleted: (_STARTED, None),
+    ev.DelegationStarted: (_STARTED, None),
+    ev.DelegationEnded: (_STARTED, None),
     ev.ToolAttested: (_STARTED, None),
     ev.AnswerRejected: (_STARTED, None),
     ev.GuardWarned: (_STARTED, None),
@@ -158,6 +160,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage = Usage()
     cost_usd_micros: int = 0
     unpriced_calls: int = 0  # model calls whose cost is not known
+    delegated_usage: Usage = Usage()  # of delegated runs that have ended
+    delegated_usd_micros: int = 0
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
     input_trust: Trust = "trusted_local"  # lowest label of the texts in the prompts so far
@@ -258,6 +262,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             pending_approvals=self.pending_approvals,
             reason=self.reason,
             parent_run_id=self.accepted.parent_run_id,
+            depth=self.accepted.depth,
             attempts=self.recoveries,
         )
 
@@ -271,11 +276,16 @@ def own_messages(run: Run) -> Iterator[UserMessage]:
 
 
 def find_unresolved(run: Run) -> tuple[tuple[int, str], ...]:
-    """Return number and text of the user messages whose references are not gathered yet."""
+    """Return number and text of the user messages whose references are not gathered yet.
+
+    The task of a delegated run was written by a model, so its references are plain text.
+    """
     return tuple(
         (number, message.text)
         for number, message in enumerate(own_messages(run))
-        if not message.references and has_references(message.text)
+        if not message.references
+        and has_references(message.text)
+        and not (number == 0 and run.accepted.depth)
     )
 
 
@@ -325,6 +335,8 @@ def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
         created_ms=at_ms,
         last_ms=at_ms,
         next_seq=1,
+        is_tainted=event.delegation is not None and event.delegation.is_tainted,
+        input_trust="trusted_local" if event.delegation is None else event.delegation.input_trust,
     )
 
 
@@ -407,7 +419,8 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
     return {
         "messages": run.messages + 1,
         "transcript": (*run.transcript, *event.results, *said),
-        "has_references": run.has_references or has_references(event.text),
+        "has_references": run.has_references
+        or (not run.accepted.depth and has_references(event.text)),
         "is_tainted": run.is_tainted or has_findings(event.results),
     }
 
@@ -726,9 +739,35 @@ def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Changes:
     }
 
 
+@_rule(ev.DelegationStarted)
+def _delegation_started(run: Run, event: ev.DelegationStarted, _at_ms: int) -> Changes:
+    call = run.find_call(event.call_id)
+    _require(call is not None and call.delegated is None, run, event)
+    delegated = DelegatedRun(run_id=event.run_id, budget=event.budget)
+    return {"calls": _advance(run, event, delegated=delegated)}
+
+
+@_rule(ev.DelegationEnded)
+def _delegation_ended(run: Run, event: ev.DelegationEnded, _at_ms: int) -> Changes:
+    """Settle the share of the delegated run: its usage replaces the reserved budget."""
+    call = run.find_call(event.call_id)
+    delegated = None if call is None else call.delegated
+    is_open = delegated is not None and not delegated.is_ended
+    _require(is_open and delegated is not None and delegated.run_id == event.run_id, run, event)
+    ended = _replace(cast("DelegatedRun", delegated), is_ended=True)
+    return {
+        "calls": _advance(run, event, delegated=ended),
+        "delegated_usage": run.delegated_usage.plus(event.usage),
+        "delegated_usd_micros": run.delegated_usd_micros + event.cost_usd_micros,
+    }
+
+
 @_rule(ev.ToolAttested)
 def _tool_attested(run: Run, event: ev.ToolAttested, _at_ms: int) -> Changes:
     """Record the attestation; after the last one of a turn the loop guard sees the turn."""
+    attested = run.find_call(event.call_id)
+    delegated = None if attested is None else attested.delegated
+    _require(delegated is None or delegated.is_ended, run, event)
     status = str(event.attestation.get("status", ""))
     digest = str(event.attestation.get("output_sha256", ""))
     calls = _advance(run, event, status=status, output_sha256=digest)

@@ -18,7 +18,7 @@ from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice
 from palyra.core.model.summary import Entry
 from palyra.core.session.fork import InheritedConversation
-from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.core.tape.events import ApprovalMode, Budget, Delegation
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
@@ -57,7 +57,17 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None  # a fresh id made by the daemon; None: the session makes one
     brief: RequestOptions | None = None
     results: tuple[ToolMessage, ...] = ()  # of client-side tool calls; the text may be empty
+    delegated: "DelegatedTask | None" = None  # the text is the task of a delegating run
     restored: "SessionRestored | None" = None  # the answer to a restore, but for the branch's ids
+
+
+class DelegatedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The parent of a delegated run, and what it hands down."""
+
+    parent_run_id: str
+    depth: int
+    tools: tuple[str, ...]
+    delegation: Delegation
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,6 +194,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     parent_run_id: str | None = None
     purged_ms: int | None = None  # when its content was removed for good
+    depth: int = 0  # number of delegating runs above it
 
     @property
     def is_terminal(self) -> bool:

@@ -180,6 +180,8 @@ def make_acceptance(
     command: StartRun, caller: Caller, session: SessionRecord, default_model: str
 ) -> RunAccepted:
     """Return the first event of a new run's tape, from command, caller and session."""
+    delegated = command.delegated
+    parent_run_id = command.branch.run_id or None if command.branch is not None else None
     return RunAccepted(
         principal=caller.principal,
         role=caller.role,
@@ -193,7 +195,10 @@ def make_acceptance(
         approval_mode=command.approval_mode,
         json_mode=command.json_mode,
         budget=command.budget,
-        parent_run_id=command.branch.run_id or None if command.branch is not None else None,
+        parent_run_id=parent_run_id if delegated is None else delegated.parent_run_id,
+        tools=None if delegated is None else delegated.tools,
+        depth=0 if delegated is None else delegated.depth,
+        delegation=None if delegated is None else delegated.delegation,
         epoch=session.epoch,
         channel=command.channel,
         conversation_id=command.conversation_id,

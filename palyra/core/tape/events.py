@@ -9,7 +9,8 @@ or failed), each followed by the tool calls of the turn; at last done, failed or
 A tool call:  proposed < (approval.requested < approval.resolved) < decided < started < completed
 < attested.  A malformed call is rejected instead of decided, a denied one is attested without a
 start.  `tool.started` is committed before the tool runs: after a crash, a started call without an
-outcome may have run.
+outcome may have run.  A call that delegates has two events more: delegation.started after started,
+delegation.ended after completed.
 """
 
 from typing import Any, ClassVar, Literal
@@ -161,6 +162,46 @@ class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
     findings: tuple[str, ...] = ()  # of the injection scanner
 
 
+class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Limits of one run; None means the daemon's default."""
+
+    tokens: int | None = None
+    usd_micros: int | None = None
+    wall_ms: int | None = None
+
+
+class DelegationStarted(Event, frozen=True, kw_only=True, gc=False):
+    """A call delegates its task to a run of its own; committed before that run exists."""
+
+    KIND = "delegation.started"
+    call_id: str
+    run_id: str  # of the delegated run
+    depth: int
+    agent: str
+    budget: Budget  # its share of what the delegating run has left
+
+
+DelegationState = Literal["done", "partial", "failed", "cancelled", "refused"]
+
+
+class DelegationEnded(Event, frozen=True, kw_only=True, gc=False):
+    """The end of a delegated run, exactly once for each `delegation.started`.
+
+    `refused`: the run was never accepted.
+    """
+
+    KIND = "delegation.ended"
+    call_id: str
+    run_id: str
+    state: DelegationState
+    reason: str
+    session_id: str = ""
+    usage: Usage = Usage()  # with that of the runs below it
+    cost_usd_micros: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+
+
 class ToolAttested(Event, frozen=True, kw_only=True, gc=False):
     """The signed digest that ends every call."""
 
@@ -190,12 +231,14 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 ApprovalMode = Literal["ask", "deny"]
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Limits of one run; None means the daemon's default."""
+class Delegation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Facts of the delegating run that hold for the delegated one, as they were at the call."""
 
-    tokens: int | None = None
-    usd_micros: int | None = None
-    wall_ms: int | None = None
+    call_id: str  # of the call of `delegate`
+    agents: tuple[str, ...]  # of all delegating runs, the outermost first
+    origin: str = "interactive"  # of the outermost
+    is_tainted: bool = False
+    input_trust: Trust = "trusted_local"  # lowest label of the texts that wrote the task
 
 
 class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
@@ -222,6 +265,7 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     sender: str | None = None
     brief: RequestOptions | None = None  # request options of the caller
     model_choice: ModelChoice = "pinned"  # how `model` was chosen; older tapes are pinned
+    delegation: Delegation | None = None  # None: not delegated
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):

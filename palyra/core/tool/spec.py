@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import MemoryScope
+from palyra.core.journal.records import MemoryScope, Usage
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.paths import normal_path
 from palyra.core.trust.labels import Trust
@@ -16,6 +16,7 @@ ToolClass = Literal[
     "read_only_safe",  # no effect, any order, parallel
     "path_scoped",  # parallel unless the same path key
     "idempotent_network",  # GET, HEAD; parallel
+    "delegation",  # a run of its own: beside other delegations only
     "effect",  # anything else: alone
 ]
 PARALLEL: frozenset[str] = frozenset({"read_only_safe", "path_scoped", "idempotent_network"})
@@ -30,6 +31,7 @@ OutcomeStatus = Literal[
     "unknown",
     "handed_over",  # sent to the client, which executes it
 ]
+DELEGATION: ToolClass = "delegation"
 HANDED_OVER: OutcomeStatus = "handed_over"
 CLIENT = "client"  # the executor of tools that a client declared
 MEMORY_READ, MEMORY_WRITE = "memory.read", "memory.write"  # capabilities
@@ -173,6 +175,18 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
 
 
+class DelegatedEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a delegated run, as `delegation.ended` records it."""
+
+    state: Literal["done", "partial", "failed", "cancelled", "refused"]
+    reason: str
+    session_id: str = ""
+    usage: Usage = Usage()  # with that of the runs below it
+    cost_usd_micros: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+
+
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a tool."""
 
@@ -184,6 +198,8 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust = "workspace"
     executor: str = ""  # inline | thread | async | process | wasm | mcp; "": as in its spec
     enforcement: str = ""  # which walls stood round it; "": as in its spec
+    findings: tuple[str, ...] = ()  # known before the scan of the text: what a delegated run read
+    delegated: DelegatedEnd | None = None  # the end of the run that the call delegated to
 
 
 class ToolFailure(PalyraError):

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from palyra.core.journal.records import BudgetRecord, Charge, UsageRecord
-from palyra.core.tape.events import BudgetExceeded
+from palyra.core.journal.records import BudgetRecord, Charge, Usage, UsageRecord
+from palyra.core.tape.events import Budget, BudgetExceeded, DelegationEnded
 from palyra.core.usage.prices import DAY_MS
 from palyra.errors import InvalidParams
 
@@ -141,6 +141,12 @@ def amount_of(budget: BudgetRecord, record: UsageRecord) -> int:
     return record.tokens if budget.metric == "tokens" else record.cost_usd_micros or 0
 
 
+def amount_of_usage(budget: BudgetRecord, usage: Usage, cost_usd_micros: int) -> int:
+    """Return the amount charged for a run with that usage."""
+    is_tokens = budget.metric == "tokens"
+    return usage.input_tokens + usage.output_tokens if is_tokens else cost_usd_micros
+
+
 class BudgetAccount:
     """Spending of one subject of a budget in its window, and the reserved amount."""
 
@@ -223,6 +229,31 @@ class BudgetAccount:
         self._start_ms = start_ms
         if self._entries:
             self._entries = deque([(now_ms, self._spent)])
+
+
+def find_left(accounts: Iterable[BudgetAccount], now_ms: int) -> Budget:
+    """Return what the accounts of a single run still admit; None in a metric without a limit."""
+    left: dict[str, int] = {}
+    for account in accounts:
+        budget = account.budget
+        if budget.window == "run" and budget.hard is not None and budget.action != "warn":
+            free = max(0, budget.hard - account.spent(now_ms))
+            left[budget.metric] = min(free, left.get(budget.metric, free))
+    return Budget(tokens=left.get("tokens"), usd_micros=left.get("usd_micros"))
+
+
+def settle_delegated(
+    accounts: Iterable[BudgetAccount], ended: DelegationEnded, now_ms: int
+) -> None:
+    """Charge the accounts of a single run for a run that it delegated to.
+
+    All other accounts were charged for the model calls of that run.
+    """
+    for account in accounts:
+        if account.budget.window == "run":
+            used = amount_of_usage(account.budget, ended.usage, ended.cost_usd_micros)
+            account.add(used, now_ms)
+            account.pass_mark(now_ms)
 
 
 class Wait(NamedTuple):

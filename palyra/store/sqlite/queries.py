@@ -350,6 +350,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where("principal = ?", wanted.principal)
             .where("session_id = ?", wanted.session_id)
             .where("run_id < ?", wanted.before)
+            .where("record ->> '$.parent_run_id' = ?", wanted.parent_run_id)
             .where_in("state", wanted.states)
         )
         return self._list(select, "run_id DESC", wanted.limit)

@@ -64,6 +64,8 @@ INPUTS: dict[str, set[str]] = {
     "answer.rejected": {"*"},
     "run.purged": {"*"},  # follows the end; a purged run is not replayed
     "tool.started": set(),
+    "delegation.started": {"*"},
+    "delegation.ended": {"*"},
     "guard.warned": set(),
     "guard.blocked": set(),
     "message.completed": set(),

@@ -16,6 +16,7 @@ from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
 from palyra.core.run.decide import accept, decide
+from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, GoOn, Input, Yield
 from palyra.core.run.state import Run, fold
@@ -82,6 +83,9 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     has_lapsed: Callable[[Call], bool] = lambda _call: False
     find_sources: Callable[[Run], Gather | None] = lambda _run: None
     check_answer: Callable[[Run], AnswerDefect | None] = find_defect
+    plan_delegation: Callable[[Run, Call], ev.DelegationStarted] = lambda run, call: (
+        plan_delegation(run, call, run_id=f"run_of_{call.call_id}", left=run.accepted.budget)
+    )
 
 
 def environment(**limits: Any) -> ScriptedEnvironment:

@@ -59,6 +59,11 @@ _OPEN = [MESSAGE, STARTED, turn_started()]
 _NAMED = [*_OPEN, turn_completed(CALL)]
 _GATED = [*_NAMED, PROPOSED]
 _ALLOWED = [*_GATED, decided("allow")]
+CHILD = ev.DelegationStarted(**ABOUT, run_id="run_2", depth=1, agent="default", budget=ev.Budget())
+CHILD_ENDED = ev.DelegationEnded(
+    **ABOUT, run_id="run_2", state="done", reason="answered", usage=USED
+)
+_DELEGATED = [*_ALLOWED, EXECUTED, CHILD]
 
 # Each state as the events after `run.accepted` that lead to it.
 STATES: dict[str, list[ev.Event]] = {
@@ -82,6 +87,9 @@ STATES: dict[str, list[ev.Event]] = {
     "call allowed": _ALLOWED,
     "call started": [*_ALLOWED, EXECUTED],
     "call completed": [*_ALLOWED, EXECUTED, COMPLETED],
+    "call delegated": _DELEGATED,
+    "call of an ended child": [*_DELEGATED, COMPLETED],
+    "call with an end of a child": [*_DELEGATED, COMPLETED, CHILD_ENDED],
     "call attested": [*_ALLOWED, EXECUTED, COMPLETED, ATTESTED],
     "done": [*_OPEN, turn_completed(text="hi"), DONE],
     "failed": [MESSAGE, FAILED],
@@ -163,10 +171,18 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     "approval.requested": (lambda _: ASKED, {"call proposed"}),
     "approval.resolved": (lambda _: ANSWERED, {"call asking"}),
     "tool.started": (lambda _: EXECUTED, {"call allowed"}),
-    "tool.completed": (lambda _: COMPLETED, {"call started"}),
+    "tool.completed": (lambda _: COMPLETED, {"call started", "call delegated"}),
+    "delegation.started": (lambda _: CHILD, {"call started"}),
+    "delegation.ended": (lambda _: CHILD_ENDED, {"call of an ended child"}),
     "tool.attested": (
         lambda _: ATTESTED,
-        {"call rejected", "call denied", "call allowed", "call completed"},
+        {
+            "call rejected",
+            "call denied",
+            "call allowed",
+            "call completed",
+            "call with an end of a child",
+        },
     ),
     "steer.received": (lambda _: ev.SteerReceived(text="s", by="b"), LIVE),
     "answer.rejected": (
@@ -236,6 +252,9 @@ def test_a_state_allows_its_events_and_no_others(state: str, kind: str) -> None:
         ("turn open", ev.TurnCompleted(turn=2, text="", calls=(), finish_reason="stop", usage=USED)),
         ("call asking", ev.ApprovalResolved(
             **ABOUT, approval_id="other", decision="deny", scope="once", by="b", reason=""
+        )),
+        ("call of an ended child", ev.DelegationEnded(
+            **ABOUT, run_id="run_3", state="done", reason=""
         )),
         ("call named", ev.ToolStarted(call_id="nobody", **WALLS, batch=1)),
         ("text", ev.RunRecovered(attempt=2, from_seq=1)),

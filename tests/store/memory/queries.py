@@ -60,6 +60,7 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
             for run in self._list(RunRecord)
             if wanted.principal in {None, run.principal}
             and wanted.session_id in {None, run.session_id}
+            and wanted.parent_run_id in {None, run.parent_run_id}
             and (not wanted.states or run.state in wanted.states)
             and (wanted.before is None or run.run_id < wanted.before)
         ]

@@ -110,6 +110,7 @@ class RunListParams(Params, frozen=True, kw_only=True):
     session_id: Id | None = None
     principal: str | None = None
     states: tuple[RunState, ...] = ()
+    parent_run_id: Id | None = None  # only runs that this one delegated, and its forks
     limit: Limit = 100
     cursor: Annotated[str, cursor_of("run")] | None = None
 
@@ -207,6 +208,7 @@ async def list_(call: MethodCall, params: RunListParams) -> RunList:
         principal=params.principal,
         session_id=params.session_id,
         states=params.states,
+        parent_run_id=params.parent_run_id,
         before=params.cursor,
         limit=params.limit,
     )
