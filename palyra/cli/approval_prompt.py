@@ -19,12 +19,13 @@ import click
 import trio
 
 from palyra.cli.output import say, without_empty
+from palyra.cli.preview import print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.core.text.visible import show_json, visible
-from palyra.errors import Conflict, IllegalState
+from palyra.errors import Conflict, IllegalState, Rejected
 
 LINE_BYTES = 4_096
 DIGEST_CHARS = 12
@@ -83,10 +84,28 @@ class ApprovalPrompt:
         if self._shown != asked.approval_id:
             self._shown = asked.approval_id
             _forget_typed(self._descriptor)
-            _show(asked)
+            await self._show(asked)
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
         if _is_readable(self._descriptor):
             await self._read_answer(asked, self._descriptor)
+
+    async def _show(self, asked: ApprovalRequested) -> None:
+        """Print the question with its preview; with the arguments if there is no preview."""
+        say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
+        say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
+        say(f"  asked because {visible(asked.policy_reason)}", err=True)
+        try:
+            preview = await self._client.preview_approval(asked.approval_id)
+        except Rejected as error:
+            say(f"  no preview: {error.message}", err=True, fg="yellow")
+            _show_arguments(asked)
+        else:
+            print_preview(preview, err=True)
+        if asked.covers:
+            count = len(asked.covers)
+            say(f"  the answer applies to {count} identical calls of this turn", err=True)
+        say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
+        _prompt(asked)
 
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
@@ -124,10 +143,7 @@ def _is_readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def _show(asked: ApprovalRequested) -> None:
-    say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
-    say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
-    say(f"  asked because {visible(asked.policy_reason)}", err=True)
+def _show_arguments(asked: ApprovalRequested) -> None:
     say("  exact arguments:", err=True)
     for line in show_json(asked.arguments).splitlines():
         say(f"    {line}", err=True)
@@ -136,10 +152,6 @@ def _show(asked: ApprovalRequested) -> None:
         say("  current state that must be unchanged when the call runs:", err=True)
         for line in show_json(met).splitlines():
             say(f"    {line}", err=True)
-    if asked.covers:
-        say(f"  the answer applies to {len(asked.covers)} identical calls of this turn", err=True)
-    say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
-    _prompt(asked)
 
 
 def _prompt(asked: ApprovalRequested) -> None:
