@@ -19,13 +19,13 @@ import click
 import trio
 
 from palyra.cli.output import say, without_empty
-from palyra.cli.preview import print_preview
+from palyra.cli.preview import find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.core.text.visible import show_json, visible
-from palyra.errors import Conflict, IllegalState, Rejected
+from palyra.errors import Conflict, IllegalState
 
 LINE_BYTES = 4_096
 DIGEST_CHARS = 12
@@ -94,13 +94,17 @@ class ApprovalPrompt:
         say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
         say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
         say(f"  asked because {visible(asked.policy_reason)}", err=True)
-        try:
-            preview = await self._client.preview_approval(asked.approval_id)
-        except Rejected as error:
-            say(f"  no preview: {error.message}", err=True, fg="yellow")
-            _show_arguments(asked)
+        preview = await find_preview(self._client, asked.approval_id)
+        if isinstance(preview, str):
+            say(f"  no preview: {preview}", err=True, fg="yellow")
+            say("  exact arguments:", err=True)
+            _show_json(asked.arguments)
         else:
             print_preview(preview, err=True)
+        met = without_empty(asked.inspection)
+        if met:
+            say("  current state that must be unchanged when the call runs:", err=True)
+            _show_json(met)
         if asked.covers:
             count = len(asked.covers)
             say(f"  the answer applies to {count} identical calls of this turn", err=True)
@@ -143,15 +147,9 @@ def _is_readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def _show_arguments(asked: ApprovalRequested) -> None:
-    say("  exact arguments:", err=True)
-    for line in show_json(asked.arguments).splitlines():
+def _show_json(value: object) -> None:
+    for line in show_json(value).splitlines():
         say(f"    {line}", err=True)
-    met = without_empty(asked.inspection)
-    if met:
-        say("  current state that must be unchanged when the call runs:", err=True)
-        for line in show_json(met).splitlines():
-            say(f"    {line}", err=True)
 
 
 def _prompt(asked: ApprovalRequested) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from palyra.cli.command import Command, Options, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
-from palyra.cli.preview import print_preview
+from palyra.cli.preview import find_preview, print_preview
 from palyra.client import Client
 from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
@@ -73,11 +73,9 @@ def show(options: Options, approval_id: str, *, everything: bool, raw: bool, rea
     With --json the record, and with --reach or --all the answers of these methods.
     """
 
-    async def work(client: Client) -> tuple[ApprovalRecord, Preview, ReachList | None]:
+    async def work(client: Client) -> tuple[ApprovalRecord, Preview | str, ReachList | None]:
         found = await client.get_approval(approval_id)
-        preview = await client.preview_approval(
-            approval_id, max_lines=MAX_LINES if everything else None
-        )
+        preview = await find_preview(client, approval_id, MAX_LINES if everything else None)
         return found, preview, await client.get_reach(approval_id) if reach else None
 
     if options.as_json and not (everything or reach):
@@ -87,8 +85,11 @@ def show(options: Options, approval_id: str, *, everything: bool, raw: bool, rea
     if options.as_json:
         print_json({"approval": approval, "preview": preview, "reach": reached})
         return
-    print_approval(approval, raw=raw)
-    print_preview(preview)
+    print_approval(approval, raw=raw or isinstance(preview, str))
+    if isinstance(preview, str):
+        say(f"no preview: {preview}", fg="yellow")
+    else:
+        print_preview(preview)
     if reached is not None:
         _print_reach(reached)
 
@@ -237,10 +238,9 @@ def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
         *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
-    if not raw:
-        return
-    say("exact arguments:", bold=True)
-    say(show_json(msgspec.json.decode(approval.arguments)))
+    if raw:
+        say("exact arguments:", bold=True)
+        say(show_json(msgspec.json.decode(approval.arguments)))
     met = without_empty(approval.inspection)
     if met:
         say("current state that must be unchanged when the call runs:", bold=True)
