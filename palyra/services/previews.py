@@ -16,10 +16,10 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope
 from palyra.core.policy.recorded import Evidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
-from palyra.core.preview.blocks import Preview, Reach, ReachList, TaintSource
+from palyra.core.preview.blocks import Preview, Reach, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, build_preview
 from palyra.core.preview.files import Redact
-from palyra.core.preview.taint import TAINTING, read_taint
+from palyra.core.tape.taint import TaintSource, read_taint
 from palyra.core.tool.spec import ToolCall, ToolFailure
 from palyra.core.tool.targets import CallTargets
 from palyra.errors import NotFound, Purged
@@ -146,10 +146,7 @@ def _read(
     if run is None:
         return record, ()
     try:
-        rows = [
-            row for row in read_rows(store, record.run_id, run.head_seq) if row.kind in TAINTING
-        ]
-        return record, read_taint(rows)
+        return record, read_taint(read_rows(store, record.run_id, run.head_seq))
     except Purged:
         return record, ()
 

@@ -145,6 +145,42 @@ def is_offered(call: Evidence) -> bool:
     return is_ordinary and _has_offered_kind(request) and _is_printable(request)
 
 
+def why_not_offered(call: Evidence) -> str:
+    """Return why no rule is offered for this call, and what would work; "" if one is."""
+    request = call.request
+    answer_once = "answer each such call once"
+    reasons = {
+        f"the call has a secret: {answer_once}": not call.is_whole or bool(request.facets.secrets),
+        f"injected text has reached the run, and a rule would not hold there: {answer_once}, and "
+        "propose the call in a new session": request.is_tainted,
+        f"the run is not interactive: {answer_once}, or write a rule for these runs": (
+            request.origin != "interactive" or request.depth > 0
+        ),
+        "a path of the call is protected or outside of the workspace: use a path inside": bool(
+            request.paths.marks
+        ),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            return reason
+    if is_offered(msgspec.structs.replace(call, decided="allowed")) and shapes_of(request):
+        return ""
+    if "process" in request.capabilities and not request.facets.argv:
+        return (
+            "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
+            f"or {answer_once}"
+        )
+    return (
+        "this program, tool or text could do more than its words show, so a rule for it is not "
+        f"offered: {answer_once}, or write the rule by hand (docs/operations.md)"
+    )
+
+
+def exact_candidate(call: Evidence) -> Candidate:
+    """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
+    return _candidate(shapes_of(call.request)[0], [call])
+
+
 def _has_offered_kind(request: PolicyRequest) -> bool:
     capabilities = frozenset(request.capabilities)
     if not capabilities <= _CAPABILITIES or capabilities & {SHARED_HOST, MEMORY_WRITE}:
@@ -524,6 +560,22 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     cedar: str
     calls: tuple[PastCall, ...]  # at most `SHOWN_CALLS`, in order
+
+
+class RuleFor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The narrowest rule for the call of an approval, or why there is none."""
+
+    approval_id: str
+    refused: str = ""  # why no rule is offered, and what would work
+    suggestion_id: str = ""
+    title: str = ""
+    cedar: str = ""
+    reach: tuple[
+        PastCall, ...
+    ] = ()  # recorded calls that it would have allowed, at most `SHOWN_CALLS`
+    calls: int = 0  # all of them
+    asked: int = 0  # of these, calls that a person was asked about
+    file: str = ""  # that has the rule, once it is written
 
 
 class AppliedSuggestion(msgspec.Struct, frozen=True, kw_only=True):

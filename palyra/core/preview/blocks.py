@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.journal.records import ApprovalScope, ApprovalState
+from palyra.core.tape.taint import TaintSource
 
 FileChange = Literal["created", "updated", "deleted", "mode", "unchanged"]
 
@@ -101,17 +102,6 @@ class Hidden(msgspec.Struct, frozen=True, kw_only=True):
     character: str  # U+202E
     name: str
     count: int
-
-
-class TaintSource(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that brought text with injection findings into the run."""
-
-    seq: int
-    kind: str
-    findings: tuple[str, ...] = ()
-    call_id: str = ""
-    tool: str = ""
-    trust: str = ""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,11 +20,11 @@ from palyra.core.preview.blocks import (
     FieldsBlock,
     Hidden,
     Preview,
-    TaintSource,
     TextBlock,
     WordsBlock,
 )
 from palyra.core.preview.files import Redact, file_block
+from palyra.core.tape.taint import TaintSource
 from palyra.core.text.visible import exact, visible
 from palyra.core.tool.targets import CallTargets
 

@@ -11,12 +11,12 @@ from palyra.core.preview.blocks import (
     FieldsBlock,
     FileBlock,
     Preview,
-    TaintSource,
     TextBlock,
     WordsBlock,
 )
 from palyra.core.preview.call import build_preview
 from palyra.core.preview.text import render_preview
+from palyra.core.tape.taint import TaintSource
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import CallTargets, FileTarget
 

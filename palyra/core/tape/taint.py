@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.preview.blocks import TaintSource
+from palyra.core.model.messages import ToolMessage
 from palyra.core.tape import events as ev
 
 TAINTING = frozenset({
@@ -12,11 +14,24 @@ TAINTING = frozenset({
 })  # fmt: skip
 
 
+class TaintSource(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that brought text with injection findings into the run."""
+
+    seq: int
+    kind: str
+    findings: tuple[str, ...] = ()
+    call_id: str = ""
+    tool: str = ""
+    trust: str = ""
+
+
 def read_taint(rows: Iterable[TapeRow]) -> tuple[TaintSource, ...]:
     """Return the sources in the order of the tape.  Raises Purged."""
     tools: dict[str, str] = {}
     found: list[TaintSource] = []
     for row in rows:
+        if row.kind not in TAINTING:
+            continue
         event = ev.decode_event(row.kind, row.data)
         if isinstance(event, ev.ToolProposed):
             tools[event.call_id] = event.tool
@@ -47,7 +62,11 @@ def _sources(seq: int, event: ev.Event, tools: dict[str, str]) -> Iterable[Taint
             for source in event.sources:
                 if source.findings:
                     yield TaintSource(seq=seq, kind=kind, findings=source.findings)
-        case ev.ConversationInherited() | ev.RunStarted() if event.is_tainted:
+        case ev.ConversationInherited() if event.is_tainted or any(
+            isinstance(each, ToolMessage) and each.findings for each in event.messages
+        ):
+            yield TaintSource(seq=seq, kind=kind)
+        case ev.RunStarted() if event.is_tainted:
             yield TaintSource(seq=seq, kind=kind)
         case _:
             pass
