@@ -61,10 +61,13 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     ends: list[int] = []  # index in `once` of that end
     before: list[int] = []
     for at, (_, there) in enumerate(once):
-        length = bisect_left(tails, there)
+        length = len(tails) if not tails or there > tails[-1] else bisect_left(tails, there)
         before.append(ends[length - 1] if length else -1)
-        tails[length : length + 1] = [there]
-        ends[length : length + 1] = [at]
+        if length == len(tails):
+            tails.append(there)
+            ends.append(at)
+        else:
+            tails[length], ends[length] = there, at
     found: list[tuple[int, int]] = []
     at = ends[-1] if ends else -1
     while at >= 0:
@@ -84,7 +87,8 @@ def _compare(
     tail = 0
     while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    middle, used = _myers(old[head : len(old) - tail], new[head : len(new) - tail], steps)
+    inner = old[head : len(old) - tail], new[head : len(new) - tail]
+    middle, used = ([], 0) if set(inner[0]).isdisjoint(inner[1]) else _myers(*inner, steps)
     return [
         *((at, at) for at in range(head)),
         *((head + x, head + y) for x, y in middle),
@@ -94,8 +98,6 @@ def _compare(
 
 def _myers(old: Sequence[str], new: Sequence[str], steps: int) -> tuple[list[tuple[int, int]], int]:
     """Return the pairs of the shortest edit script; none if it takes more steps."""
-    if not old or not new:
-        return [], 0
     reach = {1: 0}  # diagonal to furthest x
     trace: list[dict[int, int]] = []
     used = 0
