@@ -1,5 +1,6 @@
 """Suggested rules of a real daemon: from answers to a rule in force, and back."""
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Literal
@@ -105,3 +106,15 @@ async def test_only_an_operator_writes_rules(daemon: DaemonProcess) -> None:
         asked = await ask_for(client, write_call("notes/a.txt"))
         with pytest.raises(Forbidden):
             await client.allow_from(asked.approval_id)
+
+
+async def test_the_rule_of_a_patch_is_for_its_files_alone(daemon: DaemonProcess) -> None:
+    """A patch of two files gets a rule for these two, or one of them, and for no other of the folder."""
+    lines = "".join(f"*** Add File: notes/{name}.txt\n+x\n" for name in "ab")
+    patch = f"*** Begin Patch\n{lines}*** End Patch\n"
+    async with daemon.connect() as client:
+        asked = await ask_for(client, f"/call apply_patch {json.dumps({'patch': patch})}")
+        found = await client.find_rule_for(asked.approval_id)
+    assert "apply_patch: notes/a.txt, notes/b.txt" == found.title
+    assert '["notes/a.txt", "notes/b.txt"].containsAll(context.paths)' in found.cedar
+    assert "context.folders" not in found.cedar

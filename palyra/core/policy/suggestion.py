@@ -101,6 +101,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str | None, ...] = ()  # None: the word below `folder`
     cwd: str = ""
     path: str | None = None
+    paths: tuple[str, ...] = ()  # that a call of several paths may have; sorted
     folder: str | None = None  # of the word that is None, else of all paths
     is_choice: bool = False
     choice: tuple[str, ...] = ()  # what the word that is None may be, else the path; sorted
@@ -178,7 +179,11 @@ def why_not_offered(call: Evidence) -> str:
 
 def exact_candidate(call: Evidence) -> Candidate:
     """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
-    return _candidate(shapes_of(call.request)[0], [call])
+    shape = shapes_of(call.request)[0]
+    if shape.folder is not None:  # several paths: these, not their folder
+        paths = tuple(sorted(call.request.paths.inside))
+        shape = msgspec.structs.replace(shape, folder=None, paths=paths)
+    return _candidate(shape, [call])
 
 
 def _has_offered_kind(request: PolicyRequest) -> bool:
@@ -369,7 +374,9 @@ def _is_narrower(shape: Shape, denied: Iterable[PolicyRequest]) -> bool:
         for path in request.paths.inside
     }
     return any(
-        path == shape.path or path in shape.choice or shape.folder in folders_of([path])
+        path == shape.path
+        or path in {*shape.choice, *shape.paths}
+        or shape.folder in folders_of([path])
         for path in paths
     )
 
@@ -489,6 +496,8 @@ def _conditions(shape: Shape) -> str:
             parts.append(f"context.argv_under.contains({quote(below)})")
     elif shape.path is not None:
         parts += ["context has path", f"context.path == {quote(shape.path)}"]
+    elif shape.paths:
+        parts += ["!context.paths.isEmpty()", f"{_set(shape.paths)}.containsAll(context.paths)"]
     elif shape.is_choice:
         parts += ["context has path", f"{_set(shape.choice)}.contains(context.path)"]
     elif shape.folder is not None:
@@ -508,6 +517,8 @@ def title_of(shape: Shape) -> str:
         words = (below if word is None else _shown(word) for word in shape.argv)
         place = f" in {shape.cwd}" if shape.cwd else ""
         return visible(f"{shape.tool}: {' '.join(words)}{place}")
+    if shape.paths:
+        return visible(f"{shape.tool}: {', '.join(shape.paths)}")
     if shape.is_choice:
         return visible(f"{shape.tool}: {several}")
     if shape.path is not None:

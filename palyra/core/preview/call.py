@@ -6,9 +6,6 @@ is made, so each is compared with the digest that the question recorded.
 """
 
 import json
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,63 +15,21 @@ from palyra.core.journal.records import ApprovalRecord
 from palyra.core.preview.blocks import (
     Block,
     FieldsBlock,
-    Hidden,
     Preview,
     TextBlock,
     WordsBlock,
 )
 from palyra.core.preview.files import Redact, file_block
+from palyra.core.preview.spelling import Speller
 from palyra.core.tape.taint import TaintSource
-from palyra.core.text.visible import exact, visible
+from palyra.core.text.visible import visible
 from palyra.core.tool.targets import CallTargets
 
 DEFAULT_LINES = 400  # of all blocks together
 MAX_LINES = 20_000  # that a request may ask for
 _FIELD_CHARS = 200  # a longer value has a block of its own
-_SHORT_ESCAPE = 6  # characters of \uXXXX; a character outside of the basic plane has two
-_CONTROLS = {"\r": "CARRIAGE RETURN", "\x1b": "ESCAPE", "\b": "BACKSPACE", "\x7f": "DELETE"}
-_MARK = re.compile(r"\[redacted:[a-z][a-z0-9_]*\]")
 # Arguments that the blocks of files show.
 _IN_FILES = {"write_file": frozenset({"path", "content"}), "apply_patch": frozenset({"patch"})}
-
-
-class Speller:
-    """Safe text of one preview, with a count of the characters that were spelled out."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self.redacted = 0
-
-    def __call__(self, text: str) -> str:
-        """Return one line, safe to show; tabs are kept."""
-        if "[redacted:" in text:
-            self.redacted += len(_MARK.findall(text))
-        if text.isascii() and text.isprintable():
-            return text
-        return "\t".join(map(self._spell, text.split("\t")))
-
-    def _spell(self, text: str) -> str:
-        shown = exact(text)
-        if shown != text:
-            at = 0
-            for char in text:
-                if shown[at] == char:
-                    at += 1
-                else:
-                    self._counts[char] += 1
-                    at += _SHORT_ESCAPE if ord(char) < 0x10000 else 2 * _SHORT_ESCAPE  # noqa: PLR2004
-        return shown
-
-    def hidden(self) -> tuple[Hidden, ...]:
-        """Return the spelled out characters, the most frequent first."""
-        return tuple(
-            Hidden(
-                character=f"U+{ord(char):04X}",
-                name=unicodedata.name(char, _CONTROLS.get(char, "unnamed")),
-                count=count,
-            )
-            for char, count in self._counts.most_common()
-        )
 
 
 def build_preview(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from palyra.core.preview.blocks import DiffLine, FileBlock, FileChange, Hunk
+from palyra.core.preview.spelling import spell_out
 from palyra.core.text.diff import Same, find_same
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import FileTarget
@@ -251,5 +252,7 @@ def _spelled(line: DiffLine, spell: Spell) -> DiffLine:
     shown = spell(text)
     if shown == text:
         return replace(line, text=text, no_newline=is_open)
-    spans = tuple((len(spell(text[:start])), len(spell(text[:end]))) for start, end in line.spans)
+    spans = tuple(
+        (len(spell_out(text[:start])), len(spell_out(text[:end]))) for start, end in line.spans
+    )
     return replace(line, text=shown, spans=spans, no_newline=is_open)

@@ -82,6 +82,13 @@ def test_hidden_characters_are_spelled_out_and_counted() -> None:
     assert "4 characters spelled out" in shown
 
 
+def test_a_character_of_a_changed_line_is_counted_once() -> None:
+    """Marks of words in a line do not count its characters again."""
+    sides = (Content(b"a b\n"), Content("a \u202eb c\n".encode()))
+    found = preview("apply_patch", {"patch": ""}, CallTargets((FileTarget("a", *sides),)))
+    assert [1] == [each.count for each in found.hidden]
+
+
 def test_plain_text_hides_nothing() -> None:
     """A literal escape and accents are not counted."""
     assert () == preview("shell", {"argv": [r"\u202e", "café", "a\tb"]}).hidden

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from palyra.core.preview.blocks import FileBlock
-from palyra.core.preview.call import Speller
 from palyra.core.preview.files import MAX_DIFF_BYTES, file_block
+from palyra.core.preview.spelling import Speller
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import FileTarget
 
