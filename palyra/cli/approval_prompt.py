@@ -19,7 +19,7 @@ import click
 import trio
 
 from palyra.cli.output import say, without_empty
-from palyra.cli.preview import find_preview, print_preview
+from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
@@ -95,13 +95,15 @@ class ApprovalPrompt:
         say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
         say(f"  asked because {visible(asked.policy_reason)}", err=True)
         preview = await find_preview(self._client, asked.approval_id)
+        inspection = asked.inspection
         if isinstance(preview, str):
             say(f"  no preview: {preview}", err=True, fg="yellow")
             say("  exact arguments:", err=True)
             _show_json(asked.arguments)
         else:
             print_preview(preview, err=True)
-        met = without_empty(asked.inspection)
+            inspection = beyond_files(inspection, preview)
+        met = without_empty(inspection)
         if met:
             say("  current state that must be unchanged when the call runs:", err=True)
             _show_json(met)

@@ -8,12 +8,12 @@ import msgspec
 from palyra.cli.command import Command, Options, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
-from palyra.cli.preview import find_preview, print_preview
+from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.client import Client
 from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.policy.grants import describe_key
-from palyra.core.preview.blocks import FileBlock, Preview, ReachList
+from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.preview.call import MAX_LINES
 from palyra.core.text.visible import pluralize, show_json, visible
 
@@ -85,9 +85,8 @@ def show(options: Options, approval_id: str, *, everything: bool, raw: bool, rea
     if options.as_json:
         print_json({"approval": approval, "preview": preview, "reach": reached})
         return
-    if not isinstance(preview, str) and not raw and _has_files(preview):
-        # Each block of a file has its digest and says if it changed.
-        met = {**(approval.inspection or {}), "operands": {}}
+    if not isinstance(preview, str) and not raw:
+        met = beyond_files(approval.inspection, preview)
         approval = msgspec.structs.replace(approval, inspection=met)
     print_approval(approval, raw=raw or isinstance(preview, str))
     if isinstance(preview, str):
@@ -96,10 +95,6 @@ def show(options: Options, approval_id: str, *, everything: bool, raw: bool, rea
         print_preview(preview)
     if reached is not None:
         _print_reach(reached)
-
-
-def _has_files(preview: Preview) -> bool:
-    return any(isinstance(block, FileBlock) for block in preview.blocks)
 
 
 def _print_reach(found: ReachList) -> None:

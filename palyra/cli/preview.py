@@ -3,15 +3,15 @@
 The daemon makes the preview (`approval.preview`); every command shows it by the same text.
 """
 
-import os
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from palyra.cli.output import safe
+from palyra.cli.output import safe, uses_color
 from palyra.client import Client
-from palyra.core.preview.blocks import Preview
+from palyra.core.preview.blocks import FileBlock, Preview
 from palyra.core.preview.text import Style, render_preview
 from palyra.errors import PalyraError
 
@@ -29,10 +29,9 @@ _COLOURS: dict[Style, dict[str, Any]] = {
 def print_preview(preview: Preview, *, err: bool = False) -> None:
     """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
     width = shutil.get_terminal_size().columns
-    color = False if os.environ.get("NO_COLOR") else None  # None: click asks the stream
     for line in render_preview(preview, width):
         parts = (click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
-        click.echo("".join(parts), err=err, color=color)
+        click.echo("".join(parts), err=err, color=uses_color())
 
 
 async def find_preview(
@@ -46,3 +45,11 @@ async def find_preview(
         return await client.preview_approval(approval_id, max_lines=max_lines)
     except PalyraError as error:
         return error.message
+
+
+def beyond_files(inspection: Mapping[str, Any] | None, preview: Preview) -> dict[str, Any]:
+    """Return the inspection of a call without the files that have blocks: these have their digests."""
+    found = dict(inspection or {})
+    if any(isinstance(block, FileBlock) for block in preview.blocks):
+        found["operands"] = {}
+    return found
