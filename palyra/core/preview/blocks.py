@@ -25,6 +25,7 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spans: tuple[
         tuple[int, int], ...
     ] = ()  # of the text: characters that differ from the other side
+    cut_chars: int = 0  # characters left out at the end of the line
     no_newline: bool = False  # the file ends here without a line feed
 
 

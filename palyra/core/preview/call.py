@@ -69,7 +69,7 @@ def build_preview(
         stale=tuple(stale) if record.state == "pending" else (),
         hidden=spell.hidden(),
         redacted=spell.redacted,
-        cut=sum(block.cut for block in builder.blocks),
+        cut=sum(block.cut for block in builder.blocks) + builder.cut_lines,
         taint=tuple(taint),
     )
 
@@ -80,6 +80,7 @@ class _Builder:
     def __init__(self, redact: Redact, max_lines: int) -> None:
         self.blocks: list[Block] = []
         self.spell = Speller()
+        self.cut_lines = 0  # lines that are shown in part
         self._redact = redact
         self._left = max_lines
 
@@ -98,6 +99,9 @@ class _Builder:
                 max_lines=self._left,
             )
             self._left -= sum(len(hunk.lines) for hunk in block.hunks)
+            self.cut_lines += sum(
+                bool(line.cut_chars) for hunk in block.hunks for line in hunk.lines
+            )
             self.blocks.append(block)
             if block.is_stale:
                 stale.append(f"{block.path} is not as it was when the question was asked")

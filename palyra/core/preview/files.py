@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from palyra.core.preview.blocks import DiffLine, FileBlock, FileChange, Hunk
-from palyra.core.preview.spelling import spell_out
+from palyra.core.preview.spelling import Speller, spell_out
 from palyra.core.text.diff import Same, find_same
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import FileTarget
@@ -21,13 +21,14 @@ from palyra.core.tool.targets import FileTarget
 CONTEXT_LINES = 3
 PROBE_BYTES = 8_192  # read to tell a text from a binary file
 MAX_DIFF_BYTES = 4_194_304  # of both sides; larger files are named with size and digest
+MAX_LINE_CHARS = 20_000  # shown of one line
+MAX_CHARS = 2_000_000  # shown of all files of a preview; a reply has to fit a message of a client
 _PAIR_CHARS = 2_000  # of two lines whose words are compared
 _WORD_STEPS = 400  # of one pair of lines
 _MAX_PAIRS = 500  # of one file
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _FILE_MODE, _EXECUTABLE_MODE = 0o644, 0o755
 
-Spell = Callable[[str], str]  # a text, safe to show, on one line
 Redact = Callable[[str], tuple[str, bool]]
 
 
@@ -39,7 +40,7 @@ class _Edit(NamedTuple):
 
 
 def file_block(
-    target: FileTarget, *, redact: Redact, spell: Spell, expected: str | None, max_lines: int
+    target: FileTarget, *, redact: Redact, spell: Speller, expected: str | None, max_lines: int
 ) -> FileBlock:
     """Return the block of a file; `expected` is the recorded digest of the content before, or `missing`."""
     before, after = target.before, target.after
@@ -62,7 +63,7 @@ def _with_diff(
     block: FileBlock,
     before: Content | None,
     after: Content | None,
-    show: tuple[Redact, Spell],
+    show: tuple[Redact, Speller],
     max_lines: int,
 ) -> FileBlock:
     redact, spell = show
@@ -145,7 +146,7 @@ def _edits(same: Sequence[Same], old_count: int, new_count: int) -> list[_Edit]:
 
 
 def _hunks(
-    edits: Sequence[_Edit], old: list[str], new: list[str], spell: Spell, max_lines: int
+    edits: Sequence[_Edit], old: list[str], new: list[str], spell: Speller, max_lines: int
 ) -> tuple[tuple[Hunk, ...], int]:
     """Return the hunks with at most that many lines, and the number of lines left out."""
     hunks: list[Hunk] = []
@@ -157,12 +158,14 @@ def _hunks(
         old_range = range(first.old.start - before, last.old.stop + after)
         new_range = range(first.new.start - before, last.new.stop + after)
         size = len(old_range) + sum(len(edit.new) for edit in group)
-        if left <= 0:
+        if left <= 0 or spell.chars > MAX_CHARS:
             cut += size
             continue
         lines: list[DiffLine] = []
+        chars = 0
         for line in _walk(group, old_range, new_range, old, new):
-            if len(lines) == left:
+            chars += min(len(line.text), MAX_LINE_CHARS)
+            if len(lines) == left or spell.chars + chars > MAX_CHARS:
                 break
             lines.append(line)
         pairs -= sum(min(len(edit.old), len(edit.new)) for edit in group)
@@ -245,9 +248,11 @@ def _spans(words: Sequence[str], parts: Sequence[range]) -> tuple[tuple[int, int
     return tuple((ends[part.start], ends[part.stop]) for part in parts if part)
 
 
-def _spelled(line: DiffLine, spell: Spell) -> DiffLine:
+def _spelled(line: DiffLine, spell: Speller) -> DiffLine:
     """Return the line safe to show; the spans move with the text."""
-    text = line.text.removesuffix("\n")
+    whole = line.text.removesuffix("\n")
+    text = whole[:MAX_LINE_CHARS]
+    line = replace(line, cut_chars=len(whole) - len(text))
     is_open = not line.text.endswith("\n")
     shown = spell(text)
     if shown == text:

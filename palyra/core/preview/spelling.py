@@ -23,6 +23,7 @@ class Speller:
     """Safe text of one preview, with a count of the characters that were spelled out."""
 
     def __init__(self) -> None:
+        self.chars = 0  # of all texts so far, as shown
         self._counts: Counter[str] = Counter()
         self.redacted = 0
 
@@ -31,6 +32,7 @@ class Speller:
         if "[redacted:" in text:
             self.redacted += len(_MARK.findall(text))
         shown = spell_out(text)
+        self.chars += len(shown)
         if shown != text:
             at = 0
             for char in text:

@@ -149,6 +149,9 @@ def _diff_line(line: DiffLine, digits: int) -> Iterator[Line]:
     style = _STYLES[line.op]
     number = Segment(f"{old:>{digits}} {new:>{digits}} ", "dim")
     yield number, Segment(_SIGNS[line.op], style), *_marked(line, style)
+    if line.cut_chars:
+        left = pluralize(line.cut_chars, "character")
+        yield (Segment(f"     … {left} of this line left out", "warning"),)
     if line.no_newline:
         yield (Segment(f"{'':>{2 * digits + 2}}\\ no newline at the end of the file", "dim"),)
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from palyra.core.preview.blocks import FileBlock
-from palyra.core.preview.files import MAX_DIFF_BYTES, file_block
+from palyra.core.preview.files import MAX_CHARS, MAX_DIFF_BYTES, MAX_LINE_CHARS, file_block
 from palyra.core.preview.spelling import Speller
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import FileTarget
@@ -149,3 +149,24 @@ def test_secrets_are_marks_on_both_sides() -> None:
     other = block(b"key = hunter1\na\n", b"key = hunter1\nb\n")
     assert "hunter" not in str(other)
     assert "all differences" not in other.notes[0]
+
+
+def test_long_lines_and_many_characters_are_bounded() -> None:
+    """A line is shown up to its bound, all files of a preview up to theirs, and the rest is counted."""
+    found = block(None, b"x" * (MAX_LINE_CHARS + 5) + b"\n")
+    assert (MAX_LINE_CHARS, 5) == (len(lines(found)[0][3]), found.hunks[0].lines[0].cut_chars)
+    wide = "".join(f"{at}" + "\u202e" * 9_000 + "\n" for at in range(100))
+    many = block(None, wide.encode(), max_lines=20_000)
+    shown = lines(many)
+    assert 100 == len(shown) + many.cut
+    assert sum(len(line[3]) for line in shown) <= 6 * MAX_CHARS
+    tiny = Speller()
+    tiny.chars = MAX_CHARS
+    none = file_block(
+        FileTarget("a", None, Content(b"x\n")),
+        redact=redact,
+        spell=tiny,
+        expected=None,
+        max_lines=9,
+    )
+    assert ((), 1) == (none.hunks, none.cut)
