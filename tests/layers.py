@@ -50,7 +50,10 @@ ONLY = {
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
     ("cli", "models"): ("palyra.models.minilm.files",),  # weights are installed without a daemon
     ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
-    ("cli", "tools"): ("palyra.tools.policy.cases",),  # policies are tried without a daemon
+    ("cli", "tools"): (
+        "palyra.tools.policy.cases",
+        "palyra.tools.policy.presets",
+    ),  # policies are tried without a daemon
 }
 
 # Rooms of one floor, lowest first: a module imports from its own room and from rooms above it in
@@ -76,6 +79,7 @@ ROOMS = {
         "run",
         "session",
         "approval",
+        "preview",
         "usage",
         "channel",
         "memory",
@@ -99,6 +103,7 @@ ROOMS = {
         "budgets",
         "channels",
         "pins",
+        "previews",
         "suggestions",
         "compaction",
         "history",

@@ -19,6 +19,7 @@ import click
 import trio
 
 from palyra.cli.output import say, without_empty
+from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
@@ -83,10 +84,34 @@ class ApprovalPrompt:
         if self._shown != asked.approval_id:
             self._shown = asked.approval_id
             _forget_typed(self._descriptor)
-            _show(asked)
+            await self._show(asked)
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
         if _is_readable(self._descriptor):
             await self._read_answer(asked, self._descriptor)
+
+    async def _show(self, asked: ApprovalRequested) -> None:
+        """Print the question with its preview; with the arguments if there is no preview."""
+        say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
+        say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
+        say(f"  asked because {visible(asked.policy_reason)}", err=True)
+        preview = await find_preview(self._client, asked.approval_id)
+        inspection = asked.inspection
+        if isinstance(preview, str):
+            say(f"  no preview: {preview}", err=True, fg="yellow")
+            say("  exact arguments:", err=True)
+            _show_json(asked.arguments)
+        else:
+            print_preview(preview, err=True)
+            inspection = beyond_files(inspection, preview)
+        met = without_empty(inspection)
+        if met:
+            say("  current state that must be unchanged when the call runs:", err=True)
+            _show_json(met)
+        if asked.covers:
+            count = len(asked.covers)
+            say(f"  the answer applies to {count} identical calls of this turn", err=True)
+        say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
+        _prompt(asked)
 
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
@@ -124,22 +149,9 @@ def _is_readable(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def _show(asked: ApprovalRequested) -> None:
-    say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
-    say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
-    say(f"  asked because {visible(asked.policy_reason)}", err=True)
-    say("  exact arguments:", err=True)
-    for line in show_json(asked.arguments).splitlines():
+def _show_json(value: object) -> None:
+    for line in show_json(value).splitlines():
         say(f"    {line}", err=True)
-    met = without_empty(asked.inspection)
-    if met:
-        say("  current state that must be unchanged when the call runs:", err=True)
-        for line in show_json(met).splitlines():
-            say(f"    {line}", err=True)
-    if asked.covers:
-        say(f"  the answer applies to {len(asked.covers)} identical calls of this turn", err=True)
-    say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
-    _prompt(asked)
 
 
 def _prompt(asked: ApprovalRequested) -> None:

@@ -10,11 +10,14 @@ from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.listing import watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
+from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.client import Client
 from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.policy.grants import describe_key
-from palyra.core.text.visible import show_json, visible
+from palyra.core.preview.blocks import Preview, ReachList
+from palyra.core.preview.call import MAX_LINES
+from palyra.core.text.visible import pluralize, show_json, visible
 
 DIGEST_CHARS = 12  # shown, enough to compare by eye; the complete digest is sent
 
@@ -63,14 +66,49 @@ def _row(approval: ApprovalRecord) -> tuple[object, ...]:
 
 @approvals.command()
 @id_argument("approval_id")
+@click.option("--all", "everything", is_flag=True, help="Show every line of the preview.")
+@click.option("--raw", is_flag=True, help="Show the exact arguments as JSON as well.")
+@click.option("--reach", is_flag=True, help="Show what a wider answer would have decided lately.")
 @shared_options
-def show(options: Options, approval_id: str) -> None:
-    """Show one approval with the exact arguments of the call."""
-    approval = talk(options, lambda client: client.get_approval(approval_id))
+def show(options: Options, approval_id: str, *, everything: bool, raw: bool, reach: bool) -> None:
+    """Show one approval: the changes of files, the words of a command, the request.
+
+    With --json the record, and with --reach or --all the answers of these methods.
+    """
+
+    async def work(client: Client) -> tuple[ApprovalRecord, Preview | str, ReachList | None]:
+        found = await client.get_approval(approval_id)
+        preview = await find_preview(client, approval_id, MAX_LINES if everything else None)
+        return found, preview, await client.get_reach(approval_id) if reach else None
+
+    if options.as_json and not (everything or reach):
+        print_json(talk(options, lambda client: client.get_approval(approval_id)))
+        return
+    approval, preview, reached = talk(options, work)
     if options.as_json:
-        print_json(approval)
+        print_json({"approval": approval, "preview": preview, "reach": reached})
+        return
+    if not isinstance(preview, str) and not raw:
+        met = beyond_files(approval.inspection, preview)
+        approval = msgspec.structs.replace(approval, inspection=met)
+    print_approval(approval, raw=raw or isinstance(preview, str))
+    if isinstance(preview, str):
+        say(f"no preview: {preview}", fg="yellow")
     else:
-        print_approval(approval)
+        print_preview(preview)
+    if reached is not None:
+        _print_reach(reached)
+
+
+def _print_reach(found: ReachList) -> None:
+    say(
+        f"of the last {pluralize(found.looked_at, 'call')}, an answer would have decided:",
+        bold=True,
+    )
+    for each in found.reaches:
+        say(f"  {each.scope}: {pluralize(each.calls, 'call')}, {each.asked} of them asked about")
+        for example in each.examples:
+            say(f"    {visible(example)}", dim=True)
 
 
 _ANSWER = (
@@ -189,8 +227,8 @@ async def _get_matching(client: Client, approval_id: str, digest: str | None) ->
     return approval
 
 
-def print_approval(approval: ApprovalRecord) -> None:
-    """Print all facts for the decision: complete, with invisible characters escaped."""
+def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
+    """Print the facts for the decision, with invisible characters escaped; `raw` adds the arguments."""
     rows = [
         ("approval", approval.approval_id),
         ("run", approval.run_id),
@@ -206,8 +244,9 @@ def print_approval(approval: ApprovalRecord) -> None:
         *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
-    say("exact arguments:", bold=True)
-    say(show_json(msgspec.json.decode(approval.arguments)))
+    if raw:
+        say("exact arguments:", bold=True)
+        say(show_json(msgspec.json.decode(approval.arguments)))
     met = without_empty(approval.inspection)
     if met:
         say("current state that must be unchanged when the call runs:", bold=True)

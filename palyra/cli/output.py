@@ -5,6 +5,7 @@ change colours, set the window title or reverse the direction of text.  Control 
 characters are therefore printed as escapes.
 """
 
+import os
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -56,7 +57,12 @@ def say(
     err: bool = False,
 ) -> None:
     """Print a line with terminal controls escaped; with `err` to standard error."""
-    click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err)
+    click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err, color=uses_color())
+
+
+def uses_color() -> bool | None:
+    """Return False if NO_COLOR is set (no-color.org), else None: click asks the stream."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 def without_empty(found: object) -> object:

@@ -1,7 +1,7 @@
 """`palyra policy`: explain a decision of the policy rules, validate the rules and test them."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -10,9 +10,12 @@ from palyra.cli.command import GivenPath, Options, load_config, shared_options, 
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import age, print_json, say
 from palyra.core.policy.grants import describe_key
-from palyra.core.policy.suggestion import MIN_ANSWERS, SuggestionList
+from palyra.core.policy.suggestion import MIN_ANSWERS, RuleFor, SuggestionList
 from palyra.core.text.visible import pluralize, visible
-from palyra.errors import Rejected
+from palyra.errors import Rejected, Unavailable
+
+if TYPE_CHECKING:
+    from palyra.tools.policy.presets import PresetName
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 _FOLDER = GivenPath(exists=True, file_okay=False)
@@ -107,6 +110,41 @@ def test(options: Options, file: Path, folder: Path | None) -> None:
 
 
 @policy.command()
+@click.argument("name", type=click.Choice(["coding", "research", "locked"]))
+@click.option("--undo", "removes", is_flag=True, help="Remove the preset, unless it was edited.")
+@click.option(
+    "--policies", "folder", type=GivenPath(file_okay=False), help="Default: the configured folder."
+)
+@shared_options
+def init(options: Options, name: "PresetName", folder: Path | None, *, removes: bool) -> None:
+    """Write the preset NAME to a file of its own in the policy folder, without a daemon.
+
+    An existing file is never changed.  A running daemon reloads its policies within seconds.
+    """
+    from palyra.tools.policy.presets import (  # noqa: PLC0415 - loads the engine
+        remove_preset,
+        write_preset,
+    )
+
+    chosen = _folder(options, folder)
+    act = remove_preset if removes else write_preset
+    try:
+        preset = act(chosen, name)
+    except (Rejected, Unavailable) as error:
+        raise CommandFailed(error.message, "palyra policy check examines the folder") from None
+    if options.as_json:
+        print_json(preset)
+        return
+    done = "removed" if removes else "wrote"
+    say(f"{done} {preset.file}: {pluralize(len(preset.rules), 'rule')}", fg="green")
+    if removes:
+        return
+    for line in preset.cedar.partition("\n\n")[0].splitlines():
+        say(line.removeprefix("// ").removeprefix("//"), dim=True)
+    say(f"in force within seconds; palyra policy init {name} --undo removes it")
+
+
+@policy.command()
 @click.option(
     "--apply", "number", type=click.IntRange(1), help="Apply the suggestion with this number."
 )
@@ -156,6 +194,46 @@ def suggest(options: Options, number: int | None, answers: int, *, folders: bool
         return
     say(f"applied {chosen.suggestion_id}: {chosen.title}", fg="green")
     say(f"{applied.file}; in force within seconds; palyra policy undo removes it")
+
+
+@policy.command()
+@click.option("--from", "approval_id", required=True, help="Approval whose call is to be allowed.")
+@click.option("--dry-run", is_flag=True, help="Show the rule and its reach, and write nothing.")
+@shared_options
+def allow(options: Options, approval_id: str, *, dry_run: bool) -> None:
+    """Write the narrowest rule for the call of an approval, and show it with its reach.
+
+    The exit code is 1 if no rule is offered; the reason says what would work.
+    """
+    found = talk(
+        options,
+        lambda client: (
+            client.find_rule_for(approval_id) if dry_run else client.allow_from(approval_id)
+        ),
+    )
+    if options.as_json:
+        print_json(found)
+    elif found.refused:
+        raise CommandFailed(f"no rule: {visible(found.refused)}", "nothing was changed")
+    else:
+        _print_rule(found)
+    if found.refused:
+        raise SystemExit(FAILED)
+
+
+def _print_rule(found: RuleFor) -> None:
+    say(found.title, bold=True)
+    for line in found.cedar.splitlines():
+        say(f"   {line}", dim=True)
+    calls = pluralize(found.calls, "recorded call")
+    say(f"would have allowed {calls}, {found.asked} of them asked about")
+    for call in found.reach:
+        say(f"   {call.run_id}: {visible(call.summary)}")
+    if found.file:
+        say(f"wrote {found.file}; in force within seconds", fg="green")
+        say(f"palyra policy undo {found.suggestion_id} removes it")
+    else:
+        say("nothing was written")
 
 
 @policy.command()

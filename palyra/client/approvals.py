@@ -5,6 +5,7 @@ from typing import Literal, TypedDict, Unpack
 from palyra.client.requests import RequestMethods
 from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.preview.blocks import Preview, ReachList
 from palyra.net.protocol.results import ApprovalList, GrantList
 
 
@@ -33,6 +34,15 @@ class ApprovalMethods(RequestMethods):
 
     async def get_approval(self, approval_id: str) -> ApprovalRecord:
         return await self._ask("approval.get", {"approval_id": approval_id}, ApprovalRecord)
+
+    async def preview_approval(self, approval_id: str, *, max_lines: int | None = None) -> Preview:
+        """Return the call as a person reads it: files, words, texts, with at most that many lines."""
+        params = {"approval_id": approval_id, "max_lines": max_lines}
+        return await self._ask("approval.preview", params, Preview)
+
+    async def get_reach(self, approval_id: str) -> ReachList:
+        """Return how many recent calls each offered scope would have decided."""
+        return await self._ask("approval.reach", {"approval_id": approval_id}, ReachList)
 
     async def resolve_approval(
         self,

@@ -5,7 +5,7 @@ from typing import Any
 from palyra.client.requests import Json, RequestMethods
 from palyra.core.journal.records import Role
 from palyra.core.policy.request import Explanation
-from palyra.core.policy.suggestion import AppliedSuggestion, SuggestionList
+from palyra.core.policy.suggestion import AppliedSuggestion, RuleFor, SuggestionList
 from palyra.net.protocol.results import Pong, Status, Token, TokenList, ToolList
 
 
@@ -48,6 +48,14 @@ class OperationMethods(RequestMethods):
             "folders": folders,
         }
         return await self._mutate("policy.apply_suggestion", params, AppliedSuggestion)
+
+    async def find_rule_for(self, approval_id: str) -> RuleFor:
+        """Return the narrowest rule for the call of an approval, or why there is none; changes nothing."""
+        return await self._ask("policy.rule_for", {"approval_id": approval_id}, RuleFor)
+
+    async def allow_from(self, approval_id: str) -> RuleFor:
+        """Write the narrowest rule for the call of an approval; `undo_suggestion` removes it."""
+        return await self._mutate("policy.allow_from", {"approval_id": approval_id}, RuleFor)
 
     async def undo_suggestion(self, suggestion_id: str | None = None) -> AppliedSuggestion:
         """Remove the file of an applied suggestion, by default of the newest."""

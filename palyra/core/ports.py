@@ -77,6 +77,7 @@ from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
+from palyra.core.tool.targets import CallTargets
 from palyra.errors import PalyraError
 
 T = TypeVar("T")
@@ -647,6 +648,22 @@ class Delegator(Protocol):
         """Start the run that the call delegates to unless it exists, and return its end.
 
         Raises ToolFailure if the run cannot be accepted.  Cancellation: the run goes on.
+        """
+
+
+class CallTargeting(Protocol):
+    """What calls would change or contact, for previews."""
+
+    def inspects(self, tool: str) -> bool:
+        """True if calls of that tool are inspected before they are gated."""
+
+    async def inspect(self, call: ToolCall) -> Preflight | None:
+        """Inspect as `ToolRunner.inspect` does."""
+
+    def find_targets(self, call: ToolCall) -> CallTargets | None:
+        """Return the files and the address of a call; None if its tool names none.
+
+        Blocks; any thread may call.  Raises ToolFailure for a call that could not run now.
         """
 
 

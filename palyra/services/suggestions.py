@@ -15,18 +15,21 @@ import structlog
 
 from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
-from palyra.core.policy.recorded import Evidence, read_calls
+from palyra.core.policy.recorded import Evidence, find_asked, read_calls
 from palyra.core.policy.suggestion import (
     MIN_ANSWERS,
     AppliedSuggestion,
     Candidate,
     Proof,
+    RuleFor,
     SuggestionList,
     as_proof,
     as_suggestion,
     choose,
+    exact_candidate,
     find_candidates,
     trials,
+    why_not_offered,
 )
 from palyra.core.ports import (
     Journal,
@@ -130,6 +133,57 @@ class Suggestions:
         log.info("suggestion applied", suggestion_id=suggestion_id, by=caller.principal)
         return applied
 
+    async def rule_for(self, caller: Caller, approval_id: str, *, writes: bool = False) -> RuleFor:
+        """Return the narrowest rule for the call of an approval with its reach; `writes` puts it in a file.
+
+        A rule that would have allowed a call that a person denied is refused, with the reason.
+        Raises NotFound, Conflict for a rule that is applied already, Unavailable, and the errors of
+        `suggest`.  Cancellation: the file may have been written.
+        """
+        caller.require("policies:write")
+        with self._alone():
+            self._check_policies()
+            call = await self._journal.read(partial(self._read_asked, caller, approval_id))
+            refused = (
+                why_not_offered(call)
+                if call is not None
+                else ("the tool of this call is gone or changed: propose the call again")
+            )
+            if call is None or refused:
+                return RuleFor(approval_id=approval_id, refused=refused)
+            history = await self._read()
+            found = await self._run_blocking(
+                partial(decide_rule, self._policy, history.evidence, approval_id, call)
+            )
+            if found.refused or not writes:
+                return found
+            notes = [
+                found.title,
+                f"for {approval_id}; written by {caller.principal}",
+                f"would have allowed {found.calls} recorded calls",
+            ]
+            applied = await self._run_blocking(
+                partial(self._files.apply, found.suggestion_id, found.cedar, notes, self._now_ms())
+            )
+        log.info("rule of a call applied", approval_id=approval_id, by=caller.principal)
+        return msgspec.structs.replace(found, file=applied.file)
+
+    def _read_asked(self, caller: Caller, approval_id: str, store: JournalStore) -> Evidence | None:
+        """Return the call of an approval as the rules see it.  Blocks.  Raises NotFound."""
+        record = store.find_approval(approval_id)
+        run = None if record is None else store.find_run(record.run_id)
+        if record is None or run is None or not caller.sees(record.principal):
+            raise NotFound(f"no approval {approval_id!r}", field="approval_id")
+        if not record.call_id:
+            raise NotFound(f"{approval_id} is about no call", field="approval_id")
+        rows = read_rows(store, record.run_id, run.head_seq)
+        call = find_asked(record, rows)
+        return None if call is None else self._gate.read_recorded(call)
+
+    def _check_policies(self) -> None:
+        if self._policy.problems:
+            raise IllegalState(f"the user policies are broken: {self._policy.problems[0]}")
+
     async def undo(self, caller: Caller, suggestion_id: str | None = None) -> AppliedSuggestion:
         """Remove the file of an applied suggestion, by default of the newest.
 
@@ -152,8 +206,7 @@ class Suggestions:
             self._is_busy = False
 
     async def _find(self, min_answers: int, *, with_folders: bool) -> tuple[list[Candidate], Proof]:
-        if self._policy.problems:
-            raise IllegalState(f"the user policies are broken: {self._policy.problems[0]}")
+        self._check_policies()
         history = await self._read()
         return await self._run_blocking(
             partial(
@@ -222,6 +275,38 @@ def decide_suggestions(
         refused=len(wrong),
     )
     return chosen, proof
+
+
+def decide_rule(
+    policy: PolicyTrial, evidence: Sequence[Evidence], approval_id: str, call: Evidence
+) -> RuleFor:
+    """Return the narrowest rule for a call with its reach, or why it is refused.  Blocks."""
+    candidate = exact_candidate(call)
+    others = [each for each in evidence if each.call_id != call.call_id]
+    denied = [each for each in others if each.decided == "denied" and not each.request.is_tainted]
+    trial = policy.with_rules([candidate.cedar])
+    refused = ""
+    if find_wrong(policy, denied, [candidate]):
+        refused = "a person denied a call that this rule would allow: answer each such call once"
+    elif policy.with_rules([]).decide(call.request).answer == "allow":
+        refused = "the rules allow this call already: nothing to write"
+    elif trial.problems or trial.decide(call.request).answer != "allow":
+        refused = "another rule forbids this call or asks about it: palyra policy explain names it"
+    if refused:
+        return RuleFor(approval_id=approval_id, refused=refused)
+    asked = [msgspec.structs.replace(each.request, approval="none") for each in others]
+    permits = policy.find_permits([candidate.cedar], asked)
+    reached = [each for each, found in zip(others, permits, strict=True) if found]
+    shown = as_suggestion(msgspec.structs.replace(candidate, calls=tuple(reached)))
+    return RuleFor(
+        approval_id=approval_id,
+        suggestion_id=candidate.suggestion_id,
+        title=candidate.title,
+        cedar=candidate.cedar,
+        reach=shown.calls,
+        calls=len(reached),
+        asked=sum(each.decided in {"allowed", "denied", "unanswered"} for each in reached),
+    )
 
 
 def _asks_now(policy: PolicyTrial, candidate: Candidate) -> bool:

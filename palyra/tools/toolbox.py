@@ -27,6 +27,7 @@ from palyra.core.tool.spec import (
     build_catalogue,
     path_facets,
 )
+from palyra.core.tool.targets import CallTargets
 from palyra.errors import InvariantBroken
 
 Arguments = Mapping[str, Any]
@@ -35,6 +36,8 @@ Run = Callable[[ToolCall], ToolOutput]
 RunAsync = Callable[[ToolCall, OnOutput], Awaitable[ToolOutput]]
 FindFacets = Callable[[Arguments], CallFacts]  # pure; takes validated arguments
 Inspect = Callable[[ToolCall], Preflight]  # blocks; raises ToolFailure for a call that cannot run
+
+FindTargets = Callable[[ToolCall], CallTargets]  # what the call would change or contact; blocks
 
 BUILTIN = "builtin"
 _WORD = "[a-z][a-z0-9_]{0,63}"
@@ -51,6 +54,7 @@ class InlineTool:
     run: Run
     facets: FindFacets | None = None  # None: the path argument, if there is one
     inspect: Inspect | None = None
+    targets: FindTargets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class ThreadTool:
     run: Run
     facets: FindFacets | None = None
     inspect: Inspect | None = None
+    targets: FindTargets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class AsyncTool:
     run: RunAsync
     facets: FindFacets | None = None
     inspect: Inspect | None = None
+    targets: FindTargets | None = None
 
 
 Tool = InlineTool | ThreadTool | AsyncTool
@@ -126,6 +132,14 @@ class Toolbox:
         if found is None or found.inspect is None:
             return None
         return await self._run_blocking(found.inspect, call)
+
+    def find_targets(self, call: ToolCall) -> CallTargets | None:
+        """Return the files and the address of a call; None if its tool names none.
+
+        Blocks; any thread may call.  Raises ToolFailure for a call that could not run now.
+        """
+        found = self._tools.get(call.tool)
+        return None if found is None or found.targets is None else found.targets(call)
 
     async def execute(self, call: ToolCall, on_output: OnOutput) -> ToolOutput:
         """Execute one allowed call.  Raises ToolFailure with a text for the model.

@@ -51,6 +51,7 @@ from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.healing import HealingModes
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
+from palyra.services.previews import Previews
 from palyra.services.suggestions import Suggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
@@ -103,6 +104,13 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         ),
         backups=backups,
         approvals=Approvals(services.journal, services.approvals),
+        previews=Previews(
+            services.journal,
+            toolset.toolbox,
+            services.gate,
+            services.redactor.redact_text,
+            host.run_blocking,
+        ),
         grants=services.grants,
         budgets=usage,
         agents=services.agents,

@@ -140,3 +140,18 @@ async def test_check_distinguishes_valid_and_invalid_policies(folder: Path) -> N
     wrong = await palyra("policy", "check", str(folder))
     assert f"{folder}/broken.cedar:3: attribute `nosuch`" in wrong.err
     assert 1 == wrong.err.count("nosuch")
+
+
+async def test_a_preset_is_written_shown_and_removed(tmp_path: Path) -> None:
+    """`init` says what the preset does, never changes a file, and `--undo` removes its own."""
+    folder = tmp_path / "rules"
+    written = await palyra("policy", "init", "coding", "--policies", str(folder))
+    assert 0 == written.code
+    assert "Test runners" not in written.out  # the head of the file, not its rules
+    assert "ordinary work on a program asks less" in written.out
+    checked = await palyra("policy", "check", str(folder), "--json")
+    assert "user/preset-coding/tests" in checked.json["rules"]
+    again = await palyra("policy", "init", "coding", "--policies", str(folder))
+    assert (1, True) == (again.code, "exists" in again.err)
+    removed = await palyra("policy", "init", "coding", "--policies", str(folder), "--undo")
+    assert (0, []) == (removed.code, list(folder.iterdir()))

@@ -8,8 +8,9 @@ import pytest
 import trio
 
 from palyra.client import Client, TapeEvent
+from palyra.core.preview.blocks import FileBlock
 from palyra.core.tape import events as ev
-from palyra.errors import DigestMismatch, Forbidden, InvalidParams
+from palyra.errors import DigestMismatch, Forbidden, InvalidParams, NotFound
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import ask_for, see, somebody, write_call
 from tests.e2e.tapes import calls, check_tape, kinds, read_whole
@@ -220,3 +221,47 @@ async def test_timeout_denies(impatient: DaemonProcess) -> None:
     )
     assert ("deny", False) == (late.decision, late.won)
     assert not (impatient.workspace / "late.txt").exists()
+
+
+async def test_a_preview_is_the_change_and_knows_when_it_is_stale(daemon: DaemonProcess) -> None:
+    """The diff is against the file now; after a change the preview is stale, and the call does not run."""
+    file = daemon.workspace / "plan.txt"
+    file.write_text("one\ntwo\n", encoding="utf-8")
+    async with daemon.connect() as client:
+        asked = await ask_for(client, write_call("plan.txt", "one\n2\n"))
+        shown = await client.preview_approval(asked.approval_id)
+        (block,) = shown.blocks
+        assert isinstance(block, FileBlock)
+        assert (asked.digest, (), 1, 1) == (shown.digest, shown.stale, block.added, block.removed)
+        assert ["one", "two", "2"] == [line.text for line in block.hunks[0].lines]
+        file.write_text("other\n", encoding="utf-8")
+        stale = await client.preview_approval(asked.approval_id)
+        assert 1 == len(stale.stale)
+        await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+        with trio.move_on_after(WITHIN_S):
+            await client.wait_run(asked.run_id, until="attention")
+        assert "other\n" == file.read_text(encoding="utf-8")
+
+
+async def test_a_preview_is_for_those_who_see_the_approval(daemon: DaemonProcess) -> None:
+    """Another principal gets the answer of a missing approval, for preview and reach."""
+    async with daemon.connect() as client, somebody(daemon, "client", "mallory") as other:
+        asked = await ask_for(client, write_call("secret.txt"))
+        for method in (other.preview_approval, other.get_reach):
+            with pytest.raises((NotFound, Forbidden)):
+                await method(asked.approval_id)
+        assert asked.digest == (await client.preview_approval(asked.approval_id)).digest
+
+
+async def test_reach_counts_earlier_calls_of_the_key(daemon: DaemonProcess) -> None:
+    """A wider scope would have decided the earlier writes into the folder, not those elsewhere."""
+    async with daemon.connect() as client:
+        for path in ("notes/a.txt", "notes/b.txt", "other/c.txt"):
+            earlier = await ask_for(client, write_call(path))
+            await client.resolve_approval(earlier.approval_id, "allow", earlier.digest)
+            await client.wait_run(earlier.run_id)
+        asked = await ask_for(client, write_call("notes/d.txt"))
+        reach = await client.get_reach(asked.approval_id)
+        counts = {each.scope: (each.calls, each.asked) for each in reach.reaches}
+    assert (0, 0) == counts["once"]
+    assert (2, 2) == counts["timeboxed"]

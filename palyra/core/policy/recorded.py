@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.journal.records import ApprovalRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.tape import events as ev
+from palyra.core.tape.taint import TAINTING, read_taint
 from palyra.core.tool.spec import CLIENT
 from palyra.errors import Purged
 
@@ -124,6 +126,35 @@ def read_calls(run_id: str, rows: Iterable[TapeRow]) -> tuple[list[RecordedCall]
             )
         )
     return calls, False
+
+
+def find_asked(record: ApprovalRecord, rows: Iterable[TapeRow]) -> RecordedCall | None:
+    """Return the call of an approval, answered or not, with the state of its run now.
+
+    None if the tape has no such call any more.  The run counts as tainted if an event up to now says so.
+    """
+    tape = _Tape()
+    kept = [row for row in rows if row.kind in NEEDED | TAINTING]
+    try:
+        for row in kept:
+            tape.note(row)
+        is_tainted = bool(read_taint(kept))
+    except Purged:
+        return None
+    found = tape.proposed.get(record.call_id)
+    if tape.run is None or found is None:
+        return None
+    event, at_ms = found
+    return RecordedCall(
+        run=tape.run,
+        run_id=record.run_id,
+        call_id=record.call_id,
+        tool=event.tool,
+        arguments=event.arguments,
+        decided=_decided(tape.decided.get(record.call_id), tape.find_answer(record.call_id)),
+        is_tainted=is_tainted,
+        at_ms=at_ms,
+    )
 
 
 def _decided(verdict: ev.ToolDecided | None, answer: ev.ApprovalResolved | None) -> Decided:

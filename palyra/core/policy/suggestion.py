@@ -124,6 +124,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str | None, ...] = ()  # None: the word below `folder`
     cwd: str = ""
     path: str | None = None
+    paths: tuple[str, ...] = ()  # that a call of several paths may have; sorted
     folder: str | None = None  # of the word that is None, else of all paths
     is_choice: bool = False
     choice: tuple[str, ...] = ()  # what the word that is None may be, else the path; sorted
@@ -166,6 +167,46 @@ def is_offered(call: Evidence) -> bool:
         and not paths.marks
     )
     return is_ordinary and _has_offered_kind(request) and _is_printable(request)
+
+
+def why_not_offered(call: Evidence) -> str:
+    """Return why no rule is offered for this call, and what would work; "" if one is."""
+    request = call.request
+    answer_once = "answer each such call once"
+    reasons = {
+        f"the call has a secret: {answer_once}": not call.is_whole or bool(request.facets.secrets),
+        f"injected text has reached the run, and a rule would not hold there: {answer_once}, and "
+        "propose the call in a new session": request.is_tainted,
+        f"the run is not interactive: {answer_once}, or write a rule for these runs": (
+            request.origin != "interactive" or request.depth > 0
+        ),
+        "a path of the call is protected or outside of the workspace: use a path inside": bool(
+            request.paths.marks
+        ),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            return reason
+    if is_offered(msgspec.structs.replace(call, decided="allowed")) and shapes_of(request):
+        return ""
+    if "process" in request.capabilities and not request.facets.argv:
+        return (
+            "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
+            f"or {answer_once}"
+        )
+    return (
+        "this program, tool or text could do more than its words show, so a rule for it is not "
+        f"offered: {answer_once}, or write the rule by hand (docs/operations.md)"
+    )
+
+
+def exact_candidate(call: Evidence) -> Candidate:
+    """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
+    shape = shapes_of(call.request)[0]
+    if shape.folder is not None:  # several paths: these, not their folder
+        paths = tuple(sorted(call.request.paths.inside))
+        shape = msgspec.structs.replace(shape, folder=None, paths=paths)
+    return _candidate(shape, [call])
 
 
 def _has_offered_kind(request: PolicyRequest) -> bool:
@@ -369,7 +410,9 @@ def _is_narrower(shape: Shape, denied: Iterable[PolicyRequest]) -> bool:
         for path in request.paths.inside
     }
     return any(
-        path == shape.path or path in shape.choice or shape.folder in folders_of([path])
+        path == shape.path
+        or path in {*shape.choice, *shape.paths}
+        or shape.folder in folders_of([path])
         for path in paths
     )
 
@@ -489,6 +532,8 @@ def _conditions(shape: Shape) -> str:
             parts.append(f"context.argv_under.contains({quote(below)})")
     elif shape.path is not None:
         parts += ["context has path", f"context.path == {quote(shape.path)}"]
+    elif shape.paths:
+        parts += ["!context.paths.isEmpty()", f"{_set(shape.paths)}.containsAll(context.paths)"]
     elif shape.is_choice:
         parts += ["context has path", f"{_set(shape.choice)}.contains(context.path)"]
     elif shape.folder is not None:
@@ -508,6 +553,8 @@ def title_of(shape: Shape) -> str:
         words = (below if word is None else _shown(word) for word in shape.argv)
         place = f" in {shape.cwd}" if shape.cwd else ""
         return visible(f"{shape.tool}: {' '.join(words)}{place}")
+    if shape.paths:
+        return visible(f"{shape.tool}: {', '.join(shape.paths)}")
     if shape.is_choice:
         return visible(f"{shape.tool}: {several}")
     if shape.path is not None:
@@ -560,6 +607,22 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     cedar: str
     calls: tuple[PastCall, ...]  # at most `SHOWN_CALLS`, in order
+
+
+class RuleFor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The narrowest rule for the call of an approval, or why there is none."""
+
+    approval_id: str
+    refused: str = ""  # why no rule is offered, and what would work
+    suggestion_id: str = ""
+    title: str = ""
+    cedar: str = ""
+    reach: tuple[
+        PastCall, ...
+    ] = ()  # recorded calls that it would have allowed, at most `SHOWN_CALLS`
+    calls: int = 0  # all of them
+    asked: int = 0  # of these, calls that a person was asked about
+    file: str = ""  # that has the rule, once it is written
 
 
 class AppliedSuggestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,9 @@ Cedar has sets and no lists.  A word is therefore written with its position, `0:
 a rule compares whole words: `context.argv.contains("1:-q")`.  A rule that names every position and
 `argc` matches exactly one command.  `argv_under` has the folders above the words that are plain
 relative paths, `2:tests` for the third word `tests/unit/test_a.py`, so a rule can match a folder
-without a pattern that a longer word could satisfy.
+without a pattern that a longer word could satisfy.  `odd_words` counts the words that may mean
+anything: a rule with `odd_words == 0` and a list of flags leaves options of that list, plain names and
+paths inside of the workspace.
 """
 
 import re
@@ -27,6 +29,7 @@ class WordFacts(NamedTuple):
     argv: tuple[str, ...] = ()
     argv_under: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()  # options without their values
+    odd_words: int = 0  # after the first, neither options nor plain paths; all words if not seen
 
 
 NO_WORDS = WordFacts()
@@ -35,7 +38,7 @@ NO_WORDS = WordFacts()
 def read_words(argv: Sequence[str]) -> WordFacts:
     """Return the facts about a command; each tuple sorted and without duplicates."""
     if not argv or len(argv) > MAX_WORDS or sum(map(len, argv)) > MAX_CHARS:
-        return NO_WORDS
+        return WordFacts(odd_words=len(argv))
     under = {
         f"{at}:{folder}" for at, word in enumerate(argv) if at for folder in folders_above(word)
     }
@@ -44,7 +47,15 @@ def read_words(argv: Sequence[str]) -> WordFacts:
         argv=tuple(sorted({f"{at}:{word}" for at, word in enumerate(argv)})),
         argv_under=tuple(sorted(under)),
         flags=tuple(sorted(flags)),
+        odd_words=sum(map(_is_odd, argv[1:])),
     )
+
+
+def _is_odd(word: str) -> bool:
+    """True for a word that is no option and no plain relative path inside of the workspace."""
+    if word.startswith("-"):
+        return False
+    return _PLAIN_PATH.fullmatch(word) is None or normal_path(word) is None
 
 
 def folders_above(word: str) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
+from palyra.services.previews import Previews
 from palyra.services.schedules import Schedules
 from palyra.services.suggestions import Suggestions
 from palyra.services.tasks import Tasks
@@ -94,6 +95,7 @@ class Backend:
     backups: Backups
     retention: Retention
     approvals: Approvals
+    previews: Previews
     grants: Grants
     budgets: UsageService
     models: ModelRouter

@@ -14,6 +14,7 @@ from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.paths import normal_path
 from palyra.core.tool.spec import CallFacts, Preflight, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tool.targets import CallTargets, FileTarget
 from palyra.tools.files.changes import Changes, Keep
 from palyra.tools.files.patch.apply import MAX_FILE_BYTES as MAX_PATCHED_BYTES
 from palyra.tools.files.patch.apply import PatchPlan, parse_patch, plan_patch
@@ -93,10 +94,18 @@ def write_tools(workspace: Workspace, keep_for: KeepFor) -> list[Tool]:
     enforcement = workspace.enforcement
     return [
         ThreadTool(
-            write_file_spec(enforcement), writer.write_file, write_facets, writer.inspect_file
+            write_file_spec(enforcement),
+            writer.write_file,
+            write_facets,
+            writer.inspect_file,
+            writer.file_target,
         ),
         ThreadTool(
-            apply_patch_spec(enforcement), writer.apply_patch, patch_facets, writer.inspect_patch
+            apply_patch_spec(enforcement),
+            writer.apply_patch,
+            patch_facets,
+            writer.inspect_patch,
+            writer.patch_targets,
         ),
     ]
 
@@ -147,6 +156,13 @@ class _Writer:
         changes.look(usable(call.arguments["path"]))
         return _inspection(changes.before)
 
+    def file_target(self, call: ToolCall) -> CallTargets:
+        """Return the file before and after.  Blocks.  Raises ToolFailure."""
+        key, data = usable(call.arguments["path"]), call.arguments["content"].encode()
+        found = Changes(self.workspace).look(key)
+        to = Content(data) if found is None else replace(found, data=data)
+        return CallTargets((FileTarget(key, found, to),))
+
     def write_file(self, call: ToolCall) -> ToolOutput:
         """Write the file; return a summary.  Blocks; durable on return.  Raises ToolFailure."""
         path, data = call.arguments["path"], call.arguments["content"].encode()
@@ -168,6 +184,12 @@ class _Writer:
         """Inspect the files of the patch.  Blocks.  Raises ToolFailure if it does not apply."""
         _, plan = self._plan(call.arguments)
         return _inspection(plan.before)
+
+    def patch_targets(self, call: ToolCall) -> CallTargets:
+        """Return the files of the patch before and after.  Blocks.  Raises ToolFailure."""
+        _, plan = self._plan(call.arguments)
+        files = (FileTarget(path, plan.before[path], to) for path, to in plan.after.items())
+        return CallTargets(tuple(files), notes=tuple(plan.notes))
 
     def apply_patch(self, call: ToolCall) -> ToolOutput:
         """Apply the patch; return a line per file.  Blocks; durable on return.  Raises ToolFailure."""

@@ -63,7 +63,7 @@ def mentions_paths(mentions: Mentions) -> bool:
     return mentions is None or "paths" in mentions
 
 
-_OF_WORDS = frozenset({"argv", "argv_under", "flags", "folders"})
+_OF_WORDS = frozenset({"argv", "argv_under", "flags", "folders", "odd_words"})
 
 
 def mentions_words(mentions: Mentions) -> bool:

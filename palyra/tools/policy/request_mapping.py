@@ -82,6 +82,7 @@ class Context(_Part, frozen=True, kw_only=True, gc=False):
     argv_under: list[str]
     argc: _Long
     flags: list[str]
+    odd_words: _Long
     cwd: str
     arguments: str
     grant_key: str
@@ -160,6 +161,7 @@ def _context(
         argv_under=list(words.argv_under),
         argc=len(facets.argv) if facets.argv else 0,
         flags=list(words.flags),
+        odd_words=words.odd_words,
         cwd=facets.cwd,
         arguments=request.digest,
         grant_key=facets.grant_key,

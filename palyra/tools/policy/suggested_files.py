@@ -47,7 +47,7 @@ class SuggestedPolicyFiles:
         body = "".join(f"// {visible(note)}\n" for note in notes) + cedar
         head = f"// palyra suggestion, applied at {at_ms} ms, sha256 {sha256_hex(body.encode())}\n"
         try:
-            self._create(path, (head + body).encode())
+            create_file(path, (head + body).encode())
         except FileExistsError:
             raise Conflict(f"{suggestion_id} is applied already: {path}") from None
         except OSError as error:
@@ -73,23 +73,10 @@ class SuggestedPolicyFiles:
         if found.is_edited:
             raise Conflict(f"{path} was edited since it was applied: remove the file by hand")
         try:
-            path.unlink()
-            _sync(self._folder)
+            remove_file(path)
         except OSError as error:
             raise Unavailable(f"{path} could not be removed: {error}") from error
         return found
-
-    def _create(self, path: Path, data: bytes) -> None:
-        """Write a new file durably: complete or not at all.  Raises OSError."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".{path.stem}.{os.getpid()}.tmp"
-        draft.unlink(missing_ok=True)  # of a daemon that was killed
-        try:
-            _write(draft, data)
-            os.link(draft, path)  # fails if it exists
-        finally:
-            draft.unlink(missing_ok=True)
-        _sync(self._folder)
 
     def _path(self, suggestion_id: str) -> Path:
         if _ID.fullmatch(suggestion_id) is None:
@@ -107,6 +94,25 @@ def _parse(path: Path, text: str) -> AppliedSuggestion:
         applied_ms=int(head[1]) if head else 0,
         is_edited=head is None or head[2] != sha256_hex(body.encode()),
     )
+
+
+def create_file(path: Path, data: bytes) -> None:
+    """Write a new file durably: complete or not at all.  Raises OSError, FileExistsError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.parent / f".{path.stem}.{os.getpid()}.tmp"
+    draft.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        _write(draft, data)
+        os.link(draft, path)  # fails if it exists
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file durably.  Raises OSError."""
+    path.unlink()
+    _sync(path.parent)
 
 
 def _write(path: Path, data: bytes) -> None:

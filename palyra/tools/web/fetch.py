@@ -12,6 +12,7 @@ import trio
 
 from palyra.core.ports import RunBlocking
 from palyra.core.tool.spec import Preflight, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tool.targets import CallTargets
 from palyra.errors import PalyraError, TooSlow, Unavailable
 from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
 from palyra.tools.web.credentials import Credential, find_credential
@@ -219,10 +220,17 @@ def web_tools(web: Web) -> list[Tool]:
             raise ToolFailure(error.message) from None
         return Preflight()
 
+    def targets(call: ToolCall) -> CallTargets:
+        """Return the normalised address of the first request."""
+        try:
+            return CallTargets(address=read_request(call.arguments).url.text)
+        except PalyraError as error:
+            raise ToolFailure(error.message) from None
+
     async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
         try:
             return await web.fetch(read_request(call.arguments))
         except PalyraError as error:  # may name a host from an untrusted redirect
             return ToolOutput(text=error.message, is_failure=True, trust="external_untrusted")
 
-    return [AsyncTool(spec, run, find_facets, inspect) for spec in (FETCH, SEND)]
+    return [AsyncTool(spec, run, find_facets, inspect, targets) for spec in (FETCH, SEND)]

@@ -6,6 +6,8 @@ import msgspec
 
 from palyra.core.approval import ResolveApproval, Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.preview.blocks import Preview, ReachList
+from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.net.api.method import Duration, Id, Limit, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ApprovalList, GrantList
@@ -21,6 +23,19 @@ class ApprovalListParams(Params, frozen=True, kw_only=True):
 
 class ApprovalGet(Params, frozen=True, kw_only=True):
     """One approval."""
+
+    approval_id: Id
+
+
+class ApprovalPreview(Params, frozen=True, kw_only=True):
+    """One approval, shown with at most `max_lines` lines of its files and arguments."""
+
+    approval_id: Id
+    max_lines: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = DEFAULT_LINES
+
+
+class ApprovalReach(Params, frozen=True, kw_only=True):
+    """One approval, whose scopes are compared with recent calls."""
 
     approval_id: Id
 
@@ -63,6 +78,14 @@ async def get(call: MethodCall, params: ApprovalGet) -> ApprovalRecord:
     return await call.backend.approvals.get(call.caller, params.approval_id)
 
 
+async def preview(call: MethodCall, params: ApprovalPreview) -> Preview:
+    return await call.backend.previews.preview(call.caller, params.approval_id, params.max_lines)
+
+
+async def reach(call: MethodCall, params: ApprovalReach) -> ReachList:
+    return await call.backend.previews.reach(call.caller, params.approval_id)
+
+
 async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
     command = ResolveApproval(
         approval_id=params.approval_id,
@@ -97,6 +120,8 @@ METHODS = (
         "approval.list", ApprovalListParams, ApprovalList, "approvals:read", list_, is_bulk=True
     ),
     Method("approval.get", ApprovalGet, ApprovalRecord, "approvals:read", get),
+    Method("approval.preview", ApprovalPreview, Preview, "approvals:read", preview, is_bulk=True),
+    Method("approval.reach", ApprovalReach, ReachList, "approvals:read", reach, is_bulk=True),
     Method("approval.resolve", ApprovalResolve, Resolved, "approvals:write", resolve),
     Method("approval.grants", GrantListParams, GrantList, "approvals:read", grants, is_bulk=True),
     Method("approval.revoke", GrantRevoke, GrantRecord, "approvals:write", revoke),

@@ -1,11 +1,11 @@
-"""policy.suggest, policy.apply_suggestion and policy.undo: rules from the answers given so far."""
+"""policy.*: rules from the answers given so far, rules for one call, and their undo."""
 
 from typing import Annotated
 
 import msgspec
 
-from palyra.core.policy.suggestion import MIN_ANSWERS, AppliedSuggestion, SuggestionList
-from palyra.net.api.method import Method, MethodCall, Mutation
+from palyra.core.policy.suggestion import MIN_ANSWERS, AppliedSuggestion, RuleFor, SuggestionList
+from palyra.net.api.method import Id, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
 
 _SuggestionId = Annotated[str, msgspec.Meta(pattern=r"^sug_[0-9a-f]{16}$")]
@@ -31,6 +31,29 @@ class PolicyUndo(Mutation, frozen=True, kw_only=True):
     """An applied suggestion, by default the newest."""
 
     suggestion_id: _SuggestionId | None = None
+
+
+class PolicyRuleFor(Params, frozen=True, kw_only=True):
+    """The narrowest rule for the call of an approval."""
+
+    approval_id: Id
+
+
+class PolicyAllowFrom(Mutation, frozen=True, kw_only=True):
+    """The narrowest rule for the call of an approval, to be written."""
+
+    approval_id: Id
+
+
+async def rule_for(call: MethodCall, params: PolicyRuleFor) -> RuleFor:
+    return await call.backend.suggestions.rule_for(call.caller, params.approval_id)
+
+
+async def allow_from(call: MethodCall, params: PolicyAllowFrom) -> RuleFor:
+    return await call.once(
+        RuleFor,
+        lambda: call.backend.suggestions.rule_for(call.caller, params.approval_id, writes=True),
+    )
 
 
 async def suggest(call: MethodCall, params: PolicySuggest) -> SuggestionList:
@@ -63,5 +86,7 @@ METHODS = (
     Method(
         "policy.apply_suggestion", PolicyApplySuggestion, AppliedSuggestion, "policies:write", apply
     ),
+    Method("policy.rule_for", PolicyRuleFor, RuleFor, "policies:write", rule_for, is_bulk=True),
+    Method("policy.allow_from", PolicyAllowFrom, RuleFor, "policies:write", allow_from),
     Method("policy.undo", PolicyUndo, AppliedSuggestion, "policies:write", undo),
 )

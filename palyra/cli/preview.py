@@ -1,0 +1,55 @@
+"""Previews of approvals at the terminal, in colour where the output is one.
+
+The daemon makes the preview (`approval.preview`); every command shows it by the same text.
+"""
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from palyra.cli.output import safe, uses_color
+from palyra.client import Client
+from palyra.core.preview.blocks import FileBlock, Preview
+from palyra.core.preview.text import Style, render_preview
+from palyra.errors import PalyraError
+
+_COLOURS: dict[Style, dict[str, Any]] = {
+    "title": {"bold": True},
+    "dim": {"dim": True},
+    "removed": {"fg": "red"},
+    "added": {"fg": "green"},
+    "removed_word": {"fg": "red", "bold": True, "reverse": True},
+    "added_word": {"fg": "green", "bold": True, "reverse": True},
+    "warning": {"fg": "yellow"},
+}
+
+
+def print_preview(preview: Preview, *, err: bool = False) -> None:
+    """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
+    width = shutil.get_terminal_size().columns
+    for line in render_preview(preview, width):
+        parts = (click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
+        click.echo("".join(parts), err=err, color=uses_color())
+
+
+async def find_preview(
+    client: Client, approval_id: str, max_lines: int | None = None
+) -> Preview | str:
+    """Return the preview, or the reason why there is none: an older daemon, a missing approval.
+
+    Cancellation: nothing happened.
+    """
+    try:
+        return await client.preview_approval(approval_id, max_lines=max_lines)
+    except PalyraError as error:
+        return error.message
+
+
+def beyond_files(inspection: Mapping[str, Any] | None, preview: Preview) -> dict[str, Any]:
+    """Return the inspection of a call without the files that have blocks: these have their digests."""
+    found = dict(inspection or {})
+    if any(isinstance(block, FileBlock) for block in preview.blocks):
+        found["operands"] = {}
+    return found

@@ -1,0 +1,1 @@
+"""Previews of proposed calls: structured blocks for people, and their text."""

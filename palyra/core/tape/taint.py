@@ -1,0 +1,72 @@
+"""The events of a tape that brought text with injection findings into its run."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from palyra.core.journal.tape_row import TapeRow
+from palyra.core.model.messages import ToolMessage
+from palyra.core.tape import events as ev
+
+TAINTING = frozenset({
+    ev.ToolProposed.KIND, ev.ToolCompleted.KIND, ev.ConversationInherited.KIND,
+    ev.MessageReceived.KIND, ev.RunStarted.KIND, ev.ContextGathered.KIND,
+})  # fmt: skip
+
+
+class TaintSource(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that brought text with injection findings into the run."""
+
+    seq: int
+    kind: str
+    findings: tuple[str, ...] = ()
+    call_id: str = ""
+    tool: str = ""
+    trust: str = ""
+
+
+def read_taint(rows: Iterable[TapeRow]) -> tuple[TaintSource, ...]:
+    """Return the sources in the order of the tape.  Raises Purged."""
+    tools: dict[str, str] = {}
+    found: list[TaintSource] = []
+    for row in rows:
+        if row.kind not in TAINTING:
+            continue
+        event = ev.decode_event(row.kind, row.data)
+        if isinstance(event, ev.ToolProposed):
+            tools[event.call_id] = event.tool
+        else:
+            found.extend(_sources(row.seq, event, tools))
+    return tuple(found)
+
+
+def _sources(seq: int, event: ev.Event, tools: dict[str, str]) -> Iterable[TaintSource]:
+    kind = event.KIND
+    match event:
+        case ev.ToolCompleted() if event.findings:
+            yield TaintSource(
+                seq=seq,
+                kind=kind,
+                findings=event.findings,
+                call_id=event.call_id,
+                tool=tools.get(event.call_id, ""),
+                trust=event.trust,
+            )
+        case ev.MessageReceived():
+            for result in event.results:
+                if result.findings:
+                    yield TaintSource(
+                        seq=seq, kind=kind, findings=result.findings, call_id=result.call_id
+                    )
+        case ev.ContextGathered():
+            for source in event.sources:
+                if source.findings:
+                    yield TaintSource(seq=seq, kind=kind, findings=source.findings)
+        case ev.ConversationInherited() if event.is_tainted or any(
+            isinstance(each, ToolMessage) and each.findings for each in event.messages
+        ):
+            yield TaintSource(seq=seq, kind=kind)
+        case ev.RunStarted() if event.is_tainted:
+            yield TaintSource(seq=seq, kind=kind)
+        case _:
+            pass
