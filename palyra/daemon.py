@@ -152,6 +152,7 @@ class Daemon:
                 indexes=self.memory_indexes,
             ),
             epoch=lambda: self.journal.state.epoch,
+            notice=self._notice,
         )
         self.healing = healing_modes(config)
         self.watchdog = build_watchdog(
@@ -159,6 +160,7 @@ class Daemon:
             self.services,
             self.work,
             journal=self.journal,
+            queue=self.tasks.background.queue,
             indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
             modelset=self.modelset,
             restart_child=self._restart_child,

@@ -17,7 +17,7 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.incident.incident import IncidentReport
+from palyra.core.incident.kinds import schedule_key, schedule_paused
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
@@ -185,13 +185,7 @@ class Schedules:
 
     def _give_up(self, schedule: ScheduleRecord, why: str) -> PlannedFiring:
         paused = _paused(schedule, is_paused=True, next_ms=None)
-        report = IncidentReport(
-            domain="task",
-            key=f"schedule:{schedule.schedule_id}",
-            severity="error",
-            summary=f"the schedule {schedule.name!r} was paused: {why}",
-        )
-        self._incidents.report(report)
+        self._incidents.report(schedule_paused(schedule.schedule_id, schedule.name, why))
         return PlannedFiring(Firing(schedule=paused, submit=(), replaces=False), (), ())
 
     # --- for clients
@@ -279,7 +273,9 @@ class Schedules:
             resumed = _paused(found, is_paused=False, next_ms=next_ms)
             return msgspec.structs.replace(resumed, handled_ms=now_ms)
 
-        return await self._change(caller, schedule_id, change, receipt)
+        done = await self._change(caller, schedule_id, change, receipt)
+        self._incidents.clear(schedule_key(schedule_id), "the schedule was resumed")
+        return done
 
     async def remove(
         self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
@@ -291,7 +287,9 @@ class Schedules:
             removed = _paused(found, is_paused=found.is_paused, next_ms=None)
             return msgspec.structs.replace(removed, removed_ms=now_ms)
 
-        return await self._change(caller, schedule_id, change, receipt)
+        done = await self._change(caller, schedule_id, change, receipt)
+        self._incidents.clear(schedule_key(schedule_id), "the schedule was removed")
+        return done
 
     async def _change(
         self,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from palyra.actors.background import Background, child_spec, note_exit
 from palyra.actors.gateway import Gateway
-from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.task_work import (
@@ -72,7 +72,7 @@ def build_handlers(
     return handlers
 
 
-def build_tasks(
+def build_tasks(  # noqa: PLR0913 - all by name
     config: Config,
     host: Host,
     *,
@@ -80,8 +80,9 @@ def build_tasks(
     gateway: Gateway,
     handlers: dict[TaskKind, TaskHandler],
     epoch: Callable[[], int],
+    notice: ExitListener,
 ) -> TaskParts:
-    """Build the queue and its parts."""
+    """Build the queue and its parts; `notice` gets the crashes of workers."""
     tasks = Tasks(
         journal=services.journal,
         hub=services.hub,
@@ -102,7 +103,6 @@ def build_tasks(
     queue = TaskQueue(
         journal=services.journal,
         tasks=tasks,
-        incidents=services.incidents,
         redactor=services.redactor,
         epoch=epoch,
         now_ms=host.now_ms,
@@ -111,7 +111,7 @@ def build_tasks(
     )
     most = config.tasks.max_running
     workers = DynamicSupervisor(
-        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue)
+        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue, notice)
     )
     background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
     tasks.stopped = background.stop

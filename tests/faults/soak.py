@@ -33,7 +33,6 @@ from tests.forked import ForkedProcess, Setting
 SAMPLE_S = 2.0
 PAUSE_S = 4.0  # at most, of a session after a run: people think
 SHARED = 5  # sessions of one connection
-END_S = 120.0  # for the last runs
 LAG = struct.Struct("d")
 FAILURES = ("transient", "rate_limited", "timeout", "malformed", "unavailable")
 
@@ -58,7 +57,7 @@ class _RecordedLags(deque[float]):
 
 def record_lags(path: Path) -> None:
     """Have the loop of this process record its lags."""
-    loop_lag.deque = partial(_RecordedLags, path)  # type: ignore[attr-defined, misc]
+    vars(loop_lag)["deque"] = partial(_RecordedLags, path)
 
 
 class RecordedDaemon(DaemonProcess):
@@ -103,17 +102,33 @@ class Soak:
         """True when no further run begins."""
         return trio.current_time() >= self.until_s
 
+    async def last(self, keys: Sequence[str]) -> None:
+        """Load the daemon to the end, and sample it."""
+        async with self.daemon.connect() as client:
+            await client.add_schedule(
+                "tick", every_ms=30_000, kind="prompt", payload={"text": "/tokens 3"}
+            )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.watch)
+            async with trio.open_nursery() as users:
+                for start in range(0, len(keys), SHARED):
+                    users.start_soon(self.use, keys[start : start + SHARED])
+            nursery.cancel_scope.cancel()
+
     async def use(self, keys: Sequence[str]) -> None:
         """Serve some sessions with one connection after the other."""
         while not self.is_over:
-            async with self.daemon.connect() as client, trio.open_nursery() as nursery:
-                is_short = self.rng.random() < 0.5  # its runs go on without it
-                with trio.move_on_after(self.rng.uniform(5, 60) if is_short else float("inf")):
-                    async with trio.open_nursery() as people:
-                        for key in keys:
-                            people.start_soon(self.talk, client, key)
-                self.counts["connections"] += 1
-                nursery.cancel_scope.cancel()
+            is_short = self.rng.random() < 0.5  # its runs go on without it
+            lasts_s = self.rng.uniform(5, 60) if is_short else float("inf")
+            with trio.move_on_after(lasts_s):
+                await self.connect_once(keys)
+            self.counts["connections"] += 1
+
+    async def connect_once(self, keys: Sequence[str]) -> None:
+        """Serve some sessions with one connection."""
+        async with self.daemon.connect() as client, trio.open_nursery() as people:
+            for key in keys:
+                people.start_soon(self.talk, client, key)
 
     async def talk(self, client: Client, key: str) -> None:
         """Start runs in one session, one after the other."""
@@ -188,17 +203,7 @@ async def soak(base: Path, *, minutes: float, sessions: int, seed: int) -> dict[
     await trio.to_thread.run_sync(daemon.start)
     try:
         load = Soak(daemon, random.Random(seed), trio.current_time() + 60 * minutes)
-        async with daemon.connect() as client:
-            await client.add_schedule(
-                "tick", every_ms=30_000, kind="prompt", payload={"text": "/tokens 3"}
-            )
-        keys = [f"soak-{number}" for number in range(sessions)]
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(load.watch)
-            async with trio.open_nursery() as users:
-                for start in range(0, sessions, SHARED):
-                    users.start_soon(load.use, keys[start : start + SHARED])
-            nursery.cancel_scope.cancel()
+        await load.last([f"soak-{number}" for number in range(sessions)])
         async with daemon.connect() as client:
             incidents = await client.list_incidents(limit=100)
             verified = await client.verify_tape()
@@ -279,7 +284,7 @@ def main() -> int:
                 seed=given.seed,
             )
         )
-    print(json.dumps(found))
+    sys.stdout.write(f"{json.dumps(found)}\n")
     return 1 if found["problems"] else 0
 
 

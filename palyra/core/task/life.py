@@ -9,7 +9,9 @@ claimed by one worker at a time, and ends exactly once:
 
 - `queued`: it may be claimed from `not_before_ms` on.
 - `running`: a worker holds the lease.  The lease names the owner epoch of the journal and ends at
-  `lease_until_ms`; the worker renews it with its progress.  A failed attempt puts the task back to
+  `lease_until_ms`; the worker renews it with its progress.  A process knows which of its own workers
+  live, so a lease lapses only for a worker of another epoch; a worker that hangs is a symptom, which
+  `core.healing` treats as the mode of its domain says.  A failed attempt puts the task back to
   queued, later by a random delay, until its attempts are used up.  So does a lapsed lease: a worker
   that ended with its process leaves no other trace.  The attempt of a lapsed lease counts, because a
   task that kills the daemon must not be tried without end.
@@ -44,7 +46,7 @@ TaskMove = Literal[
 
 STEP_MS = 60_000  # waiting that is worth one step of priority
 PRIORITIES = (0, 9)  # the lowest and the highest
-LEASE_MS = 120_000  # without progress for so long, work is taken to hang
+LEASE_MS = 120_000  # from the last progress; the window of a stuck task is as long
 MAX_ATTEMPTS = 20
 RETRY = Backoff(base_s=2.0, cap_s=300.0)
 
@@ -189,14 +191,21 @@ def fail(
 def lapse(task: TaskRecord, epoch: int, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
     """Return the task whose worker is lost: queued for a later attempt, or failed.
 
-    The work of a run goes on without the worker, so the next attempt only waits for its end.
-
     Raises IllegalState if the lease holds.
     """
     _check(task, "lapse")
     if not is_lapsed(task, epoch, now_ms):
         raise IllegalState(f"{task.task_id}: its lease holds")
-    error = f"the worker of attempt {task.attempts} was lost"
+    return requeue(task, f"the worker of attempt {task.attempts} was lost", now_ms, rng)
+
+
+def requeue(task: TaskRecord, error: str, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
+    """Return the task whose worker this process gave up: queued for a later attempt, or failed.
+
+    The work of a run goes on without the worker, so the next attempt only waits for its end.
+    Raises IllegalState unless it is running.
+    """
+    _check(task, "lapse")
     if task.attempts >= task.max_attempts and task.run_id is None:
         return _move(task, "fail", task.lease, error=error, finished_ms=now_ms, lease=None)
     return _move(task, "lapse", error=error, lease=None, not_before_ms=_later_ms(task, now_ms, rng))
