@@ -247,6 +247,36 @@ async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> N
     assert ([], ["queued"]) == (office.work.begun, office.states())
 
 
+async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: MockClock) -> None:
+    """For its own principal, with new attempts; its end stays, and other ends are not repeated."""
+    office, root = Office(), caller("root", "operator")
+    office.work.errors = [NotFound("no")]
+    task = await office.submit(priority=7, max_attempts=2)
+    late = await office.submit(not_before_ms=office.now_ms() + 50, expires_ms=office.now_ms() + 100)
+    await office.tasks.pause(ANN, late.task_id)
+    async with office.live():
+        await settle(10.0)
+        assert ["failed", "expired"] == office.states()
+        again = await office.tasks.retry(root, task.task_id)
+        await office.tasks.retry(ANN, late.task_id, office.now_ms() + 60_000)
+        await settle(10.0)
+        assert ["failed", "expired", "succeeded", "succeeded"] == office.states()
+        done = office.task(again.task_id)
+        assert ("ann", 7, 2, 1, task.task_id) == (
+            done.principal,
+            done.priority,
+            done.max_attempts,
+            done.attempts,
+            done.retry_of,
+        )
+        with pytest.raises(IllegalState, match="succeeded"):
+            await office.tasks.retry(ANN, again.task_id)
+        with pytest.raises(NotFound):
+            await office.tasks.retry(caller("bob"), task.task_id)
+        with pytest.raises(InvalidParams, match="expires_ms"):
+            await office.tasks.retry(ANN, task.task_id, 5)
+
+
 # --- what is refused -------------------------------------------------------------------------------
 
 

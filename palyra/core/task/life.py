@@ -17,7 +17,8 @@ claimed by one worker at a time, and ends exactly once:
   task that kills the daemon must not be tried without end.
 - `paused`: it is not claimed until it is resumed.  A running task cannot be paused: its work has no
   state that could be kept.
-- `succeeded`, `failed`, `cancelled`, `expired`: final.
+- `succeeded`, `failed`, `cancelled`, `expired`: final.  A person may have a failed or expired task
+  repeated, by another task that names it (`repeat`): an end is an end.
 
 `TASK_MOVES` is the drawing as data.  The moves of a worker need the lease
 (`WORKER_MOVES`): after a lapse the same task may run elsewhere, and the end that the first worker
@@ -83,6 +84,26 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_ms: int | None = None
     max_attempts: int = 3
     firing: str | None = None
+    retry_of: str | None = None
+
+
+def repeat(task: TaskRecord, expires_ms: int | None) -> Submission:
+    """Return a request for the same work with new attempts.
+
+    Raises IllegalState unless the task failed or expired.
+    """
+    if task.state not in {"failed", "expired"}:
+        raise IllegalState(
+            f"{task.task_id} is {task.state}: only a failed or expired task is retried"
+        )
+    return Submission(
+        kind=task.kind,
+        payload=task.payload,
+        priority=task.priority,
+        max_attempts=task.max_attempts,
+        expires_ms=expires_ms,
+        retry_of=task.task_id,
+    )
 
 
 def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> TaskRecord:
@@ -115,6 +136,7 @@ def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> Tas
         expires_ms=wanted.expires_ms,
         max_attempts=wanted.max_attempts,
         firing=wanted.firing,
+        retry_of=wanted.retry_of,
     )
 
 
