@@ -26,6 +26,7 @@ from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.journal.retention import RetentionReport
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
@@ -138,6 +139,7 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
+        kept = build_kept(config, store, self.host)
         self.tasks = build_tasks(
             config,
             self.host,
@@ -150,6 +152,7 @@ class Daemon:
                 gateway=self.gateway,
                 memories=self.memories,
                 indexes=self.memory_indexes,
+                maintain=None if kept.source is None else self._maintain,
             ),
             epoch=lambda: self.journal.state.epoch,
             notice=self._notice,
@@ -175,7 +178,7 @@ class Daemon:
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
-            kept=build_kept(config, store, self.host),
+            kept=kept,
             backups=build_backups(config, store, keys, self.host),
             tasks=self.tasks,
             policy=self.policy,
@@ -275,6 +278,9 @@ class Daemon:
             on_exit=self._notice,
         )
         await self._tree.run(task_status=task_status)
+
+    async def _maintain(self, *, max_runs: int, max_steps: int) -> RetentionReport:
+        return await self.backend.retention.maintain(max_runs=max_runs, max_steps=max_steps)
 
     def _notice(self, end: Exit) -> None:
         """Call `abandon` if a child is stuck when the journal has stopped.

@@ -138,6 +138,7 @@ ROOMS = {
         "retention",
         "task_work",
         "background",
+        "housekeeping",
     ),
     "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (

@@ -8,9 +8,10 @@ change, so a crash leaves both or none, and a second writer is refused by the re
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from functools import lru_cache
+from importlib.resources import files
 from itertools import islice
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 import trio
@@ -80,13 +81,22 @@ class PlannedFiring(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def find_zone(name: str) -> tzinfo:
-    """Return the rules of a time zone.  Raises InvalidParams for a name without rules."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    """Return the rules of a time zone.  Raises InvalidParams for a name without rules.
+
+    They are those of the package `tzdata`, so a schedule fires at the same instants on every machine.
+    """
+    if name not in _zone_names():
         raise InvalidParams(
             f"zone {name!r} is not known: write an IANA name such as Europe/Berlin", field="zone"
-        ) from None
+        )
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> frozenset[str]:
+    """Return the names that have rules."""
+    return frozenset(files("tzdata").joinpath("zones").read_text("ascii").split())
 
 
 def zone_of(timing: Timing) -> tzinfo:

@@ -22,12 +22,15 @@ from palyra.core.journal.records import Record, TaskKind, TaskRecord
 from palyra.core.ports import Journal, Notifier, NowMs, TaskHandler
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import Submission, cancel, pause, repeat, resume, submit
+from palyra.core.task.schedule import firing_key
 from palyra.core.task.views import TaskView
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound, Overloaded
 
 READ, WRITE = "tasks:read", "tasks:write"
 MAX_OPEN = 20_000  # tasks of one principal that have not ended
 MAX_PAYLOAD_BYTES = 65_536
+DAEMON = "palyra"  # principal of the tasks that the daemon submits itself
+DAY_MS = 86_400_000
 TRIES = 5  # of a change; a running task changes a few times a minute
 
 
@@ -106,6 +109,20 @@ class Tasks:
         caller.require(WRITE)
         self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(caller.principal, wanted, receipt)
+
+    async def submit_daily(self, kind: TaskKind) -> bool:
+        """Submit a task of the daemon's own, once a day (UTC); False if this day has one.
+
+        The day is in the unique key of its firing, so neither a crash nor a clock repeats it.
+        Raises Overloaded, Unavailable.  Cancellation: the task may have been committed.
+        """
+        day = self._now_ms() // DAY_MS
+        wanted = Submission(kind=kind, firing=firing_key(kind, day * DAY_MS))
+        try:
+            await self._submit(DAEMON, wanted, None)
+        except Conflict:
+            return False
+        return True
 
     async def _submit(
         self, principal: str, wanted: Submission, receipt: IdempotencyKey | None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from palyra.actors import housekeeping
 from palyra.actors.background import Background, child_spec, note_exit
 from palyra.actors.gateway import Gateway
 from palyra.actors.kernel.child import ChildSpec, ExitListener
@@ -12,6 +13,7 @@ from palyra.actors.session.registry import SessionServices
 from palyra.actors.task_work import (
     Cleanup,
     Embed,
+    Maintain,
     Maintenance,
     MemoryRebuild,
     RunWork,
@@ -38,13 +40,15 @@ class TaskParts(NamedTuple):
     tasks: Tasks
     schedules: Schedules
     background: Background
+    is_daily: bool  # retention is applied once a day
 
     def child_specs(self) -> list[ChildSpec]:
-        """Return the supervisor of the workers and the queue, which starts them."""
-        return [self.background.workers.child_spec(), child_spec(self.background)]
+        """Return the supervisor of the workers, the queue, which starts them, and the daily cleanup."""
+        daily = [housekeeping.child_spec(self.tasks)] if self.is_daily else []
+        return [self.background.workers.child_spec(), child_spec(self.background), *daily]
 
 
-def build_handlers(
+def build_handlers(  # noqa: PLR0913 - all by name
     config: Config,
     host: Host,
     *,
@@ -52,6 +56,7 @@ def build_handlers(
     gateway: Gateway,
     memories: Memories,
     indexes: MemoryIndexes | None,
+    maintain: Maintain | None,
 ) -> dict[TaskKind, TaskHandler]:
     """Return the table of handlers; a kind without one is refused."""
     embed = None if indexes is None else Embed(indexes)
@@ -64,7 +69,7 @@ def build_handlers(
         "prompt": RunWork(gateway, services.journal, prompt),
         "compaction": RunWork(gateway, services.journal, compaction),
         "memory_rebuild": MemoryRebuild(memories, embed),
-        "cleanup": Cleanup(sweeps, host.run_blocking),
+        "cleanup": Cleanup(sweeps, host.run_blocking, maintain),
         "maintenance": Maintenance(services.journal),
     }
     if embed is not None:
@@ -115,4 +120,4 @@ def build_tasks(  # noqa: PLR0913 - all by name
     )
     background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
     tasks.stopped = background.stop
-    return TaskParts(tasks, schedules, background)
+    return TaskParts(tasks, schedules, background, config.retention.daily)

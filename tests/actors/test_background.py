@@ -1,12 +1,17 @@
 """The queue of background tasks and the schedules, on a virtual clock over a store in memory."""
 
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, cast
+from zoneinfo import ZoneInfo, reset_tzpath
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from palyra.actors.background import requeue_task
+from palyra.actors.housekeeping import keep_house
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.records import At, Cron, TaskRecord, TaskState
 from palyra.core.task.life import LEASE_MS, Submission, claim
@@ -19,6 +24,7 @@ from palyra.errors import (
     PalyraError,
     Unavailable,
 )
+from palyra.services.schedules import find_zone
 from tests.actors.run.office_kit import SECRET
 from tests.actors.task_kit import ANN, Office, caller, settle
 
@@ -277,6 +283,27 @@ async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: M
             await office.tasks.retry(ANN, task.task_id, 5)
 
 
+async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClock) -> None:
+    """Also over a restart, a clock that is set back, and a journal that refuses for a while."""
+    office = Office()
+    office.tasks.handlers = {**office.tasks.handlers, "cleanup": office.work}
+    office.skew_ms = -office.now_ms() % DAY_MS  # midnight
+    office.journal.fail_with = DiskFull("full")
+    for _ in range(2):
+        with trio.move_on_after(2.2 * 86_400):
+            async with office.live(), trio.open_nursery() as nursery:
+                nursery.start_soon(keep_house, office.tasks)
+                await settle(1_000.0)
+                office.journal.fail_with = None
+                await trio.sleep_forever()
+        office.skew_ms -= DAY_MS
+    tasks = office.store.list_tasks(TaskFilter(limit=500))[::-1]
+    days = [(each.created_ms // DAY_MS) for each in tasks]
+    assert days == sorted(set(days))
+    assert 4 == len(days)
+    assert [f"cleanup@{day * DAY_MS}" for day in days] == [each.firing for each in tasks]
+
+
 # --- what is refused -------------------------------------------------------------------------------
 
 
@@ -448,3 +475,19 @@ async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:
     for zone in ("Nowhere/Land", "../etc/passwd", "Europe"):
         with pytest.raises(InvalidParams, match="IANA"):
             await office.add(timing=Cron(expression="0 0 * * *", zone=zone))
+
+
+def test_zones_come_from_the_package(tmp_path: Path) -> None:
+    """A machine with other rules, or none, knows the same zones."""
+    rules = files("tzdata").joinpath("zoneinfo", "UTC").read_bytes()
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe" / "Berlin").write_bytes(rules)
+    summer = datetime(2026, 7, 1, tzinfo=UTC)
+    find_zone.cache_clear()
+    reset_tzpath([str(tmp_path)])
+    try:
+        found, other = find_zone("Europe/Berlin"), ZoneInfo.no_cache("Europe/Berlin")
+    finally:
+        reset_tzpath()
+    offsets = [summer.astimezone(zone).utcoffset() for zone in (found, other)]
+    assert [timedelta(hours=2), timedelta(0)] == offsets

@@ -174,9 +174,9 @@ class QueueStorm:
         state = None if run is None else run.state
         if task.state == "succeeded" and state != "done":
             yield f"{task.task_id} succeeded, its run is {state}"
-        if task.state == "failed":
+        if task.state == "failed" and state != "failed":  # a run gives up after many kills
             yield f"{task.task_id} failed: {task.error}"
-        if state not in {None, "done", "cancelled"}:
+        if state not in {None, "done", "cancelled"} and task.state != "failed":
             yield f"{task.task_id} is {task.state}, its run is {state}"
         if task.state == "expired" and task.result:
             yield f"{task.task_id} expired and has a result"

@@ -107,6 +107,7 @@ _DOMAINS: dict[str, IncidentDomain] = {
     "recovery": "run",
     "tasks": "task",
     "background": "task",
+    "housekeeping": "task",
 }
 
 
