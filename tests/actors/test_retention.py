@@ -32,15 +32,15 @@ class Journal:
 def rights_over(journal: Journal) -> DataRights:
     """Data rights whose commit is refused."""
     services = cast("Any", SimpleNamespace(journal=journal))
-    rights = DataRights(services, *[cast("Any", None)] * 4)
+    rights: Any = DataRights(services, *[cast("Any", None)] * 4)
 
     async def refuse(*_: Any) -> int:
         await trio.lowlevel.checkpoint()
         raise Conflict("the run was changed")
 
-    rights.purge_run = refuse  # type: ignore[method-assign]
-    rights.forget_runs = lambda _ids: None  # type: ignore[method-assign]
-    return rights
+    rights.purge_run = refuse
+    rights.forget_runs = lambda _ids: None
+    return cast("DataRights", rights)
 
 
 PURGED = SimpleNamespace(run_id="run_1", is_terminal=True, purged_ms=5)

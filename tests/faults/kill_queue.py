@@ -24,7 +24,7 @@ from palyra.client import Client, reconnecting
 from palyra.core.backoff import Backoff
 from palyra.core.session.commands import RunView
 from palyra.core.task.views import TaskView
-from palyra.errors import IllegalState
+from palyra.errors import IllegalState, InvalidParams
 from tests.e2e.daemon_process import DaemonProcess
 
 LIFE_S, STARTING_S = 1.5, 0.6  # at most, until the next kill
@@ -92,7 +92,10 @@ class QueueStorm:
             while not self.is_over:
                 number += 1
                 deed = self.rng.choice((self.submit, self.submit, self.schedule, self.cancel))
-                await deed(client, f"deed-{number}")
+                try:
+                    await deed(client, f"deed-{number}")
+                except InvalidParams:  # its moment was over when the daemon was back
+                    self.counts["refused"] += 1
                 await trio.sleep(self.rng.random() * PAUSE_S)
 
     async def submit(self, client: Client, key: str) -> None:
