@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import trio
+import tzdata  # type: ignore[import-untyped]  # data only; it has no types
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
@@ -89,14 +90,14 @@ def find_zone(name: str) -> tzinfo:
         raise InvalidParams(
             f"zone {name!r} is not known: write an IANA name such as Europe/Berlin", field="zone"
         )
-    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+    with files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
         return ZoneInfo.from_file(rules, key=name)
 
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
     """Return the names that have rules."""
-    return frozenset(files("tzdata").joinpath("zones").read_text("ascii").split())
+    return frozenset(files(tzdata).joinpath("zones").read_text("ascii").split())
 
 
 def zone_of(timing: Timing) -> tzinfo:
