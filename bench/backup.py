@@ -125,7 +125,10 @@ async def measure(base: Path) -> dict[str, Any]:
         store.open()
         fill(home, store)
     handle = JournalHandle(store)
-    source = Home(home, home / "palyra.toml", home / "policies", keys, store.open_snapshot, "0")
+    workspace = base / "workspace"
+    source = Home(
+        home, home / "palyra.toml", home / "policies", workspace, keys, store.open_snapshot, "0"
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(journal, handle, on_committed=_ignore, on_opened=_ignore))
         rounds = [await one_round(base, source, handle, number) for number in range(ROUNDS)]

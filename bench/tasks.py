@@ -88,11 +88,12 @@ def build(handle: JournalHandle) -> Background:
     queue = TaskQueue(
         **common,
         tasks=tasks,
-        incidents=incidents,
         epoch=lambda: handle.state.epoch,
         random=lambda: 0.5,
     )
-    workers = DynamicSupervisor("tasks", max_children=128, on_exit=partial(note_exit, queue))
+    workers = DynamicSupervisor(
+        "tasks", max_children=128, on_exit=partial(note_exit, queue, lambda _end: None)
+    )
     return Background(queue, schedules, workers, SLOTS, lambda: False)
 
 

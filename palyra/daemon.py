@@ -27,6 +27,7 @@ from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.journal.retention import RetentionReport
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
@@ -154,6 +155,7 @@ class Daemon:
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )
         learning = build_learning(config, self.services, self.memories, documents, self.host)
+        kept = build_kept(config, store, self.host)
         self.tasks = build_tasks(
             config,
             self.host,
@@ -167,8 +169,10 @@ class Daemon:
                 memories=self.memories,
                 indexes=self.memory_indexes,
                 learning=learning,
+                maintain=None if kept.source is None else self._maintain,
             ),
             epoch=lambda: self.journal.state.epoch,
+            notice=self._notice,
         )
         self.healing = healing_modes(config)
         self.watchdog = build_watchdog(
@@ -176,6 +180,7 @@ class Daemon:
             self.services,
             self.work,
             journal=self.journal,
+            queue=self.tasks.background.queue,
             indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
             modelset=self.modelset,
             restart_child=self._restart_child,
@@ -192,7 +197,7 @@ class Daemon:
             gateway=self.gateway,
             sessions=self.sessions,
             usage=self.desk,
-            kept=build_kept(config, store, self.host),
+            kept=kept,
             backups=build_backups(config, store, keys, self.host),
             tasks=self.tasks,
             policy=self.policy,
@@ -292,6 +297,9 @@ class Daemon:
             on_exit=self._notice,
         )
         await self._tree.run(task_status=task_status)
+
+    async def _maintain(self, *, max_runs: int, max_steps: int) -> RetentionReport:
+        return await self.backend.retention.maintain(max_runs=max_runs, max_steps=max_steps)
 
     def _notice(self, end: Exit) -> None:
         """Call `abandon` if a child is stuck when the journal has stopped.

@@ -144,6 +144,7 @@ ROOMS = {
         "retention",
         "task_work",
         "background",
+        "housekeeping",
     ),
     "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (

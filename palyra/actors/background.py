@@ -15,11 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import structlog
 import trio
 
-from palyra.actors.kernel.child import ChildSpec, Exit
+from palyra.actors.kernel.child import ChildSpec, Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.core.healing.rules import subject_of
 from palyra.core.journal.records import TaskRecord
 from palyra.core.ports import TaskHandler
 from palyra.errors import (
@@ -80,13 +82,27 @@ class Background:
         except (ActorGone, Conflict, Overloaded) as error:  # an earlier attempt does not end
             self.queue.finish(task, Failed(error.message, may_retry=True))
 
+    def give_up_lost(self) -> None:
+        """Give up the tasks whose worker is gone without an outcome: its supervisor stopped it."""
+        for task_id, entry in self.queue.running.items():
+            if entry.outcome is None and f"{_WORKER}{task_id}" not in self.workers:
+                self.queue.give_up(task_id, f"the worker of attempt {entry.task.attempts} was lost")
 
-def note_exit(queue: TaskQueue, end: Exit) -> None:
-    """Note the crash of a worker as the outcome of its task."""
+
+def note_exit(queue: TaskQueue, notice: ExitListener, end: Exit) -> None:
+    """Note the crash of a worker as the outcome of its task, and as a crash of its kind."""
     task_id = end.id.removeprefix(_WORKER)
     entry = queue.running.get(task_id) if end.id.startswith(_WORKER) else None
     if entry is not None and end.error is not None:
         queue.finish(entry.task, Failed(f"the worker crashed: {end.error!r}", may_retry=True))
+        notice(msgspec.structs.replace(end, id=f"{_WORKER}{entry.task.kind}"))
+
+
+def requeue_task(queue: TaskQueue, key: str) -> str:
+    """Put the task of the incident back into the queue; the attempt counts."""
+    if not queue.give_up(subject_of(key), "hung: it made no progress"):
+        return "the attempt has ended"
+    return "its work is stopped, and begins again later"
 
 
 async def work(
@@ -151,6 +167,7 @@ async def cycle(parts: Background) -> int | None:
     """
     queue = parts.queue
     await queue.settle()
+    parts.give_up_lost()
     slots = 0 if parts.is_draining() else parts.max_running - queue.count_busy
     look = await queue.look(slots)
     for task in await queue.reclaim(look):

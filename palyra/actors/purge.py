@@ -44,7 +44,7 @@ from palyra.core.session.purge import (
 )
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
-from palyra.errors import PalyraError
+from palyra.errors import Conflict, PalyraError
 from palyra.services.memory import Memories
 from palyra.services.memory_search import WRITE, whose_memory
 
@@ -190,7 +190,7 @@ class DataRights:
         for run in kept:
             if not run.is_terminal:
                 raise run_is_open(run.run_id)
-            events += await self.purge_run(run, purge)
+            events += await self._purge_unpurged(run, purge)
         self.forget_runs(run_ids)
         self._services.grants.forget_session(session_id)
         items = await self._memories.purge_session(
@@ -210,6 +210,20 @@ class DataRights:
             artifacts=artifacts,
             file_checkpoints=checkpoints,
         )
+
+    async def _purge_unpurged(self, run: RunRecord, purge: SessionPurge) -> int:
+        """Purge a run; 0 if retention has pruned it meanwhile.  Raises Unavailable and Conflict."""
+        try:
+            return await self.purge_run(run, purge)
+        except Conflict:
+            if not await self.is_purged(run.run_id):
+                raise
+            return 0
+
+    async def is_purged(self, run_id: str) -> bool:
+        """True if the payloads of the run are gone."""
+        found = await self._services.journal.find(lambda store: store.find_run(run_id))
+        return found is None or found.purged_ms is not None
 
     async def purge_run(self, run: RunRecord, purge: SessionPurge) -> int:
         """Replace the payloads of one ended run, with the event that proves it.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import msgspec
 import structlog
 import trio
 
@@ -38,7 +39,7 @@ from palyra.core.journal.retention import (
     Space,
 )
 from palyra.core.ports import JournalStore
-from palyra.errors import Overloaded, Unavailable
+from palyra.errors import Conflict, Overloaded, Unavailable
 
 log = structlog.get_logger("palyra.retention")
 SCOPE = "retention:write"
@@ -135,8 +136,9 @@ class Retention:
         and `compact` do.  Cancellation: a part may be done.
         """
         report = await self.enforce(DAEMON, max_runs=max_runs)
-        await self.release_pages(max_steps=max_steps)
-        return report
+        space = await self.release_pages(max_steps=max_steps)
+        is_complete = report.is_complete and (space.is_complete or bool(space.remedy))
+        return msgspec.structs.replace(report, is_complete=is_complete)
 
     async def enforce(self, by: str, *, max_runs: int | None = None) -> RetentionReport:
         """Remove what is over the bounds; see `apply`."""
@@ -228,7 +230,12 @@ class Retention:
             record = await self._journal.find(partial(_find_run, run_id=each.run_id))
             if record is None or not record.is_terminal or record.purged_ms is not None:
                 continue
-            await self._data_rights.purge_run(record, purge)
+            try:
+                await self._data_rights.purge_run(record, purge)
+            except Conflict:
+                if not await self._data_rights.is_purged(each.run_id):
+                    raise
+                continue  # a purge of its session was quicker
             done.append(each)
             await trio.lowlevel.checkpoint()
         self._data_rights.forget_runs([each.run_id for each in done])

@@ -5,13 +5,14 @@ A handler of a further kind implements `core.ports.TaskHandler`; `wiring.tasks` 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from palyra.actors.gateway import Gateway
 from palyra.core.access import Caller
 from palyra.core.journal.records import TaskRecord
+from palyra.core.journal.retention import RetentionReport
 from palyra.core.ports import Journal, Progress, RunBlocking
 from palyra.core.run.state import COMPACTION
 from palyra.core.session.commands import (
@@ -38,6 +39,7 @@ from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 
 T = TypeVar("T", bound=msgspec.Struct)
+STEP_RUNS, STEP_PAGES = 16, 16  # of one step of retention: some tenths of a second
 WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
 
 
@@ -263,21 +265,53 @@ class MemoryRebuild(SharedWork):
         return {"items": items, **embedded}
 
 
-class Cleanup(SharedWork):
-    """Deletion of artifacts and file checkpoints that are too old or too many."""
+class Maintain(Protocol):
+    """A bounded part of retention (`actors.retention`)."""
 
-    def __init__(self, sweeps: Sequence[Callable[[], int]], run_blocking: RunBlocking) -> None:
+    async def __call__(self, *, max_runs: int, max_steps: int) -> RetentionReport:
+        """Return what was removed; `is_complete` is False if there is more."""
+
+
+class Cleanup(SharedWork):
+    """Deletion of files that are too old or too many, and retention, in small steps."""
+
+    def __init__(
+        self,
+        sweeps: Sequence[Callable[[], int]],
+        run_blocking: RunBlocking,
+        maintain: Maintain | None = None,
+    ) -> None:
+        """`maintain` is None if the journal is not in files."""
         self._sweeps = sweeps
         self._run_blocking = run_blocking
+        self._maintain = maintain
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
-        """Sweep.  Cancellation: the thread runs to its end."""
+        """Sweep, then retain.  Raises Overloaded while an operator applies retention, Unavailable.
+
+        Cancellation: the thread runs to its end; what was removed stays removed.
+        """
         del task
         deleted = 0
         for sweep in self._sweeps:
             deleted += await self._run_blocking(sweep)
             progress()
-        return {"deleted": deleted}
+        return {"deleted": deleted, **await self._retain(progress)}
+
+    async def _retain(self, progress: Progress) -> dict[str, Any]:
+        """Retain step by step, until a step finds nothing more or changes nothing."""
+        if self._maintain is None:
+            return {}
+        runs = incidents = 0
+        free_bytes = -1
+        while True:
+            report = await self._maintain(max_runs=STEP_RUNS, max_steps=STEP_PAGES)
+            progress()
+            runs, incidents = runs + report.runs, incidents + report.incidents
+            is_idle = not report.runs and report.free_bytes == free_bytes
+            if report.is_complete or is_idle:
+                return {"runs": runs, "incidents": incidents}
+            free_bytes = report.free_bytes
 
 
 class Maintenance(SharedWork):

@@ -36,6 +36,7 @@ from palyra.core.healing.rules import (
     OVERDUE_S,
     RUN_STUCK,
     SWEPT,
+    TASK_STUCK,
     Escalate,
     Propose,
     Remedy,
@@ -56,12 +57,14 @@ from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
 from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.task_queue import TaskQueue
 
 log = structlog.get_logger("palyra.watchdog")
 
 PIECE = 2_000  # runs compared in one turn of the event loop: 0.1 ms
 SILENT_PIECE = 100  # silent runs looked at in one turn: at most 0.5 ms
 INDEX_S = 5.0  # longest wait for the turn of an index
+TASK_S = 5.0  # longest wait for the state of tasks that were put back
 DISK = "/disk"  # no provider has such a name
 DAEMON = "palyra"  # cancels runs
 ATTEMPT_S = 30.0  # of one remedy
@@ -82,6 +85,7 @@ class Watchdog:
     approvals: OpenApprovals
     journal: JournalHandle
     remedies: Mapping[Remedy, Attempt]
+    queue: TaskQueue | None = None
     indexes: Mapping[str, SharedMemoryIndex] = field(default_factory=dict)  # by child of the daemon
     providers: Sequence[str] = ()
     look: Callable[[str], ProviderHealth] | None = None  # health of a provider
@@ -123,6 +127,9 @@ class Watchdog:
         self._find_silent_journal()
         self._clear_runs()
         await self.find_runs()
+        if self.queue is not None:
+            self._find_tasks(self.queue)
+            await self._clear_tasks(self.queue)
         if self.registry.is_complete:
             self._find_approvals()
         self._find_calm_actors()
@@ -186,6 +193,40 @@ class Watchdog:
             self._report(symptoms.run_stuck(run.run_id, waits_for, still_s))
         else:
             self._report(symptoms.call_stuck(run.run_id, call.id, still_s))
+
+    def _find_tasks(self, queue: TaskQueue) -> None:
+        """Report attempts of tasks that are silent; a full disk does not count."""
+        now_s = trio.current_time()
+        for task_id, entry in queue.running.items():
+            if entry.outcome is not None:
+                continue
+            if entry.silent_since_s is None:
+                entry.silent_since_s = now_s
+                continue
+            since_s = max(entry.silent_since_s, self.held_s.get(DISK, -inf))
+            if is_stuck(since_s, now_s, self.modes.stuck_s):
+                still_s, task = round(now_s - since_s), entry.task
+                self._report(symptoms.task_stuck(task_id, task.kind, task.attempts, still_s))
+
+    async def _clear_tasks(self, queue: TaskQueue) -> None:
+        """Clear the incidents of tasks that progress or have ended.
+
+        A task that was put back keeps its incident, so that its attempts are counted.
+        """
+        keys = self._list_unresolved({TASK_STUCK})
+        for key in keys:
+            entry = queue.running.get(subject_of(key))
+            if entry is not None and entry.has_progressed and key not in self.found:
+                self.incidents.clear(key, "the task progresses")
+        gone = {subject_of(key): key for key in keys if subject_of(key) not in queue.running}
+        if not gone:
+            return
+        try:
+            with trio.move_on_after(TASK_S):
+                for task_id in await queue.list_ended(list(gone)):
+                    self.incidents.clear(gone[task_id], "the task has ended")
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
+            log.debug("stuck tasks were not looked at", error=error.message)
 
     def _find_approvals(self) -> None:
         now_s = trio.current_time()

@@ -190,6 +190,17 @@ def resume(options: Options, task_id: str) -> None:
     _print_task(options, talk(options, lambda client: client.resume_task(task_id)))
 
 
+@tasks.command()
+@click.argument("task_id")
+@click.option("--expires-in", "expires_in_ms", type=Span(), help="End it after this time.")
+@shared_options
+def retry(options: Options, task_id: str, expires_in_ms: int | None) -> None:
+    """Submit a task that repeats a failed or expired one."""
+    expires_ms = None if expires_in_ms is None else now_ms() + expires_in_ms
+    done = talk(options, lambda client: client.retry_task(task_id, expires_ms=expires_ms))
+    _print_task(options, done)
+
+
 def _print_task(options: Options, task: TaskView) -> None:
     if options.as_json:
         print_json(task)

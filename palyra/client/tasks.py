@@ -71,6 +71,12 @@ class TaskMethods(RequestMethods):
     async def resume_task(self, task_id: str) -> TaskView:
         return await self._mutate("task.resume", {"task_id": task_id}, TaskView)
 
+    async def retry_task(self, task_id: str, *, expires_ms: int | None = None) -> TaskView:
+        """Submit a task that repeats a failed or expired one."""
+        return await self._mutate(
+            "task.retry", {"task_id": task_id, "expires_ms": expires_ms}, TaskView
+        )
+
     async def add_schedule(self, name: str, **options: Unpack[ScheduleOptions]) -> ScheduleView:
         return await self._mutate("schedule.add", {"name": name, **options}, ScheduleView)
 

@@ -204,7 +204,7 @@ class FilesConfig(Section, frozen=True, kw_only=True):
 
 
 class RetentionConfig(Section, frozen=True, kw_only=True):
-    """Bounds that `palyra retention apply` enforces; 0: none.  It keeps what is in use."""
+    """Bounds that `palyra retention apply` and the task `cleanup` enforce; 0: none.  What is in use is kept."""
 
     tapes_days: Annotated[
         _DaysOrNone, _doc("Days after its end that the content of a run is kept.")
@@ -218,6 +218,9 @@ class RetentionConfig(Section, frozen=True, kw_only=True):
     checkpoints_mib: Annotated[_MibOrNone, _doc("Maximum size of all file checkpoints.")] = 0
     incidents_days: Annotated[_DaysOrNone, _doc("Days that resolved incidents are kept.")] = 0
     incidents: Annotated[_CountOrNone, _doc("Maximum number of resolved incidents.")] = 0
+    daily: Annotated[
+        bool, _doc("Apply the bounds once a day (UTC), by a task of the kind `cleanup`.")
+    ] = False
 
 
 class DocumentsConfig(Section, frozen=True, kw_only=True):

@@ -8,16 +8,18 @@ change, so a crash leaves both or none, and a second writer is refused by the re
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from functools import lru_cache
+from importlib.resources import files
 from itertools import islice
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 import trio
+import tzdata  # type: ignore[import-untyped]  # data only; it has no types
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.incident.incident import IncidentReport
+from palyra.core.incident.kinds import schedule_key, schedule_paused
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
@@ -80,13 +82,22 @@ class PlannedFiring(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def find_zone(name: str) -> tzinfo:
-    """Return the rules of a time zone.  Raises InvalidParams for a name without rules."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    """Return the rules of a time zone.  Raises InvalidParams for a name without rules.
+
+    They are those of the package `tzdata`, so a schedule fires at the same instants on every machine.
+    """
+    if name not in _zone_names():
         raise InvalidParams(
             f"zone {name!r} is not known: write an IANA name such as Europe/Berlin", field="zone"
-        ) from None
+        )
+    with files(tzdata).joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> frozenset[str]:
+    """Return the names that have rules."""
+    return frozenset(files(tzdata).joinpath("zones").read_text("ascii").split())
 
 
 def zone_of(timing: Timing) -> tzinfo:
@@ -185,13 +196,7 @@ class Schedules:
 
     def _give_up(self, schedule: ScheduleRecord, why: str) -> PlannedFiring:
         paused = _paused(schedule, is_paused=True, next_ms=None)
-        report = IncidentReport(
-            domain="task",
-            key=f"schedule:{schedule.schedule_id}",
-            severity="error",
-            summary=f"the schedule {schedule.name!r} was paused: {why}",
-        )
-        self._incidents.report(report)
+        self._incidents.report(schedule_paused(schedule.schedule_id, schedule.name, why))
         return PlannedFiring(Firing(schedule=paused, submit=(), replaces=False), (), ())
 
     # --- for clients
@@ -279,7 +284,9 @@ class Schedules:
             resumed = _paused(found, is_paused=False, next_ms=next_ms)
             return msgspec.structs.replace(resumed, handled_ms=now_ms)
 
-        return await self._change(caller, schedule_id, change, receipt)
+        done = await self._change(caller, schedule_id, change, receipt)
+        self._incidents.clear(schedule_key(schedule_id), "the schedule was resumed")
+        return done
 
     async def remove(
         self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
@@ -291,7 +298,9 @@ class Schedules:
             removed = _paused(found, is_paused=found.is_paused, next_ms=None)
             return msgspec.structs.replace(removed, removed_ms=now_ms)
 
-        return await self._change(caller, schedule_id, change, receipt)
+        done = await self._change(caller, schedule_id, change, receipt)
+        self._incidents.clear(schedule_key(schedule_id), "the schedule was removed")
+        return done
 
     async def _change(
         self,

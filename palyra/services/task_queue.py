@@ -21,12 +21,21 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from palyra.core.ids import NewId
-from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.records import TaskLease, TaskRecord
-from palyra.core.ports import IncidentReporter, Journal, JournalStore, NowMs, PendingWrite
+from palyra.core.ports import Journal, JournalStore, NowMs, PendingWrite
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.task.life import LEASE_MS, claim, expire, fail, is_lapsed, lapse, renew, succeed
+from palyra.core.task.life import (
+    LEASE_MS,
+    claim,
+    expire,
+    fail,
+    is_lapsed,
+    lapse,
+    renew,
+    requeue,
+    succeed,
+)
 from palyra.errors import Conflict
 from palyra.services.schedules import DueSchedule, find_due
 from palyra.services.tasks import Tasks
@@ -34,7 +43,6 @@ from palyra.services.tasks import Tasks
 RUN_KINDS = frozenset({"prompt", "compaction"})  # a run does the work, and survives a restart
 EXPIRED_BATCH = 500
 ABANDONED_BATCH = 500
-HUNG = "hung: no progress for two minutes"
 
 
 class Succeeded(NamedTuple):
@@ -54,11 +62,16 @@ Outcome = Succeeded | Failed
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
+    """One attempt of a task in this process."""
+
     task: TaskRecord  # as committed
     held: TaskLease
     progress_ms: int
     outcome: Outcome | None = None
+    has_progressed: bool = False
+    silent_since_s: float | None = None  # set by the watchdog, erased by progress
+    given_up: str = ""  # why the task goes back to the queue
 
 
 class Look(NamedTuple):
@@ -84,13 +97,12 @@ class TaskQueue:
 
     journal: Journal
     tasks: Tasks
-    incidents: IncidentReporter
     redactor: Redactor
     epoch: Callable[[], int]
     now_ms: NowMs
     random: Callable[[], float]
     new_id: NewId
-    running: dict[str, _Running] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
 
     # --- called by workers
 
@@ -99,6 +111,7 @@ class TaskQueue:
         entry = self.running.get(task_id)
         if entry is not None:
             entry.progress_ms = self.now_ms()
+            entry.has_progressed, entry.silent_since_s = True, None
 
     def finish(self, task: TaskRecord, outcome: Outcome) -> None:
         """Note the outcome of an attempt; the first one counts."""
@@ -106,6 +119,15 @@ class TaskQueue:
         if entry is not None and entry.held == task.lease and entry.outcome is None:
             entry.outcome = outcome
             self.tasks.notify()
+
+    def give_up(self, task_id: str, reason: str) -> bool:
+        """Have the next cycle put a running task back; False if its attempt has ended."""
+        entry = self.running.get(task_id)
+        if entry is None or entry.outcome is not None:
+            return False
+        entry.given_up = reason
+        self.tasks.notify()
+        return True
 
     def forget(self, task_id: str) -> None:
         """Give up a task that was ended elsewhere."""
@@ -158,9 +180,8 @@ class TaskQueue:
             if task.state != "running":
                 self._drop(entry)
                 self.tasks.publish(task)
-                self.incidents.clear(f"task:{task.task_id}", "the task goes on")
 
-    def _end(self, entry: _Running, outcome: Outcome, now_ms: int) -> TaskRecord:
+    def _end(self, entry: Running, outcome: Outcome, now_ms: int) -> TaskRecord:
         match outcome:
             case Succeeded():
                 return succeed(entry.task, entry.held, self._redact(outcome.result), now_ms)
@@ -179,7 +200,7 @@ class TaskQueue:
         text = self.redactor.redact_bytes(msgspec.json.encode(result))[0]
         return msgspec.json.decode(text, type=dict[str, Any])
 
-    async def _read_again(self, entry: _Running) -> None:
+    async def _read_again(self, entry: Running) -> None:
         """Take the newest revision of a task; give it up if this attempt does not hold it."""
         task_id = entry.task.task_id
         found = await self.journal.find(lambda store: store.find_task(task_id))
@@ -198,7 +219,7 @@ class TaskQueue:
         entry.task = found
         self.tasks.notify()
 
-    def _drop(self, entry: _Running) -> None:
+    def _drop(self, entry: Running) -> None:
         """Forget this attempt; a later one of the same task stays."""
         if self.running.get(entry.task.task_id) is entry:
             del self.running[entry.task.task_id]
@@ -221,7 +242,7 @@ class TaskQueue:
             except Conflict:  # cancelled or paused meanwhile
                 continue
             assert task.lease is not None  # noqa: S101 - `claim` gives one
-            self.running[task.task_id] = _Running(task, task.lease, now_ms)
+            self.running[task.task_id] = Running(task, task.lease, now_ms)
             held.append(task)
         return held
 
@@ -234,15 +255,12 @@ class TaskQueue:
         changed = {task.task_id: expire(task, now_ms) for task in look.expired}
         for task in look.running:
             entry = self.running.get(task.task_id)
-            is_busy = entry is not None and (
-                entry.outcome is not None or now_ms - entry.progress_ms < LEASE_MS
-            )
-            if task.task_id in changed or is_busy:
+            if task.task_id in changed:
                 continue
-            if is_lapsed(task, epoch, now_ms):
+            if entry is None and is_lapsed(task, epoch, now_ms):
                 changed[task.task_id] = lapse(task, epoch, now_ms, self.random)
-                if entry is not None:
-                    self._report_hung(task)
+            elif entry is not None and entry.given_up and entry.outcome is None:
+                changed[task.task_id] = requeue(task, entry.given_up, now_ms, self.random)
         stopped = []
         for task, write in [(task, self._append(task)) for task in changed.values()]:
             try:
@@ -254,29 +272,30 @@ class TaskQueue:
             stopped.append(task)
         return stopped
 
+    async def list_ended(self, task_ids: Sequence[str]) -> list[str]:
+        """Return those of the tasks that are final, paused or unknown.  Raises Unavailable."""
+
+        def read(store: JournalStore) -> list[str]:
+            found = ((each, store.find_task(each)) for each in task_ids)
+            return [
+                task_id
+                for task_id, task in found
+                if task is None or task.is_final or task.state == "paused"
+            ]
+
+        return await self.journal.read(read)
+
     async def list_abandoned(self) -> list[TaskRecord]:
         """Return ended tasks whose run may go on because the last process ended in between."""
         wanted = TaskFilter(states=("cancelled", "expired"), limit=ABANDONED_BATCH)
         found = await self.journal.read(lambda store: store.list_tasks(wanted))
         return [task for task in found if task.run_id is not None]
 
-    def _report_hung(self, task: TaskRecord) -> None:
-        self.incidents.report(
-            IncidentReport(
-                domain="task",
-                key=f"task:{task.task_id}",
-                severity="warning",
-                summary=f"the work of {task.task_id} ({task.kind}) {HUNG}",
-                evidence={"task_id": task.task_id, "attempt": task.attempts},
-                resolves_itself=True,
-            )
-        )
-
     def _append(self, task: TaskRecord) -> PendingWrite:
         return self.journal.append(Change(records=(task,)))
 
 
-def _wants_renewal(entry: _Running) -> bool:
+def _wants_renewal(entry: Running) -> bool:
     """True if the work has progressed since a quarter of the lease."""
     lease = entry.task.lease
     return lease is not None and entry.progress_ms - lease.until_ms + LEASE_MS > LEASE_MS // 4

@@ -21,13 +21,16 @@ from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import Record, TaskKind, TaskRecord
 from palyra.core.ports import Journal, Notifier, NowMs, TaskHandler
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.task.life import Submission, cancel, pause, resume, submit
+from palyra.core.task.life import Submission, cancel, pause, repeat, resume, submit
+from palyra.core.task.schedule import firing_key
 from palyra.core.task.views import TaskView
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound, Overloaded
 
 READ, WRITE = "tasks:read", "tasks:write"
 MAX_OPEN = 20_000  # tasks of one principal that have not ended
 MAX_PAYLOAD_BYTES = 65_536
+DAEMON = "palyra"  # principal of the tasks that the daemon submits itself
+DAY_MS = 86_400_000
 TRIES = 5  # of a change; a running task changes a few times a minute
 
 
@@ -108,8 +111,27 @@ class Tasks:
         """
         caller.require(WRITE)
         self.check_work(caller, wanted.kind, wanted.payload)
-        task = submit(wanted, self._new_id("tsk"), caller.principal, self._now_ms())
-        count = await self._journal.find(lambda store: store.count_open_tasks(caller.principal))
+        return await self._submit(caller.principal, wanted, receipt)
+
+    async def submit_daily(self, kind: TaskKind) -> bool:
+        """Submit a task of the daemon's own, once a day (UTC); False if this day has one.
+
+        The day is in the unique key of its firing, so neither a crash nor a clock repeats it.
+        Raises Overloaded, Unavailable.  Cancellation: the task may have been committed.
+        """
+        day = self._now_ms() // DAY_MS
+        wanted = Submission(kind=kind, firing=firing_key(kind, day * DAY_MS))
+        try:
+            await self._submit(DAEMON, wanted, None)
+        except Conflict:
+            return False
+        return True
+
+    async def _submit(
+        self, principal: str, wanted: Submission, receipt: IdempotencyKey | None
+    ) -> TaskRecord:
+        task = submit(wanted, self._new_id("tsk"), principal, self._now_ms())
+        count = await self._journal.find(lambda store: store.count_open_tasks(principal))
         if count >= MAX_OPEN:
             raise Overloaded(
                 f"{count} tasks have not ended, which is the limit", retry_after_ms=1_000
@@ -152,6 +174,23 @@ class Tasks:
     ) -> TaskRecord:
         """Queue a paused task again, in its old place.  Raises NotFound, IllegalState."""
         return await self._change(caller, task_id, resume, receipt)
+
+    async def retry(
+        self,
+        caller: Caller,
+        task_id: str,
+        expires_ms: int | None = None,
+        receipt: IdempotencyKey | None = None,
+    ) -> TaskRecord:
+        """Return a committed task that repeats a failed or expired one, for the same principal.
+
+        Raises NotFound, IllegalState, and as `submit` does.  Cancellation: as of `submit`.
+        """
+        caller.require(WRITE)
+        found = await self.get(caller, task_id)
+        wanted = repeat(found, expires_ms)
+        self.check_work(caller, wanted.kind, wanted.payload)
+        return await self._submit(found.principal, wanted, receipt)
 
     async def _change(
         self,

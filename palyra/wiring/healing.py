@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from palyra.actors import watchdog as actor
+from palyra.actors.background import requeue_task
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
@@ -12,6 +13,7 @@ from palyra.config.load import Config
 from palyra.core.healing.rules import Remedy, subject_of
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.task_queue import TaskQueue
 from palyra.wiring.models import Modelset
 
 RestartChild = Callable[[str, str], bool]
@@ -35,6 +37,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     work: DynamicSupervisor,
     *,
     journal: JournalHandle,
+    queue: TaskQueue,
     indexes: Mapping[str, SharedMemoryIndex],
     modelset: Modelset,
     restart_child: RestartChild,
@@ -44,6 +47,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     remedies: dict[Remedy, Attempt] = {
         "cancel_run": partial(actor.cancel_run, registry),
         "resume_run": partial(actor.resume_run, registry, work),
+        "requeue_task": partial(requeue_task, queue),
         "expire_approval": partial(actor.expire_approval, services.approvals),
         "trip_provider": partial(_trip_provider, modelset),
         "rebuild_vectors": partial(_rebuild_vectors, indexes),
@@ -58,6 +62,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         approvals=services.approvals,
         journal=journal,
         remedies=remedies,
+        queue=queue,
         indexes=indexes,
         providers=modelset.names,
         look=modelset.look,

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from palyra.actors import housekeeping
 from palyra.actors.background import Background, child_spec, note_exit
 from palyra.actors.gateway import Gateway
-from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.task_work import (
     Cleanup,
     Embed,
+    Maintain,
     Maintenance,
     MemoryRebuild,
     Reflection,
@@ -40,10 +42,12 @@ class TaskParts(NamedTuple):
     tasks: Tasks
     schedules: Schedules
     background: Background
+    is_daily: bool  # retention is applied once a day
 
     def child_specs(self) -> list[ChildSpec]:
-        """Return the supervisor of the workers and the queue, which starts them."""
-        return [self.background.workers.child_spec(), child_spec(self.background)]
+        """Return the supervisor of the workers, the queue, which starts them, and the daily cleanup."""
+        daily = [housekeeping.child_spec(self.tasks)] if self.is_daily else []
+        return [self.background.workers.child_spec(), child_spec(self.background), *daily]
 
 
 def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
@@ -55,6 +59,7 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
     memories: Memories,
     indexes: MemoryIndexes | None,
     learning: Learning,
+    maintain: Maintain | None,
 ) -> dict[TaskKind, TaskHandler]:
     """Return the table of handlers; a kind without one is refused."""
     embed = None if indexes is None else Embed(indexes)
@@ -67,7 +72,7 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
         "prompt": RunWork(gateway, services.journal, prompt),
         "compaction": RunWork(gateway, services.journal, compaction),
         "memory_rebuild": MemoryRebuild(memories, embed),
-        "cleanup": Cleanup(sweeps, host.run_blocking),
+        "cleanup": Cleanup(sweeps, host.run_blocking, maintain),
         "maintenance": Maintenance(services.journal),
     }
     if embed is not None:
@@ -77,7 +82,7 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
     return handlers
 
 
-def build_tasks(
+def build_tasks(  # noqa: PLR0913 - all by name
     config: Config,
     host: Host,
     *,
@@ -85,8 +90,9 @@ def build_tasks(
     gateway: Gateway,
     handlers: dict[TaskKind, TaskHandler],
     epoch: Callable[[], int],
+    notice: ExitListener,
 ) -> TaskParts:
-    """Build the queue and its parts."""
+    """Build the queue and its parts; `notice` gets the crashes of workers."""
     tasks = Tasks(
         journal=services.journal,
         hub=services.hub,
@@ -107,7 +113,6 @@ def build_tasks(
     queue = TaskQueue(
         journal=services.journal,
         tasks=tasks,
-        incidents=services.incidents,
         redactor=services.redactor,
         epoch=epoch,
         now_ms=host.now_ms,
@@ -116,9 +121,9 @@ def build_tasks(
     )
     most = config.tasks.max_running
     workers = DynamicSupervisor(
-        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue)
+        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue, notice)
     )
     background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify
-    return TaskParts(tasks, schedules, background)
+    return TaskParts(tasks, schedules, background, config.retention.daily)

@@ -10,6 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from palyra.actors import watchdog as actor
+from palyra.actors.background import requeue_task
 from palyra.actors.kernel.child import Exit
 from palyra.actors.watchdog import Watchdog, watch
 from palyra.core.healing.rules import HealingMode, Remedy
@@ -19,6 +20,7 @@ from palyra.core.memory.items import FILE_GONE
 from palyra.services.healing import HealingModes
 from palyra.tools.toolbox import AsyncTool
 from tests.actors.run.office_kit import Kit, call, running, say, spec
+from tests.actors.task_kit import Office
 from tests.store.memory.journal import MemoryJournal
 
 SWEEP_S = 5.0
@@ -37,8 +39,11 @@ class Damaged:
 class Desk:
     """A kit with a watchdog whose remedies are recorded; those of runs and approvals are real."""
 
-    def __init__(self, kit: Kit, mode: HealingMode) -> None:
+    def __init__(self, kit: Kit, mode: HealingMode, nursery: trio.Nursery) -> None:
         self.kit = kit
+        self.nursery = nursery
+        self.office = Office()
+        self.office.listener = self.notice_worker
         self.tried: list[tuple[Remedy, float]] = []
         self.begun_s = trio.current_time()
         self.timeline: list[
@@ -52,6 +57,7 @@ class Desk:
         real: dict[Remedy, Callable[[str], Any]] = {
             "cancel_run": partial(actor.cancel_run, kit.registry),
             "resume_run": partial(actor.resume_run, kit.registry, kit.work),
+            "requeue_task": partial(requeue_task, self.office.queue),
             "expire_approval": partial(actor.expire_approval, kit.approvals),
         }
         self.watchdog = Watchdog(
@@ -63,6 +69,7 @@ class Desk:
             remedies={
                 each: partial(self.attempt, each, real.get(each)) for each in get_args(Remedy)
             },
+            queue=self.office.queue,
             indexes={"memory": self.index},  # type: ignore[dict-item]  # has what the watchdog asks
         )
 
@@ -73,6 +80,10 @@ class Desk:
             return "done"
         done = real(key)
         return done if isinstance(done, str) else await done
+
+    def notice_worker(self, end: Exit) -> None:
+        """Pass the crash of a worker on, as the wiring does."""
+        self.watchdog.notice(end)
 
     def note(self, method: str, shown: Any, **rest: Any) -> None:
         """Note what changes in an incident, before clients are notified."""
@@ -115,7 +126,7 @@ async def watching(mode: HealingMode, store: MemoryJournal | None = None) -> Asy
         store = MemoryJournal()
         store.open()
     async with running(store) as kit, trio.open_nursery() as nursery:
-        desk = Desk(kit, mode)
+        desk = Desk(kit, mode, nursery)
         await nursery.start(watch, desk.watchdog)
         try:
             yield desk
@@ -152,6 +163,20 @@ async def hang_run(desk: Desk) -> None:
     """Start a run whose model never answers."""
     desk.play(forever)
     await desk.kit.start()
+
+
+async def submit_task(desk: Desk, **wanted: Any) -> str:
+    """Run the queue with a task that waits for its gate; return the id."""
+    desk.office.work.gate = trio.Event()
+    task = await desk.office.submit(**wanted)
+    desk.nursery.start_soon(live, desk.office)
+    return task.task_id
+
+
+async def live(office: Office) -> None:
+    """Run the queue until cancelled."""
+    async with office.live():
+        await trio.sleep_forever()
 
 
 async def hang_call(desk: Desk) -> None:

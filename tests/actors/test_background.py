@@ -1,24 +1,19 @@
 """The queue of background tasks and the schedules, on a virtual clock over a store in memory."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
-from itertools import count
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, cast
+from zoneinfo import ZoneInfo, reset_tzpath
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
-from palyra.actors.background import Background, keep_queue, note_exit
-from palyra.actors.hub import Hub
-from palyra.actors.kernel.dynamic import DynamicSupervisor
-from palyra.core.access import Caller
-from palyra.core.ids import Prefix
-from palyra.core.incident.incident import IncidentReport
+from palyra.actors.background import requeue_task
+from palyra.actors.housekeeping import keep_house
 from palyra.core.journal.changes import Change, TaskFilter
-from palyra.core.journal.records import At, Cron, Every, Role, TaskRecord, TaskState
-from palyra.core.ports import Progress
+from palyra.core.journal.records import At, Cron, TaskRecord, TaskState
 from palyra.core.task.life import LEASE_MS, Submission, claim
 from palyra.errors import (
     DiskFull,
@@ -29,144 +24,11 @@ from palyra.errors import (
     PalyraError,
     Unavailable,
 )
-from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.schedules import AddSchedule, Schedules
-from palyra.services.task_queue import TaskQueue
-from palyra.services.tasks import Tasks
-from tests.actors.run.office_kit import SECRET, InlineJournal, shared_redactor
-from tests.store.memory.journal import MemoryJournal
+from palyra.services.schedules import find_zone
+from tests.actors.run.office_kit import SECRET
+from tests.actors.task_kit import ANN, Office, caller, settle
 
 DAY_MS = 86_400_000
-
-
-def caller(principal: str = "ann", role: Role = "client") -> Caller:
-    return Caller(principal=principal, role=role, token_id="tok_1")
-
-
-ANN = caller()
-
-
-class Work:
-    """A handler that a test steers: it fails, waits, progresses or crashes as it is asked to."""
-
-    def __init__(self) -> None:
-        self.is_for_all = False
-        self.begun: list[str] = []
-        self.abandoned: list[str] = []
-        self.errors: list[Exception] = []  # of the next attempts
-        self.gate: trio.Event | None = None  # attempts wait for it
-        self.progress_s: float | None = None  # between two signs of progress of a waiting one
-
-    def check(self, payload: dict[str, Any]) -> None:
-        if "bad" in payload:
-            raise InvalidParams("payload: bad", field="payload")
-
-    async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
-        self.begun.append(task.task_id)
-        if self.errors:
-            raise self.errors.pop(0)
-        while self.gate is not None and not self.gate.is_set():
-            with trio.move_on_after(self.progress_s or float("inf")):
-                await self.gate.wait()
-            progress()
-        return {"attempt": task.attempts}
-
-    async def abandon(self, task: TaskRecord) -> None:
-        self.abandoned.append(task.task_id)
-
-
-class Alarms:
-    """Reported incidents."""
-
-    def __init__(self) -> None:
-        self.reported: list[IncidentReport] = []
-
-    def report(self, report: IncidentReport) -> None:
-        self.reported.append(report)
-
-    def clear(self, key: str, reason: str) -> None:
-        pass
-
-
-async def inline(fn: Callable[..., Any], *args: Any) -> Any:
-    await trio.lowlevel.checkpoint()
-    return fn(*args)
-
-
-class Office:
-    """The queue with its parts over a store; `live` runs it."""
-
-    def __init__(self, store: MemoryJournal | None = None, *, slots: int = 2) -> None:
-        self.store = store or MemoryJournal(now_ms=self.now_ms)
-        self.skew_ms = 0  # of the wall clock
-        self.work, self.alarms, self.is_draining = Work(), Alarms(), False
-        self.epoch = self.store.open().owner_epoch
-        hub = Hub(encode_notification)
-        self.journal = InlineJournal(self.store, hub)
-        journal, numbers = cast("Any", self.journal), count(1)
-
-        def new_id(prefix: Prefix) -> str:
-            return f"{prefix}_{self.epoch}_{next(numbers):04}"
-
-        common: dict[str, Any] = {
-            "journal": journal,
-            "redactor": shared_redactor(),
-            "now_ms": self.now_ms,
-            "new_id": new_id,
-        }
-        self.tasks = Tasks(**common, hub=hub, handlers={"embed": self.work, "prompt": self.work})
-        incidents = cast("Any", self.alarms)
-        self.schedules = Schedules(
-            **common, tasks=self.tasks, incidents=incidents, run_blocking=cast("Any", inline)
-        )
-        self.queue = TaskQueue(
-            **common,
-            tasks=self.tasks,
-            incidents=incidents,
-            epoch=lambda: self.epoch,
-            random=lambda: 1.0,
-        )
-        workers = DynamicSupervisor("tasks", max_children=9, on_exit=partial(note_exit, self.queue))
-        self.parts = Background(
-            self.queue, self.schedules, workers, slots, lambda: self.is_draining
-        )
-        self.tasks.stopped = self.parts.stop
-
-    def now_ms(self) -> int:
-        return 1_000_000_000_000 + round(trio.current_time() * 1_000) + self.skew_ms
-
-    @asynccontextmanager
-    async def live(self) -> AsyncGenerator[None]:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.parts.workers.run)
-            await nursery.start(partial(keep_queue, self.parts))
-            try:
-                yield
-            finally:
-                nursery.cancel_scope.cancel()
-
-    async def submit(self, **wanted: Any) -> TaskRecord:
-        return await self.tasks.submit(ANN, Submission(**{"kind": "embed", **wanted}))
-
-    async def add(self, **wanted: Any) -> str:
-        every = Every(period_ms=60_000, anchor_ms=self.now_ms())
-        request = AddSchedule(**{"name": "n", "timing": every, "kind": "embed", **wanted})
-        return (await self.schedules.add(ANN, request)).schedule_id
-
-    def states(self) -> list[TaskState]:
-        """Of all tasks, oldest first."""
-        return [each.state for each in self.store.list_tasks(TaskFilter(limit=500))][::-1]
-
-    def task(self, task_id: str) -> TaskRecord:
-        found = self.store.find_task(task_id)
-        assert found is not None
-        return found
-
-
-async def settle(seconds: float = 0.0) -> None:
-    """Wait until everything that happens within this time has happened."""
-    await trio.sleep(seconds)
-    await wait_all_tasks_blocked()
 
 
 async def test_tasks_run_by_rank_within_the_slots(autojump_clock: MockClock) -> None:
@@ -260,7 +122,7 @@ async def test_a_task_expires_before_and_during_its_run(autojump_clock: MockCloc
 
 
 async def test_slow_work_with_progress_keeps_its_lease(autojump_clock: MockClock) -> None:
-    """However long it takes; without progress it hangs, is reported and tried again."""
+    """However long it takes; work that hangs keeps it, too, until it is given up."""
     office = Office()
     office.work.gate, office.work.progress_s = trio.Event(), 60.0
     task = await office.submit()
@@ -272,9 +134,55 @@ async def test_slow_work_with_progress_keeps_its_lease(autojump_clock: MockClock
             office.alarms.reported,
         )
         office.work.progress_s = None
-        await settle(2 * LEASE_MS / 1_000)
-        assert [f"task:{task.task_id}"] == [each.key for each in office.alarms.reported]
-        assert 2 == len(office.work.begun)
+        await settle(20 * LEASE_MS / 1_000)
+        assert (["running"], 1) == (office.states(), len(office.work.begun))
+        assert "the attempt has ended" == requeue_task(office.queue, "task_stuck:tsk_other")
+        requeue_task(office.queue, f"task_stuck:{task.task_id}")
+        await settle(60.0)
+        assert (["running"], 2) == (office.states(), len(office.work.begun))
+
+
+async def test_the_task_of_a_worker_that_was_stopped_is_queued_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    """Its supervisor stopped it without an outcome; the attempt counts."""
+    office = Office()
+    office.work.gate = trio.Event()
+    task = await office.submit()
+    async with office.live():
+        await settle()
+        office.parts.workers.cancel_child(f"task:{task.task_id}", "a restart")
+        await settle(3.0)
+        assert (1, "the worker of attempt 1 was lost") == (
+            office.task(task.task_id).attempts,
+            office.task(task.task_id).error,
+        )
+        await settle(60.0)
+        assert (["running"], 2) == (office.states(), len(office.work.begun))
+
+
+async def test_an_outcome_wins_over_a_remedy(autojump_clock: MockClock) -> None:
+    """Work that ends while it is given up is done, and not repeated."""
+    office = Office()
+    office.work.gate = trio.Event()
+    task = await office.submit()
+    async with office.live():
+        await settle()
+        office.work.gate.set()
+        office.queue.give_up(task.task_id, "hung")
+        await settle(60.0)
+    assert (["succeeded"], 1) == (office.states(), len(office.work.begun))
+
+
+async def test_crashes_of_workers_are_noticed_by_kind(autojump_clock: MockClock) -> None:
+    """Each task of a kind has another id, and a bug of the kind crashes them all."""
+    office = Office()
+    office.work.errors = [ValueError("a bug"), NotFound("no bug"), ValueError("a bug")]
+    for _ in range(3):
+        await office.submit(max_attempts=1)
+    async with office.live():
+        await settle(60.0)
+    assert ["task:embed"] * 2 == [each.id for each in office.crashes]
 
 
 async def test_a_paused_task_is_not_claimed(autojump_clock: MockClock) -> None:
@@ -343,6 +251,57 @@ async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> N
     async with office.live():
         await settle(180.0)
     assert ([], ["queued"]) == (office.work.begun, office.states())
+
+
+async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: MockClock) -> None:
+    """For its own principal, with new attempts; its end stays, and other ends are not repeated."""
+    office, root = Office(), caller("root", "operator")
+    office.work.errors = [NotFound("no")]
+    task = await office.submit(priority=7, max_attempts=2)
+    late = await office.submit(not_before_ms=office.now_ms() + 50, expires_ms=office.now_ms() + 100)
+    await office.tasks.pause(ANN, late.task_id)
+    async with office.live():
+        await settle(10.0)
+        assert ["failed", "expired"] == office.states()
+        again = await office.tasks.retry(root, task.task_id)
+        await office.tasks.retry(ANN, late.task_id, office.now_ms() + 60_000)
+        await settle(10.0)
+        assert ["failed", "expired", "succeeded", "succeeded"] == office.states()
+        done = office.task(again.task_id)
+        assert ("ann", 7, 2, 1, task.task_id) == (
+            done.principal,
+            done.priority,
+            done.max_attempts,
+            done.attempts,
+            done.retry_of,
+        )
+        with pytest.raises(IllegalState, match="succeeded"):
+            await office.tasks.retry(ANN, again.task_id)
+        with pytest.raises(NotFound):
+            await office.tasks.retry(caller("bob"), task.task_id)
+        with pytest.raises(InvalidParams, match="expires_ms"):
+            await office.tasks.retry(ANN, task.task_id, 5)
+
+
+async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClock) -> None:
+    """Also over a restart, a clock that is set back, and a journal that refuses for a while."""
+    office = Office()
+    office.tasks.handlers = {**office.tasks.handlers, "cleanup": office.work}
+    office.skew_ms = -office.now_ms() % DAY_MS  # midnight
+    office.journal.fail_with = DiskFull("full")
+    for _ in range(2):
+        with trio.move_on_after(2.2 * 86_400):
+            async with office.live(), trio.open_nursery() as nursery:
+                nursery.start_soon(keep_house, office.tasks)
+                await settle(1_000.0)
+                office.journal.fail_with = None
+                await trio.sleep_forever()
+        office.skew_ms -= DAY_MS
+    tasks = office.store.list_tasks(TaskFilter(limit=500))[::-1]
+    days = [(each.created_ms // DAY_MS) for each in tasks]
+    assert days == sorted(set(days))
+    assert 4 == len(days)
+    assert [f"cleanup@{day * DAY_MS}" for day in days] == [each.firing for each in tasks]
 
 
 # --- what is refused -------------------------------------------------------------------------------
@@ -516,3 +475,19 @@ async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:
     for zone in ("Nowhere/Land", "../etc/passwd", "Europe"):
         with pytest.raises(InvalidParams, match="IANA"):
             await office.add(timing=Cron(expression="0 0 * * *", zone=zone))
+
+
+def test_zones_come_from_the_package(tmp_path: Path) -> None:
+    """A machine with other rules, or none, knows the same zones."""
+    rules = files("tzdata").joinpath("zoneinfo", "UTC").read_bytes()
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe" / "Berlin").write_bytes(rules)
+    summer = datetime(2026, 7, 1, tzinfo=UTC)
+    find_zone.cache_clear()
+    reset_tzpath([str(tmp_path)])
+    try:
+        found, other = find_zone("Europe/Berlin"), ZoneInfo.no_cache("Europe/Berlin")
+    finally:
+        reset_tzpath()
+    offsets = [summer.astimezone(zone).utcoffset() for zone in (found, other)]
+    assert [timedelta(hours=2), timedelta(0)] == offsets

@@ -28,6 +28,7 @@ from tests.actors.healing_kit import (
     hang_call,
     hang_run,
     miss_deadline,
+    submit_task,
     watching,
 )
 from tests.actors.run.office_kit import call, say
@@ -106,6 +107,24 @@ async def hang_journal(desk: Desk) -> None:
     await desk.kit.start()
 
 
+def break_work(*errors: Exception) -> Cause:
+    """Have the first attempts of a task end like this; later ones succeed."""
+
+    async def cause(desk: Desk) -> None:
+        desk.office.work.errors = list(errors)
+        await submit_task(desk)
+        assert desk.office.work.gate is not None
+        desk.office.work.gate.set()
+
+    return cause
+
+
+async def fill_disk_of_tasks(desk: Desk) -> None:
+    """Refuse room while a task works."""
+    await submit_task(desk)
+    desk.kit.journal.is_writable = False
+
+
 def hang_index(desk: Desk) -> None:
     desk.index.find_damage = forever  # type: ignore[method-assign]
 
@@ -138,10 +157,10 @@ STUCK_RUN = (
 )
 
 
-def loop_of(domain: IncidentDomain) -> tuple[str, str, str]:
-    """The incident of an actor that crashes three times and then no more."""
-    opened = f"0 opened {domain}"
-    return "actor_crashes", f"{opened}, 65 resolved", f"{opened}, 0 escalated, 65 resolved"
+def loop_of(domain: IncidentDomain, at_s: int = 0) -> tuple[str, str, str]:
+    """The incident of an actor that crashes three times, the last at `at_s`, and then no more."""
+    opened, resolved = f"{at_s} opened {domain}", f"{65 + at_s} resolved"
+    return "actor_crashes", f"{opened}, {resolved}", f"{opened}, {at_s} escalated, {resolved}"
 
 
 def left_alone(kind: str, opened: str) -> tuple[str, str, str, str]:
@@ -173,6 +192,23 @@ CELLS = (
         "30 opened approval, 30 would expire_approval",
         "30 opened approval, 30 expire_approval, 35 resolved",
     ),
+    Cell(
+        "task",
+        "hang",
+        submit_task,
+        "task_stuck",
+        "125 opened task, 125 would requeue_task",
+        "125 opened task, 125 requeue_task, 250 requeue_task, 375 requeue_task, 380 resolved",
+    ),
+    Cell("task", "crash", break_work(ValueError("a bug"))),
+    Cell("task", "crash_loop", break_work(*[ValueError("a bug")] * 3), *loop_of("task", 6)),
+    Cell(
+        "task",
+        "damage",
+        reporting(kinds.schedule_paused("sch_1", "nightly", "its zone is gone")),
+        *left_alone("schedule", "0 opened task"),
+    ),
+    Cell("task", "outage", fill_disk_of_tasks),
     Cell("approval", "outage", fill_disk_while_asking),
     Cell("provider", "hang", hang_run, *STUCK_RUN),
     Cell("provider", "crash", crashing("services", "models", 1)),
@@ -265,7 +301,6 @@ CELLS = (
     Cell("edge", "crash_loop", crashing("daemon", "edge", 3), *loop_of("edge")),
 )
 ABSENT = {
-    **{("task", fault): "there are no background tasks" for fault in FAULTS},
     ("approval", "crash"): "a question is a task of its run: the crash is that of the run",
     ("approval", "crash_loop"): "as for a crash",
     ("approval", "damage"): "an approval is an event of a tape: the damage is that of the run",

@@ -464,6 +464,7 @@ async def test_a_lost_secret_has_a_remedy() -> None:
         (("tasks", "cancel", "tsk_1"), "task.cancel", TASK_SHOWN, "tsk_1"),
         (("tasks", "pause", "tsk_1"), "task.pause", TASK_SHOWN, "tsk_1"),
         (("tasks", "resume", "tsk_1"), "task.resume", TASK_SHOWN, "tsk_1"),
+        (("tasks", "retry", "tsk_1"), "task.retry", TASK_SHOWN, "tsk_1"),
         (
             ("schedules", "add", "nightly", "--cron", "30 2 * * *", "--text", "hi"),
             "schedule.add",

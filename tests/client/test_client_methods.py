@@ -101,6 +101,7 @@ CALLS: dict[str, Call] = {
     "task.cancel": lambda client: client.cancel_task("tsk_1", "enough"),
     "task.pause": lambda client: client.pause_task("tsk_1"),
     "task.resume": lambda client: client.resume_task("tsk_1"),
+    "task.retry": lambda client: client.retry_task("tsk_1", expires_ms=9),
     "schedule.add": lambda client: client.add_schedule(
         "nightly", kind="prompt", payload={"text": "t"}, cron="30 2 * * *", zone="UTC",
         every_ms=None, at_ms=None, priority=3, max_attempts=2, expires_after_ms=9, missed="skip",

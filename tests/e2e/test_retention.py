@@ -8,15 +8,18 @@ import trio
 
 from palyra.client import Client
 from palyra.core.journal.records import Lineage
+from palyra.core.task.views import TaskView
 from palyra.errors import Forbidden
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import make_token
 from tests.e2e.tapes import kinds, read_whole
+from tests.e2e.wire import WITHIN_S
 
 pytestmark = pytest.mark.real
 FILLER = "many words " * 5_000  # so that a few runs are over a bound of 1 MiB
 RUNS = 30
+POLL_S = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,16 @@ async def finish_run(client: Client, text: str, key: str | None = None) -> tuple
     started = await client.start_run(text, session_key=key)
     await client.wait_run(started.run_id)
     return started.run_id, started.session_id
+
+
+async def wait_task(client: Client, task_id: str) -> TaskView:
+    """Wait for the end of a task."""
+    with trio.fail_after(WITHIN_S):
+        while True:
+            found = await client.get_task(task_id)
+            if found.finished_ms is not None:
+                return found
+            await trio.sleep(POLL_S)
 
 
 async def test_without_bounds_nothing_goes(daemon: DaemonProcess) -> None:
@@ -100,6 +113,27 @@ async def test_the_oldest_tapes_are_pruned_and_verify(
         assert () == (await client.verify_backup(made.path)).problems
     shown = await palyra("tape", "verify", home=bounded.home)
     assert f"{report.pruned_events} events pruned" in shown.out
+
+
+async def test_a_cleanup_applies_the_bounds_and_is_daily(tmp_path: Path) -> None:
+    """The daemon submits that of the day; another restart submits no second one."""
+    with running(
+        tmp_path, PALYRA_RETENTION__TAPES_MIB="1", PALYRA_RETENTION__DAILY="true"
+    ) as process:
+        async with process.connect() as client:
+            sessions = [(await finish_run(client, f"{n} {FILLER}"))[1] for n in range(RUNS)]
+            for session in sessions:
+                await client.archive_session(session)
+            task = await client.submit_task("cleanup", {})
+            found = await wait_task(client, task.task_id)
+            assert "succeeded" == found.state
+            assert found.result["runs"] > 0
+            assert 0 == (await client.preview_retention()).runs
+        await process.restart()
+        async with process.connect() as client:
+            await client.submit_task("cleanup", {})
+            firings = [each.firing for each in (await client.list_tasks()).tasks]
+    assert 1 == sum(each is not None and each.startswith("cleanup@") for each in firings)
 
 
 async def test_a_compacted_file_is_smaller(bounded: DaemonProcess) -> None:

@@ -40,6 +40,7 @@ HealingMode = Literal["disabled", "observe_only", "auto"]
 Remedy = Literal[
     "cancel_run",
     "resume_run",
+    "requeue_task",
     "expire_approval",
     "restart_actor",
     "trip_provider",
@@ -50,13 +51,14 @@ Remedy = Literal[
 
 MAX_ATTEMPTS = 3
 COOL_DOWN_S = 60.0  # after the first attempt; doubled by each further one
-STUCK_S = 120.0  # of a run, and of a build of vectors
+STUCK_S = 120.0  # of a run, a task, and a build of vectors
 OVERDUE_S = 60.0  # of an approval, after its deadline
 SWEEP_S, AUTO_SWEEP_S = 15.0, 5.0
 CRASHES, CRASH_WINDOW_S = 3, 60.0  # of one actor: a crash loop
 
 RUN_STUCK = "run_stuck"
 CALL_STUCK = "call_stuck"
+TASK_STUCK = "task_stuck"
 APPROVAL_OVERDUE = "approval_overdue"
 ACTOR_CRASHES = "actor_crashes"
 INDEX_DAMAGED = "index_damaged"
@@ -65,7 +67,9 @@ JOURNAL_STUCK = "journal_stuck"
 
 # Kinds that a sweep finds, and clears when it does not find them again.  A step of such an incident is
 # taken in a sweep that finds it: after an attempt the subject has the whole window to progress.
-SWEPT = frozenset({RUN_STUCK, CALL_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK})
+SWEPT = frozenset(
+    {RUN_STUCK, CALL_STUCK, TASK_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK}
+)
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -86,6 +90,8 @@ RULES: Mapping[str, Rule] = {
     RUN_STUCK: Rule("run", ("resume_run", "resume_run", "cancel_run"), "one run"),
     # A call may have had an effect, so it is not repeated.
     CALL_STUCK: Rule("run", _always("cancel_run"), "one run and its programs"),
+    # The attempt counts; the run of a prompt is not stopped, the next attempt waits for its end.
+    TASK_STUCK: Rule("task", _always("requeue_task"), "one task: its work begins again"),
     APPROVAL_OVERDUE: Rule("approval", _always("expire_approval"), "one approval: denied"),
     "provider_left_alone": Rule(
         "provider", _always("trip_provider"), "calls of one provider, for 30 s"

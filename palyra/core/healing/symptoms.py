@@ -10,6 +10,7 @@ from palyra.core.healing.rules import (
     INDEX_DAMAGED,
     JOURNAL_STUCK,
     RUN_STUCK,
+    TASK_STUCK,
 )
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import IncidentDomain
@@ -35,6 +36,18 @@ def call_stuck(run_id: str, call_id: str, still_s: int) -> IncidentReport:
         severity="error",
         summary=f"a tool call has had no output for {still_s} s",
         evidence={"run_id": run_id, "call_id": call_id, "still_s": still_s},
+        resolves_itself=True,
+    )
+
+
+def task_stuck(task_id: str, kind: str, attempt: int, still_s: int) -> IncidentReport:
+    """The worker of a background task without progress for the window."""
+    return IncidentReport(
+        domain="task",
+        key=f"{TASK_STUCK}:{task_id}",
+        severity="error",
+        summary=f"the work of a task of the kind {kind} has made no progress for {still_s} s",
+        evidence={"task_id": task_id, "kind": kind, "attempt": attempt, "still_s": still_s},
         resolves_itself=True,
     )
 
@@ -92,7 +105,13 @@ _DOMAINS: dict[str, IncidentDomain] = {
     "conversations": "memory",
     "work": "run",
     "recovery": "run",
+    "tasks": "task",
+    "background": "task",
+    "housekeeping": "task",
 }
+
+
+_SUPERVISORS: dict[str, IncidentDomain] = {"services": "tool_runtime", "tasks": "task"}
 
 
 def crashes_key(actor: str) -> str:
@@ -102,7 +121,7 @@ def crashes_key(actor: str) -> str:
 
 def actor_crashes(supervisor: str, actor: str, crashes: int, error: str) -> IncidentReport:
     """An actor that crashes again and again; its supervisor restarts it each time."""
-    domain = _DOMAINS.get(actor, "tool_runtime" if supervisor == "services" else "edge")
+    domain = _DOMAINS.get(actor) or _SUPERVISORS.get(supervisor, "edge")
     return IncidentReport(
         domain=domain,
         key=crashes_key(actor),

@@ -182,3 +182,19 @@ def provider_left_alone(provider: str, failures: int, last: str) -> IncidentRepo
         evidence={"provider": provider, "failures": failures, "last": last},
         resolves_itself=True,
     )
+
+
+def schedule_key(schedule_id: str) -> str:
+    """Return the key of `schedule_paused`."""
+    return f"schedule:{schedule_id}"
+
+
+def schedule_paused(schedule_id: str, name: str, why: str) -> IncidentReport:
+    """A schedule whose instants can no longer be computed."""
+    return IncidentReport(
+        domain="task",
+        key=schedule_key(schedule_id),
+        severity="error",
+        summary=f"the schedule {name!r} was paused: {why}",
+        evidence={"schedule_id": schedule_id},
+    )

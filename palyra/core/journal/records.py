@@ -756,6 +756,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: dict[str, Any] = {}
     error: str = ""  # of the last attempt, or the reason of the end
     firing: str | None = None  # key of the firing of a schedule that submitted it
+    retry_of: str | None = None  # the ended task that this one repeats
     revision: int = 1
 
     @property

@@ -9,13 +9,16 @@ claimed by one worker at a time, and ends exactly once:
 
 - `queued`: it may be claimed from `not_before_ms` on.
 - `running`: a worker holds the lease.  The lease names the owner epoch of the journal and ends at
-  `lease_until_ms`; the worker renews it with its progress.  A failed attempt puts the task back to
+  `lease_until_ms`; the worker renews it with its progress.  A process knows which of its own workers
+  live, so a lease lapses only for a worker of another epoch; a worker that hangs is a symptom, which
+  `core.healing` treats as the mode of its domain says.  A failed attempt puts the task back to
   queued, later by a random delay, until its attempts are used up.  So does a lapsed lease: a worker
   that ended with its process leaves no other trace.  The attempt of a lapsed lease counts, because a
   task that kills the daemon must not be tried without end.
 - `paused`: it is not claimed until it is resumed.  A running task cannot be paused: its work has no
   state that could be kept.
-- `succeeded`, `failed`, `cancelled`, `expired`: final.
+- `succeeded`, `failed`, `cancelled`, `expired`: final.  A person may have a failed or expired task
+  repeated, by another task that names it (`repeat`): an end is an end.
 
 `TASK_MOVES` is the drawing as data.  The moves of a worker need the lease
 (`WORKER_MOVES`): after a lapse the same task may run elsewhere, and the end that the first worker
@@ -44,7 +47,7 @@ TaskMove = Literal[
 
 STEP_MS = 60_000  # waiting that is worth one step of priority
 PRIORITIES = (0, 9)  # the lowest and the highest
-LEASE_MS = 120_000  # without progress for so long, work is taken to hang
+LEASE_MS = 120_000  # from the last progress; the window of a stuck task is as long
 MAX_ATTEMPTS = 20
 RETRY = Backoff(base_s=2.0, cap_s=300.0)
 
@@ -81,6 +84,26 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_ms: int | None = None
     max_attempts: int = 3
     firing: str | None = None
+    retry_of: str | None = None
+
+
+def repeat(task: TaskRecord, expires_ms: int | None) -> Submission:
+    """Return a request for the same work with new attempts.
+
+    Raises IllegalState unless the task failed or expired.
+    """
+    if task.state not in {"failed", "expired"}:
+        raise IllegalState(
+            f"{task.task_id} is {task.state}: only a failed or expired task is retried"
+        )
+    return Submission(
+        kind=task.kind,
+        payload=task.payload,
+        priority=task.priority,
+        max_attempts=task.max_attempts,
+        expires_ms=expires_ms,
+        retry_of=task.task_id,
+    )
 
 
 def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> TaskRecord:
@@ -113,6 +136,7 @@ def submit(wanted: Submission, task_id: str, principal: str, now_ms: int) -> Tas
         expires_ms=wanted.expires_ms,
         max_attempts=wanted.max_attempts,
         firing=wanted.firing,
+        retry_of=wanted.retry_of,
     )
 
 
@@ -189,14 +213,21 @@ def fail(
 def lapse(task: TaskRecord, epoch: int, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
     """Return the task whose worker is lost: queued for a later attempt, or failed.
 
-    The work of a run goes on without the worker, so the next attempt only waits for its end.
-
     Raises IllegalState if the lease holds.
     """
     _check(task, "lapse")
     if not is_lapsed(task, epoch, now_ms):
         raise IllegalState(f"{task.task_id}: its lease holds")
-    error = f"the worker of attempt {task.attempts} was lost"
+    return requeue(task, f"the worker of attempt {task.attempts} was lost", now_ms, rng)
+
+
+def requeue(task: TaskRecord, error: str, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
+    """Return the task whose worker this process gave up: queued for a later attempt, or failed.
+
+    The work of a run goes on without the worker, so the next attempt only waits for its end.
+    Raises IllegalState unless it is running.
+    """
+    _check(task, "lapse")
     if task.attempts >= task.max_attempts and task.run_id is None:
         return _move(task, "fail", task.lease, error=error, finished_ms=now_ms, lease=None)
     return _move(task, "lapse", error=error, lease=None, not_before_ms=_later_ms(task, now_ms, rng))

@@ -37,6 +37,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: dict[str, Any] = {}
     error: str = ""
     firing: str | None = None
+    retry_of: str | None = None
 
     @classmethod
     def of(cls, task: TaskRecord) -> "TaskView":

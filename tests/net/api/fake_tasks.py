@@ -65,6 +65,16 @@ class FakeTasks(Asked):
         await self.note(TASK, "resume", caller.principal, task_id, receipt)
         return TASK
 
+    async def retry(
+        self,
+        caller: Caller,
+        task_id: str,
+        expires_ms: int | None = None,
+        receipt: IdempotencyKey | None = None,
+    ) -> TaskRecord:
+        await self.note(TASK, "retry", caller.principal, task_id, expires_ms, receipt)
+        return TASK
+
 
 class FakeSchedules(Asked):
     """One schedule; changes are kept for the test and change nothing."""

@@ -236,6 +236,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "task.cancel": {"task_id": "tsk_1", "reason": "enough"},
     "task.pause": {"task_id": "tsk_1"},
     "task.resume": {"task_id": "tsk_1"},
+    "task.retry": {"task_id": "tsk_1"},
     "schedule.add": {"name": "nightly", "cron": "30 2 * * *", "payload": {"text": "hello"}},
     "schedule.pause": {"schedule_id": "sch_1"},
     "schedule.resume": {"schedule_id": "sch_1"},

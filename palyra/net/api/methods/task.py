@@ -76,6 +76,13 @@ class TaskChange(Mutation, frozen=True, kw_only=True):
     task_id: Id
 
 
+class TaskRetry(Mutation, frozen=True, kw_only=True):
+    """The failed or expired task to repeat; without `expires_ms` the new one does not expire."""
+
+    task_id: Id
+    expires_ms: Instant | None = None
+
+
 class TaskCancel(Mutation, frozen=True, kw_only=True):
     """The task to cancel."""
 
@@ -179,6 +186,16 @@ async def resume(call: MethodCall, params: TaskChange) -> TaskView:
     return TaskView.of(done)
 
 
+async def retry(call: MethodCall, params: TaskRetry) -> TaskView:
+    tasks = call.backend.tasks
+    done = await call.once(
+        TaskRecord,
+        lambda: tasks.retry(call.caller, params.task_id, params.expires_ms, call.key),
+        is_kept_by_effect=True,
+    )
+    return TaskView.of(done)
+
+
 async def add_schedule(call: MethodCall, params: ScheduleAdd) -> ScheduleView:
     wanted = AddSchedule(
         name=params.name,
@@ -269,6 +286,7 @@ METHODS = (
     Method("task.cancel", TaskCancel, TaskView, "tasks:write", cancel),
     Method("task.pause", TaskChange, TaskView, "tasks:write", pause),
     Method("task.resume", TaskChange, TaskView, "tasks:write", resume),
+    Method("task.retry", TaskRetry, TaskView, "tasks:write", retry),
     Method("schedule.add", ScheduleAdd, ScheduleView, "tasks:write", add_schedule),
     Method("schedule.get", ScheduleGet, ScheduleView, "tasks:read", get_schedule),
     Method(

@@ -143,6 +143,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "task.cancel": {"task_id": "tsk_1", "reason": "enough"},
     "task.pause": {"task_id": "tsk_1"},
     "task.resume": {"task_id": "tsk_1"},
+    "task.retry": {"task_id": "tsk_1", "expires_ms": 9},
     "schedule.add": {"name": "nightly", "cron": "30 2 * * *", "payload": {"text": "hello"}},
     "schedule.get": {"schedule_id": "sch_1"},
     "schedule.list": {},
