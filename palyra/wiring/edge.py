@@ -98,7 +98,9 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         writes=config.documents.write,
     )
     memories.forgotten.append(documents.forget_items)
-    data_rights = DataRights(services, sessions, gateway, memories, toolset.checkpoints)
+    data_rights = DataRights(
+        services, sessions, gateway, memories, documents=documents, files=toolset.checkpoints
+    )
     return Backend(
         gateway=gateway,
         sessions=sessions,
