@@ -17,6 +17,7 @@ from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, make_token
 from tests.e2e.tapes import read_whole
+from tests.e2e.test_files import LONG, the_call
 
 pytestmark = pytest.mark.real
 CLEAN_S, LOOK_S = 30.0, 0.1
@@ -276,10 +277,8 @@ async def test_the_command_shows_what_was_purged(daemon: DaemonProcess, tmp_path
 async def test_a_dry_run_counts_what_the_purge_removes(daemon: DaemonProcess) -> None:
     """Artifacts, file checkpoints and items in documents are counted before they go."""
     async with daemon.connect() as operator:
-        _, session_id = await talk(
-            operator, f'/call echo {{"text": "{"long " * 40_000}"}}', session_key="files"
-        )
-        call = '/call write_file {"path": "made.txt", "content": "made"}'
+        _, session_id = await talk(operator, the_call("echo", text=LONG), session_key="files")
+        call = the_call("write_file", path="made.txt", content="made")
         asked = await ask_for(operator, call, session_key="files")
         await operator.resolve_approval(asked.approval_id, "allow", asked.digest)
         await operator.wait_run(asked.run_id)
