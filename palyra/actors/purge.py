@@ -44,7 +44,9 @@ from palyra.core.session.purge import (
 )
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
+from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.errors import Conflict, PalyraError
+from palyra.services.documents import Documents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import WRITE, whose_memory
 
@@ -63,12 +65,15 @@ class DataRights:
         sessions: Sessions,
         gateway: Gateway,
         memories: Memories,
+        *,
+        documents: Documents,
         files: FileHistory,
     ) -> None:
         self._services = services
         self._sessions = sessions
         self._gateway = gateway
         self._memories = memories
+        self._documents = documents
         self._files = files
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
@@ -154,12 +159,19 @@ class DataRights:
         runs = await self._list_runs(record.session_id)
         run_ids = [run.run_id for run in runs]
         plan = await self._memories.plan_session(record.principal, record.session_id, run_ids)
+        run_blocking = self._services.run_blocking
+        checkpoints = await run_blocking(
+            self._files.list, CheckpointFilter(session_id=record.session_id, limit=_ALL)
+        )
         return SessionPurged(
             session_id=record.session_id,
             dry_run=True,
             runs=sum(run.purged_ms is None for run in runs),
             events=sum(run.head_seq + 1 for run in runs if run.purged_ms is None),
             items=len(plan.gone),
+            artifacts=await run_blocking(self._services.artifacts.count_session, record.session_id),
+            file_checkpoints=len(checkpoints),
+            document_entries=len(await self._documents.list_shown(plan.gone)),
             branches=await self._list_branches(record.session_id, run_ids),
         )
 
@@ -193,6 +205,8 @@ class DataRights:
             events += await self._purge_unpurged(run, purge)
         self.forget_runs(run_ids)
         self._services.grants.forget_session(session_id)
+        plan = await self._memories.plan_session(record.principal, session_id, run_ids)
+        shown = await self._documents.list_shown(plan.gone)
         items = await self._memories.purge_session(
             record.principal, session_id, run_ids, by=purge.by
         )
@@ -209,6 +223,7 @@ class DataRights:
             items=items,
             artifacts=artifacts,
             file_checkpoints=checkpoints,
+            document_entries=len(shown),
         )
 
     async def _purge_unpurged(self, run: RunRecord, purge: SessionPurge) -> int:

@@ -351,6 +351,11 @@ def purge(options: Options, name: str, *, cancel: bool, dry_run: bool, yes: bool
         f"{done.session_id} {what} the content of {pluralize(done.events, 'event')} in "
         f"{pluralize(done.runs, 'run')}, and {pluralize(done.items, 'item')} of memory"
     )
+    say(
+        f"also {pluralize(done.artifacts, 'artifact')} and "
+        f"{pluralize(done.file_checkpoints, 'file checkpoint')}; in documents "
+        f"{pluralize(done.document_entries, 'item')}"
+    )
     for branch in done.branches:
         say(f"{branch} inherited a part of the conversation: purge it too")
 

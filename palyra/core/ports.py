@@ -690,6 +690,9 @@ class Artifacts(Protocol):
         Raises Unavailable for a damaged one.
         """
 
+    def count_session(self, session_id: str) -> int:
+        """Return the number of artifacts of a session.  Raises Unavailable."""
+
     def drop_session(self, session_id: str) -> int:
         """Delete all artifacts of a session; return their number.  Raises Unavailable."""
 
@@ -701,7 +704,13 @@ class CheckpointStore(Protocol):
         """Store a checkpoint durably with the contents it names, by digest.  Raises Unavailable."""
 
     def drop(self, checkpoint_id: str) -> None:
-        """Delete the checkpoint."""
+        """Delete the checkpoint, if it is stored.  Raises Unavailable."""
+
+    def drop_damaged(self) -> None:
+        """Delete checkpoints whose description cannot be read: they may belong to any session.
+
+        Raises Unavailable.
+        """
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint without its contents."""

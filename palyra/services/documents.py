@@ -249,11 +249,14 @@ class Documents:
 
     async def forget_items(self, memory_ids: Sequence[str], principal: str) -> None:
         """Remove the entries that show these items of memory, as `forget` does."""
+        if wanted := await self.list_shown(memory_ids):
+            await self.forget(wanted, principal=principal)
+
+    async def list_shown(self, memory_ids: Sequence[str]) -> list[str]:
+        """Return which of these items of memory a document or a version of one shows."""
         known = await self._journal.read(self._list_entries)
         texts = [await self._run_blocking(self._read_quietly, name) for name in DOCUMENTS]
-        wanted = await self._run_blocking(_find_named, memory_ids, known, texts)
-        if wanted:
-            await self.forget(wanted, principal=principal)
+        return await self._run_blocking(_find_named, memory_ids, known, texts)
 
     def _list_entries(self, store: DocumentVersions) -> set[str]:
         """Return the ids of the entries in all versions.  Blocks."""

@@ -90,7 +90,9 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     tree: Callable[[], ChildSnapshot],
 ) -> Backend:
     """Build the services that methods call."""
-    data_rights = DataRights(services, sessions, gateway, memories, toolset.checkpoints)
+    data_rights = DataRights(
+        services, sessions, gateway, memories, documents=documents, files=toolset.checkpoints
+    )
     return Backend(
         gateway=gateway,
         sessions=sessions,

@@ -32,7 +32,8 @@ class Journal:
 def rights_over(journal: Journal) -> DataRights:
     """Data rights whose commit is refused."""
     services = cast("Any", SimpleNamespace(journal=journal))
-    rights: Any = DataRights(services, *[cast("Any", None)] * 4)
+    nothing = cast("Any", None)
+    rights: Any = DataRights(services, *[nothing] * 3, documents=nothing, files=nothing)
 
     async def refuse(*_: Any) -> int:
         await trio.lowlevel.checkpoint()

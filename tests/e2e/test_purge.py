@@ -15,8 +15,9 @@ from palyra.errors import Forbidden, IllegalState, NotFound
 from palyra.store.journal.keys import is_signed
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
-from tests.e2e.people import make_token
+from tests.e2e.people import ask_for, make_token
 from tests.e2e.tapes import read_whole
+from tests.e2e.test_files import LONG, the_call
 
 pytestmark = pytest.mark.real
 CLEAN_S, LOOK_S = 30.0, 0.1
@@ -271,6 +272,31 @@ async def test_the_command_shows_what_was_purged(daemon: DaemonProcess, tmp_path
     assert "events purged" in await command("tape", "verify", str(file))
     assert "purged on 20" in await command("tape", "replay", str(file))
     assert "purged by operator" in await command("sessions", "show", session_id)
+
+
+async def test_a_dry_run_counts_what_the_purge_removes(daemon: DaemonProcess) -> None:
+    """Artifacts, file checkpoints and items in documents are counted before they go."""
+    async with daemon.connect() as operator:
+        _, session_id = await talk(operator, the_call("echo", text=LONG), session_key="files")
+        call = the_call("write_file", path="made.txt", content="made")
+        asked = await ask_for(operator, call, session_key="files")
+        await operator.resolve_approval(asked.approval_id, "allow", asked.digest)
+        await operator.wait_run(asked.run_id)
+        item = await operator.add_memory("the port is 8080", session_id=session_id)
+        (daemon.workspace / "MEMORY.md").write_text(
+            "<!-- palyra:begin facts -->\n"
+            f"- the port is 8080 <!-- {item.memory_id} -->\n<!-- palyra:end facts -->\n"
+        )
+        await operator.sync_document("MEMORY.md")
+        planned = await operator.purge_session(session_id, dry_run=True)
+        shown = await palyra("sessions", "purge", "files", "--dry-run", home=daemon.home)
+        done = await operator.purge_session(session_id)
+        again = await operator.purge_session(session_id, dry_run=True)
+    assert (1, 1, 1) == (planned.artifacts, planned.file_checkpoints, planned.document_entries)
+    assert "also 1 artifact and 1 file checkpoint; in documents 1 item" in shown.out
+    for name in ("runs", "events", "items", "artifacts", "file_checkpoints", "document_entries"):
+        assert (name, getattr(planned, name)) == (name, getattr(done, name))
+        assert (name, 0) == (name, getattr(again, name))
 
 
 async def test_simultaneous_requests_are_one_purge(daemon: DaemonProcess) -> None:

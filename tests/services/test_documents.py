@@ -249,6 +249,22 @@ async def test_forgetting_leaves_no_text(kit: Kit) -> None:
     assert kit.memory.read_text() == body("- kept <!-- mem_2 -->")
 
 
+@pytest.mark.parametrize("at", [0, -1])
+async def test_a_damaged_checkpoint_does_not_survive_forgetting(kit: Kit, at: int) -> None:
+    """Neither its description nor its contents can be read, so it may hold the text."""
+    kit.memory.write_text("mine\n")
+    await kit.apply(mem_1="forget me")
+    await kit.apply(mem_1="forget me", mem_2="stays")
+    folder = kit.root.parent / "kept"
+    for path in folder.iterdir():
+        content = bytearray(path.read_bytes())
+        content[at] ^= 0xFF
+        path.write_bytes(content)
+    await kit.documents.forget({"mem_1"}, principal="ann")
+    assert "forget me" not in kit.memory.read_text()
+    assert not [path for path in folder.iterdir() if b"forget" in path.read_bytes()]
+
+
 async def test_forgetting_in_a_damaged_file_is_completed_later(kit: Kit) -> None:
     """The versions lose the text at once, the file when its markers are mended."""
     await kit.apply(mem_1="hush")

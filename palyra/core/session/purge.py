@@ -42,6 +42,7 @@ class SessionPurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     items: int = 0  # of memory
     artifacts: int = 0
     file_checkpoints: int = 0
+    document_entries: int = 0  # items that workspace documents show
     branches: tuple[str, ...] = ()  # other sessions that inherited a part of the conversation
 
 

@@ -54,6 +54,10 @@ class FileArtifacts:
             is_dry=is_dry,
         )
 
+    def count_session(self, session_id: str) -> int:
+        """Return the number of artifacts of a session.  Raises Unavailable."""
+        return len(self._files.names(session_id)) if is_id(session_id, "ses") else 0
+
     def drop_session(self, session_id: str) -> int:
         """Delete all artifacts of a session; return their number.  Raises Unavailable."""
         return self._files.drop_folder(session_id) if is_id(session_id, "ses") else 0

@@ -37,15 +37,21 @@ class FileCheckpoints:
         return self._files.sweep()
 
     def drop(self, checkpoint_id: str) -> None:
-        """Delete the checkpoint."""
+        """Delete the checkpoint, if it is stored.  Raises Unavailable."""
         self._files.drop(checkpoint_id)
 
+    def drop_damaged(self) -> None:
+        """Delete checkpoints whose description is damaged.  Raises Unavailable."""
+        for name in self._files.names():
+            if is_id(name, "ckp") and self.find(name) is None:
+                self._files.drop(name)
+
     def find(self, checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint without its contents."""
+        """Return the checkpoint without its contents; None for one whose description is damaged."""
         if not is_id(checkpoint_id, "ckp"):
             return None
         head = self._files.find_head(checkpoint_id)
-        return None if head is None else msgspec.json.decode(head, type=Checkpoint)
+        return None if head is None else _find_checkpoint(head)
 
     def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
         """Newest first."""
@@ -80,10 +86,21 @@ class FileCheckpoints:
         head, body = found
         contents: dict[str, bytes] = {}
         at = 0
-        for state in kept_states(msgspec.json.decode(head, type=Checkpoint)):
+        checkpoint = _find_checkpoint(head)
+        if checkpoint is None:
+            raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on disk")
+        for state in kept_states(checkpoint):
             piece = body[at : at + state.size_bytes]
             at += state.size_bytes
             if hashlib.sha256(piece).hexdigest() != state.sha256:
                 raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on disk")
             contents[state.sha256] = piece
         return contents
+
+
+def _find_checkpoint(head: bytes) -> Checkpoint | None:
+    """Decode a head line; None if it is damaged."""
+    try:
+        return msgspec.json.decode(head, type=Checkpoint)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -96,9 +96,13 @@ class RetainedFiles:
         return sorted(name for name in found if not name.endswith(_DRAFT))
 
     def drop(self, name: str) -> None:
-        """Delete the file."""
-        with suppress(OSError):  # the next sweep takes it
+        """Delete the file, if it is there.  Raises Unavailable."""
+        try:
             (self.root / name).unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as error:
+            raise Unavailable(f"{self.root / name}: cannot be deleted: {error}") from error
 
     def drop_folder(self, folder: str) -> int:
         """Delete a folder with its files, drafts too; return their number.  Raises Unavailable."""

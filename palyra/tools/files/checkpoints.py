@@ -3,7 +3,9 @@
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -103,9 +105,14 @@ class Checkpoints:
                     f"nothing was changed: no checkpoint could be kept: {error}"
                 ) from None
             made.append(checkpoint)
-            return lambda: self.store.drop(checkpoint.checkpoint_id)
+            return partial(self._discard, checkpoint.checkpoint_id)
 
         return keep
+
+    def _discard(self, checkpoint_id: str) -> None:
+        """Delete the checkpoint of a change that was not made; a sweep takes one that stays."""
+        with suppress(Unavailable):
+            self.store.drop(checkpoint_id)
 
     def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
         """Restore every file of the checkpoint to one side; the restore has a checkpoint of its own.
@@ -197,7 +204,11 @@ class Checkpoints:
         return self.store.list(wanted)
 
     def drop_session(self, session_id: str) -> int:
-        """Delete the checkpoints of a session; return their number."""
+        """Delete the checkpoints of a session, and damaged ones; return the number of the first.
+
+        Raises Unavailable.
+        """
+        self.store.drop_damaged()
         found = self.store.list(CheckpointFilter(session_id=session_id, limit=sys.maxsize))
         for each in found:
             self.store.drop(each.checkpoint_id)

@@ -59,16 +59,24 @@ class WorkspaceDocuments:
         return kept[0]
 
     def forget(self, document: str, texts: tuple[str, ...]) -> int:
-        """Delete the document's checkpoints that have one of these texts; return their number."""
+        """Delete the document's checkpoints that have one of these texts; return their number.
+
+        A checkpoint whose contents are damaged may have a text and restores nothing: it is deleted
+        as well.  Raises Unavailable.
+        """
         wanted = [text.encode() for text in texts]
         store = self.checkpoints.store
         deleted = 0
+        store.drop_damaged()
         for each in store.list(CheckpointFilter(limit=_ALL)):
             is_own = each.workspace == self.workspace
             if not is_own or all(file.path != document for file in each.files):
                 continue
-            contents = store.contents(each.checkpoint_id).values()
-            if any(text in data for data in contents for text in wanted):
+            try:
+                contents = store.contents(each.checkpoint_id).values()
+            except Unavailable:
+                contents = None
+            if contents is None or any(text in data for data in contents for text in wanted):
                 store.drop(each.checkpoint_id)
                 deleted += 1
         return deleted

@@ -40,7 +40,8 @@ from palyra.core.memory.items import MemoryPurged
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
-from palyra.core.policy.suggestion import AppliedSuggestion, Proof, SuggestionList
+from palyra.core.policy.suggestion import AppliedSuggestion, Proof, RuleFor, SuggestionList
+from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
@@ -418,10 +419,31 @@ class FakeSuggestions:
         self.asked.append("apply")
         return self.APPLIED
 
+    async def rule_for(self, caller: Caller, approval_id: str, *, writes: bool = False) -> RuleFor:
+        caller.require("policies:write")
+        if writes:
+            self.asked.append("allow_from")
+        return RuleFor(approval_id=approval_id, suggestion_id="sug_0", cedar="permit")
+
     async def undo(self, caller: Caller, _suggestion_id: str | None) -> AppliedSuggestion:
         caller.require("policies:write")
         self.asked.append("undo")
         return self.APPLIED
+
+
+class FakePreviews:
+    """One preview, and no past calls."""
+
+    async def preview(self, caller: Caller, approval_id: str, _max_lines: int) -> Preview:
+        caller.require("approvals:read")
+        return Preview(
+            approval_id=approval_id, run_id=RUN, digest="d", state="pending", tool="echo",
+            summary="echo", why="echo asks", risk="low", scopes=("once",), blocks=(),
+        )  # fmt: skip
+
+    async def reach(self, caller: Caller, approval_id: str) -> ReachList:
+        caller.require("approvals:read")
+        return ReachList(approval_id=approval_id, looked_at=0, reaches=())
 
 
 class FakeSessions:
@@ -547,6 +569,7 @@ class Daemon:
             gateway=cast("Any", self.gateway),
             sessions=cast("Any", FakeSessions(self.gateway)),
             approvals=cast("Any", FakeApprovals(self.gateway)),
+            previews=cast("Any", FakePreviews()),
             checkpoints=cast("Any", FakeCheckpointer(self.gateway)),
             backups=cast("Any", self.keeping),
             retention=cast("Any", self.keeping),

@@ -325,3 +325,28 @@ def test_a_file_that_vanishes_during_a_sweep(
     kept.put("b", b"1", [])
     monkeypatch.undo()
     assert ["b"] == all_names(kept)
+
+
+def test_a_deletion_that_fails_is_reported(tmp_path: Path) -> None:
+    """A purge must not take a checkpoint for deleted that is still on the disk."""
+    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    name = new_id("ckp")
+    store.drop(name)
+    (tmp_path / name).mkdir()  # what `unlink` refuses, to root as well
+    with pytest.raises(Unavailable, match="cannot be deleted"):
+        store.drop(name)
+
+
+@pytest.mark.parametrize("head", [b"\xff\xfe", b"{}", b'{"checkpoint_id', b""])
+def test_a_damaged_description_hides_one_checkpoint_only(tmp_path: Path, head: bytes) -> None:
+    """The list has the others, and the damaged one can be deleted though its session is unknown."""
+    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    kept, damaged = new_id("ckp"), new_id("ckp")
+    for name in (kept, damaged):
+        store.put(checkpoint(name, a=b"one"), by_digest(b"one"))
+    (tmp_path / damaged).write_bytes(head + b"\none")
+    assert [kept] == [each.checkpoint_id for each in store.list(CheckpointFilter())]
+    with pytest.raises(Unavailable, match="damaged"):
+        store.contents(damaged)
+    store.drop_damaged()
+    assert [kept] == [path.name for path in tmp_path.iterdir()]

@@ -24,6 +24,9 @@ class MemoryArtifacts:
         ]
         return found[0] if len(found) == 1 else None
 
+    def count_session(self, session_id: str) -> int:
+        return sum(key[0] == session_id for key in self._held)
+
     def drop_session(self, session_id: str) -> int:
         gone = [key for key in self._held if key[0] == session_id]
         for key in gone:
@@ -42,6 +45,9 @@ class MemoryCheckpoints:
 
     def drop(self, checkpoint_id: str) -> None:
         self._held.pop(checkpoint_id, None)
+
+    def drop_damaged(self) -> None:
+        """Nothing in memory is damaged."""
 
     def find(self, checkpoint_id: str) -> Checkpoint | None:
         held = self._held.get(checkpoint_id)
