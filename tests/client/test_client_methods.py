@@ -58,6 +58,8 @@ CALLS: dict[str, Call] = {
     "tape.export": lambda client: client.export_tape(RUN, 3, limit=7),
     "approval.list": lambda client: client.list_approvals(run_id=RUN, pending_only=True, limit=3),
     "approval.get": lambda client: client.get_approval("apr_1"),
+    "approval.preview": lambda client: client.preview_approval("apr_1", max_lines=5),
+    "approval.reach": lambda client: client.get_reach("apr_1"),
     "approval.resolve": lambda client: client.resolve_approval(
         "apr_1", "allow", "d", scope="timeboxed", ttl_ms=5, reason="ok"
     ),
@@ -212,6 +214,8 @@ CALLS: dict[str, Call] = {
     "retention.compact": lambda client: client.compact_journal(max_steps=3),
     "healing.mode": lambda client: client.healing_mode("auto", "run"),
     "policy.undo": lambda client: client.undo_suggestion(),
+    "policy.rule_for": lambda client: client.find_rule_for("apr_1"),
+    "policy.allow_from": lambda client: client.allow_from("apr_1"),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
     ),

@@ -228,6 +228,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "backup.create": {"path": "/backups/b"},
     "policy.apply_suggestion": {"suggestion_id": "sug_0123456789abcdef"},
     "policy.undo": {},
+    "policy.allow_from": {"approval_id": "apr_1"},
     "learning.accept": {"candidate_id": "can_1"},
     "learning.reject": {"candidate_id": "can_1"},
     "learning.edit": {"candidate_id": "can_1", "text": "our port is 2"},
