@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "process_output": [{"process": "proc_x"}],
     "process_stop": [{"process": "proc_x"}],
     "http_send": [{"url": "https://example.org/", "body": "x"}, {"url": "ftp://x/", "body": "x"}],
+    "delegate": [{"task": "look"}, {"task": ""}],
     "http_fetch": [{"url": "http://169.254.169.254/"}, {"url": "https://example.org/"}],
     "shell": [{"argv": ["true"]}, {"argv": ["cat", "/home/x/.ssh/id_rsa"]}, {"argv": ["no-such"]}],
     "process_start": [{"argv": ["true"]}],

@@ -276,7 +276,8 @@ class _RunActor:
     async def settle(self) -> None:
         """Wait for the terminal event to commit, then notify clients of aborted questions."""
         await self.ticket.wait()
-        self.services.reflections.notify()
+        if self.services.reflections.is_on:
+            self.services.reflections.notify()
         self.handle.advance("end_committed")
         self.notify_aborted(self.aborted)
 
@@ -364,7 +365,7 @@ class _RunActor:
                     self.aborted.append((found, first_outcome(found, row.seq)))
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
-        if step.run.is_terminal:
+        if self.services.reflections.is_on and step.run.is_terminal:
             task = self.services.reflections.task_for(step.run, step.now_ms)
             records += [] if task is None else [task]
         return records

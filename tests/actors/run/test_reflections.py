@@ -100,8 +100,10 @@ async def test_without_learning_there_is_no_task(
 ) -> None:
     """Off is the default."""
     async with running(store) as kit:
+        woken = learns(kit)
+        kit.services.reflections.is_on = False
         await kit.end(await kit.start())
-    assert [] == tasks(store)
+    assert ([], []) == (tasks(store), woken)
 
 
 @pytest.mark.parametrize(
