@@ -202,7 +202,7 @@ class DataRights:
         for run in kept:
             if not run.is_terminal:
                 raise run_is_open(run.run_id)
-            events += await self._purge_unpurged(run, purge)
+            events += await self.purge_unpurged(run, purge)
         self.forget_runs(run_ids)
         self._services.grants.forget_session(session_id)
         plan = await self._memories.plan_session(record.principal, session_id, run_ids)
@@ -226,16 +226,20 @@ class DataRights:
             document_entries=len(shown),
         )
 
-    async def _purge_unpurged(self, run: RunRecord, purge: SessionPurge) -> int:
-        """Purge a run; 0 if retention has pruned it meanwhile.  Raises Unavailable and Conflict."""
+    async def purge_unpurged(self, run: RunRecord, purge: SessionPurge) -> int:
+        """Purge a run, as `purge_run` does; return 0 if another purge was quicker.
+
+        Raises Unavailable and Conflict.  Cancellation: as of `purge_run`.
+        """
         try:
             return await self.purge_run(run, purge)
-        except Conflict:
-            if not await self.is_purged(run.run_id):
-                raise
-            return 0
+        except Conflict as conflict:
+            refused = conflict
+        if not await self._is_purged(run.run_id):
+            raise refused
+        return 0
 
-    async def is_purged(self, run_id: str) -> bool:
+    async def _is_purged(self, run_id: str) -> bool:
         """True if the payloads of the run are gone."""
         found = await self._services.journal.find(lambda store: store.find_run(run_id))
         return found is None or found.purged_ms is not None

@@ -39,7 +39,7 @@ from palyra.core.journal.retention import (
     Space,
 )
 from palyra.core.ports import JournalStore
-from palyra.errors import Conflict, Overloaded, Unavailable
+from palyra.errors import Overloaded, Unavailable
 
 log = structlog.get_logger("palyra.retention")
 SCOPE = "retention:write"
@@ -230,13 +230,8 @@ class Retention:
             record = await self._journal.find(partial(_find_run, run_id=each.run_id))
             if record is None or not record.is_terminal or record.purged_ms is not None:
                 continue
-            try:
-                await self._data_rights.purge_run(record, purge)
-            except Conflict:
-                if not await self._data_rights.is_purged(each.run_id):
-                    raise
-                continue  # a purge of its session was quicker
-            done.append(each)
+            if await self._data_rights.purge_unpurged(record, purge):
+                done.append(each)
             await trio.lowlevel.checkpoint()
         self._data_rights.forget_runs([each.run_id for each in done])
         return done

@@ -143,8 +143,11 @@ class RunWork:
         try:
             await self._gateway.start_run(caller, command)
         except Conflict as conflict:
-            if not await self._is_on_tape(run_id):
-                raise Unavailable(f"{run_id} cannot begin yet: {conflict.message}") from conflict
+            refused = conflict
+        else:
+            return
+        if not await self._is_on_tape(run_id):
+            raise Unavailable(f"{run_id} cannot begin yet: {refused.message}") from refused
 
     async def abandon(self, task: TaskRecord) -> None:
         """Cancel the run, if it was started."""

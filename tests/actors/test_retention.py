@@ -56,14 +56,14 @@ async def test_a_run_that_was_purged_meanwhile_is_done(now: Any) -> None:
     services.journal = journal
     retention = Retention(RetentionLimits(), Kept(None, *[cast("Any", None)] * 2), rights, services)
     assert [] == await retention._prune_runs([RunToPrune("run_1", 9)], PURGE)
-    assert 0 == await rights._purge_unpurged(RUN, PURGE)
+    assert 0 == await rights.purge_unpurged(RUN, PURGE)
 
 
 async def test_another_conflict_is_raised() -> None:
     """Only the end that was wanted is taken for success."""
     rights = rights_over(Journal(RUN))
     with pytest.raises(Conflict):
-        await rights._purge_unpurged(RUN, PURGE)
+        await rights.purge_unpurged(RUN, PURGE)
 
 
 REPORT = RetentionReport(is_set=True, is_complete=False, free_bytes=4_096)
