@@ -26,17 +26,23 @@ from palyra.errors import InvariantBroken, Purged
 from palyra.services.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
-MAX_KNOWN_TOKENS = 2_000_000  # of runs in memory, about four bytes each
+MAX_KNOWN_BYTES = 16 << 20  # of runs in memory, estimated
+_BYTES_A_TOKEN = 4
+_BYTES_A_MESSAGE = 700  # of objects; most of the memory of a short conversation
 
 
 class ConversationHistory:
-    """Histories of runs, with a cache of ended ones."""
+    """Histories of runs, with a cache of ended ones.
+
+    Readers' threads look runs up in the cache while the event loop changes it: a look-up is atomic, and
+    a copy for each run would take the loop's time in proportion to the cache.
+    """
 
     def __init__(self, journal: Journal, budget_tokens: int) -> None:
         self._journal = journal
         self._budget_tokens = budget_tokens
         self._known: dict[str, PastRun] = {}
-        self._known_tokens = 0
+        self._known_bytes = 0
         self._forgets = 0  # a read that began before one may have read what was purged
 
     async def find(self, run: Run) -> History:
@@ -46,9 +52,9 @@ class ConversationHistory:
         """
         if not self._budget_tokens:
             return NO_HISTORY
-        known, forgets = dict(self._known), self._forgets
+        forgets = self._forgets
         found = await self._journal.read(
-            lambda store: select(_past(store, run, known), self._budget_tokens)
+            lambda store: select(_past(store, run, self._known), self._budget_tokens)
         )
         self._remember(found, forgets)
         return found
@@ -60,8 +66,10 @@ class ConversationHistory:
         """
         if not run_ids:
             return NO_HISTORY
-        known, forgets = dict(self._known), self._forgets
-        found = await self._journal.read(lambda store: recorded(_named(store, run_ids, known)))
+        forgets = self._forgets
+        found = await self._journal.read(
+            lambda store: recorded(_named(store, run_ids, self._known))
+        )
         self._remember(found, forgets)
         return found
 
@@ -99,20 +107,25 @@ class ConversationHistory:
         self._forgets += 1
         for run_id in run_ids:
             run = self._known.pop(run_id, None)
-            self._known_tokens -= 0 if run is None else run.tokens
+            self._known_bytes -= 0 if run is None else _size(run)
 
     def _remember(self, history: History, forgets: int) -> None:
         if forgets != self._forgets:
             return
         for run in history.runs:
-            if self._known_tokens > MAX_KNOWN_TOKENS:
-                self._known.clear()
-                self._known_tokens = 0
             own = None if run.summary is None else run.summary.covered_of(run.run_id)
             is_shortened = run.first != (own or 0)  # by the summary of a later run
             if run.run_id not in self._known and not is_shortened:
                 self._known[run.run_id] = run
-                self._known_tokens += run.tokens
+                self._known_bytes += _size(run)
+        while self._known_bytes > MAX_KNOWN_BYTES:  # the first that were read go first
+            gone = self._known.pop(next(iter(self._known)))
+            self._known_bytes -= _size(gone)
+
+
+def _size(run: PastRun) -> int:
+    """Return an estimate of the run's memory, in bytes."""
+    return run.tokens * _BYTES_A_TOKEN + len(run.messages) * _BYTES_A_MESSAGE
 
 
 def _past(store: JournalStore, run: Run, known: Mapping[str, PastRun]) -> Iterator[PastRun]:

@@ -54,13 +54,18 @@ def seen(kit: Kit, request: int = -1) -> list[str]:
 async def test_the_history_cache_is_bounded(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above the limit it is dropped and read again: the model sees the same."""
-    monkeypatch.setattr(history, "MAX_KNOWN_TOKENS", 1)
+    """Short messages count by the memory of their objects; what is not kept is read again."""
+    monkeypatch.setattr(history, "MAX_KNOWN_BYTES", 3 * 2 * 700)  # less than three runs
     async with running(store) as kit:
+        histories = kit.services.histories
         for text in ("one", "two", "three", "four"):
             await talk(kit, text)
-            assert len(kit.services.histories._known) <= 1
+            assert len(histories._known) <= 2
+            assert sum(map(history._size, histories._known.values())) == histories._known_bytes
+        assert 2 == len(histories._known)
         assert ["user: one", "user: two", "user: three", "user: four"] == seen(kit)[::2]
+        histories.forget([*histories._known])
+        assert (0, {}) == (histories._known_bytes, histories._known)
 
 
 async def test_a_session_remembers(store: MemoryJournal, autojump_clock: MockClock) -> None:
