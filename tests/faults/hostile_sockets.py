@@ -38,14 +38,24 @@ class Campaign:
     slowest_ms: float = 0.0
 
     async def run(self, target: Target, *, rounds: int) -> None:
-        """Run every attack `rounds` times, several at once, next to one well-behaved client."""
+        """Run every attack `rounds` times, several at once, next to one well-behaved client.
+
+        Return once that client has an answer to a question that it asked after the last attack.
+        """
         good = await target.open()
         async with good.stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._talk, good)
             async with trio.open_nursery() as attackers:
                 for name in ATTACKS:
                     attackers.start_soon(self._attack, name, target, rounds)
+            await self._wait_answers(self.answers + 2)  # the next may be to a question from before
             nursery.cancel_scope.cancel(reason="all attacks are over")
+
+    async def _wait_answers(self, count: int) -> None:
+        while True:
+            if self.answers >= count:
+                return
+            await trio.sleep_until(trio.current_time() + 0.005)
 
     async def _attack(self, name: str, target: Target, rounds: int) -> None:
         act, allowed = ATTACKS[name]
