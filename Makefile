@@ -32,11 +32,12 @@ LOAD ?= 4
 bare:  ## both commands of README.md without any optional program (PYTHONS="…" LOAD=4 BARE_ARGS=)
 	$(PYTHON) tests/bare.py $(PYTHONS:%=--python %) --load $(LOAD) $(BARE_ARGS)
 
-lint: $(VENV)/test.stamp  ## ruff, and in the package the trio rules that ruff lacks
+lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks, limits of names, words and circles
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
 	find palyra -name '*.py' -print0 | xargs -0 -P 2 -n 64 $(BIN)/flake8-async \
 	  --enable=ASYNC101,ASYNC102,ASYNC103,ASYNC113,ASYNC120,ASYNC123,ASYNC900
+	$(BIN)/python bench/house.py --check
 
 types: $(VENV)/test.stamp  ## mypy --strict
 	$(BIN)/mypy $(CHECKED)

@@ -27,12 +27,12 @@ from typing import Any
 
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import GateContext, policy_request, reconstruct
-from palyra.core.policy.recorded import Decided, Evidence
+from palyra.core.policy.recorded import Decided, PolicyEvidence
 from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.suggestion import MIN_ANSWERS
 from palyra.core.text.visible import render_call
 from palyra.core.tool.spec import build_catalogue
-from palyra.services.suggestions import History, decide_suggestions
+from palyra.services.suggestions import RecordedDecisions, decide_suggestions
 from palyra.tools.policy.cases import known_tools
 from palyra.tools.policy.cedar import CedarPolicy
 
@@ -136,7 +136,7 @@ class Desk:
         self._tools = known_tools()
         self._catalogue = build_catalogue(spec for spec, _ in self._tools.values())
 
-    def read(self, call: Call, run: str, place: int, decided: Decided) -> Evidence:
+    def read(self, call: Call, run: str, place: int, decided: Decided) -> PolicyEvidence:
         """Return the call as the rules see it."""
         proposed = ProposedCall(call_id=f"call_{place}", tool=call.tool, arguments=call.arguments)
         found = reconstruct(
@@ -147,7 +147,7 @@ class Desk:
         context = GateContext(
             run_id=run, session_id="ses_bench", principal="ann", role="client", agent="default"
         )
-        return Evidence(
+        return PolicyEvidence(
             request=policy_request(found[0], context),
             decided=decided,
             run_id=run,
@@ -173,7 +173,7 @@ def _measure(
     past: list[list[Call]], rest: list[list[Call]], policy: CedarPolicy, given: argparse.Namespace
 ) -> None:
     desk = Desk()
-    evidence: list[Evidence] = []
+    evidence: list[PolicyEvidence] = []
     for number, calls in enumerate(past):
         for place, call in enumerate(calls):
             seen = desk.read(call, f"run_{number}", place, "never_asked")
@@ -181,7 +181,7 @@ def _measure(
             answer: Decided = "allowed" if allows(call, given.delicate) else "denied"
             evidence.append(desk.read(call, f"run_{number}", place, answer) if asked else seen)
     chosen, proof = decide_suggestions(
-        policy, History(evidence, set()), MIN_ANSWERS, with_folders=given.folders
+        policy, RecordedDecisions(evidence, set()), MIN_ANSWERS, with_folders=given.folders
     )
     ruled = policy.with_rules([each.cedar for each in chosen])
     count: Counter[str] = Counter()

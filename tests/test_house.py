@@ -70,6 +70,16 @@ def test_figures_of_a_small_package(house: ModuleType, tmp_path: Path) -> None:
     assert ["pack.first: _once"] == behind["private_functions_used_once"]
 
 
+def test_excess_names_the_figures_over_their_limit(
+    house: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One circle is over the limit of none; shared names up to the limit are not printed."""
+    behind = {key: ["one"] for key in house.LIMITS} | {"import_circles": ["a <- b <- a"]}
+    behind |= {"avoided_words": [], "import_circles_with_types": []}
+    assert 1 == house.print_excess(behind)
+    assert "import circles: 1, and 0 are allowed\n    a <- b <- a\n" == capsys.readouterr().out
+
+
 def test_journeys_begin_and_end_in_functions_that_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

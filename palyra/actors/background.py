@@ -33,7 +33,7 @@ from palyra.errors import (
     Unavailable,
 )
 from palyra.services.schedules import Schedules
-from palyra.services.task_queue import Failed, Succeeded, TaskQueue
+from palyra.services.task_queue import AttemptFailed, Succeeded, TaskQueue
 
 log = structlog.get_logger("palyra.tasks")
 SWEEP_S = 3.0  # a clock that was changed, or a task of another process, is noticed by then
@@ -74,13 +74,15 @@ class Background:
         """Start the worker of a claimed task."""
         handler = self.queue.tasks.handlers.get(task.kind)
         if handler is None:
-            self.queue.finish(task, Failed(f"no handler of the kind {task.kind}", may_retry=False))
+            self.queue.finish(
+                task, AttemptFailed(f"no handler of the kind {task.kind}", may_retry=False)
+            )
             return
         start = partial(work, self.queue, handler, task)
         try:
             self.workers.spawn_child(ChildSpec(f"{_WORKER}{task.task_id}", start, "temporary"))
         except (ActorGone, Conflict, Overloaded) as error:  # an earlier attempt does not end
-            self.queue.finish(task, Failed(error.message, may_retry=True))
+            self.queue.finish(task, AttemptFailed(error.message, may_retry=True))
 
     def give_up_lost(self) -> None:
         """Give up the tasks whose worker is gone without an outcome: its supervisor stopped it."""
@@ -94,7 +96,9 @@ def note_exit(queue: TaskQueue, notice: ExitListener, end: Exit) -> None:
     task_id = end.id.removeprefix(_WORKER)
     entry = queue.running.get(task_id) if end.id.startswith(_WORKER) else None
     if entry is not None and end.error is not None:
-        queue.finish(entry.task, Failed(f"the worker crashed: {end.error!r}", may_retry=True))
+        queue.finish(
+            entry.task, AttemptFailed(f"the worker crashed: {end.error!r}", may_retry=True)
+        )
         notice(msgspec.structs.replace(end, id=f"{_WORKER}{entry.task.kind}"))
 
 
@@ -120,7 +124,7 @@ async def work(
     try:
         result = await handler.work(task, partial(queue.progress, task.task_id))
     except PalyraError as error:
-        queue.finish(task, Failed(error.message, may_retry=isinstance(error, _LATER)))
+        queue.finish(task, AttemptFailed(error.message, may_retry=isinstance(error, _LATER)))
     else:
         queue.finish(task, Succeeded(result))
 
@@ -202,5 +206,5 @@ def _pause_s(queue: TaskQueue, due_ms: int | None) -> float:
 
 
 def child_spec(parts: Background) -> ChildSpec:
-    """Return the spec of the actor; it stands behind the supervisor of the workers."""
+    """Return the spec of the actor; it starts after the supervisor of the workers."""
     return ChildSpec("background", partial(keep_queue, parts))

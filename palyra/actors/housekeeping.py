@@ -34,5 +34,5 @@ async def keep_house(
 
 
 def child_spec(tasks: Tasks) -> ChildSpec:
-    """Return the spec; it stands behind the queue."""
+    """Return the spec; it starts after the queue."""
     return ChildSpec("housekeeping", partial(keep_house, tasks))

@@ -187,7 +187,7 @@ def compaction(payload: dict[str, Any]) -> StartRun:
 
 
 class Reflection:
-    """What a run that ended teaches; a run that was read is not read again."""
+    """Learn from a run that ended; a run that was read is not read again."""
 
     is_for_all = False
 

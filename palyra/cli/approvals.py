@@ -5,12 +5,13 @@ from typing import Any, Literal, get_args
 import click
 import msgspec
 
-from palyra.cli.command import Command, Options, shared_options, talk
+from palyra.cli.command import Command, shared_options
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.listing import watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
 from palyra.cli.preview import beyond_files, find_preview, print_preview
+from palyra.cli.talk import Options, talk
 from palyra.client import Client
 from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord

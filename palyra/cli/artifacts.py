@@ -2,8 +2,9 @@
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.names import id_argument
+from palyra.cli.talk import Options, talk
 from palyra.client import Client
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 
 from palyra import __version__
-from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
+from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.output import print_json, say
+from palyra.cli.talk import Options, talk
 from palyra.cli.tape import parse_key
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport, BackupRestored
 from palyra.core.text.visible import pluralize

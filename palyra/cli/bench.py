@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.command import GivenPath, Options, shared_options, verdict
+from palyra.cli.command import GivenPath, shared_options
 from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
 from palyra.cli.output import print_json, print_table, say
+from palyra.cli.talk import Options, verdict
 from palyra.cli.tape import find_key, is_signed
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from palyra.harness.compare import Comparison, Figures, Pair
     from palyra.harness.driver import CaseCounts
     from palyra.harness.replays import Replays
-    from palyra.harness.summary import Summary
+    from palyra.harness.summary import BenchSummary
 
 
 APPROVALS = ("allow", "deny", "ask")
@@ -175,7 +176,7 @@ class Screen:
             click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)
 
 
-def print_summary(summary: Summary, out: Path) -> None:
+def print_summary(summary: BenchSummary, out: Path) -> None:
     """Print the main figures of a summary; summary.json has all of them."""
     states = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
     took = summary.took_ms

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, Options, load_config, shared_options
+from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.output import print_json, print_table, say
+from palyra.cli.talk import Options
 from palyra.config.load import first_file, refuse_secrets
 from palyra.config.load import schema as config_schema
 from palyra.config.sections import SECTIONS

@@ -24,10 +24,10 @@ from rich.table import Table
 from rich.text import Text
 
 import palyra
-from palyra.cli.command import first_error
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.event_text import MEANING, narrate
 from palyra.cli.output import safe
+from palyra.cli.talk import first_error
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
 from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
 from palyra.client.process import (

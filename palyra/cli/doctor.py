@@ -21,10 +21,11 @@ from typing import Literal
 import click
 import msgspec
 
-from palyra.cli.command import Options, load_config, shared_options, talk
+from palyra.cli.command import load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import print_json, say
 from palyra.cli.status import describe_embedder
+from palyra.cli.talk import Options, talk
 from palyra.config.load import Config
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redaction.patterns import RULES

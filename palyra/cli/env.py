@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.output import print_json
+from palyra.cli.talk import Options, talk
 from palyra.net.protocol.discovery import Endpoint, find_endpoint, http_address
 
 if TYPE_CHECKING:

@@ -4,10 +4,11 @@ from typing import get_args
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.healing.rules import RULES, Rule, kind_of
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.records import IncidentDomain, IncidentState

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from palyra.cli.command import Options, read_text, shared_options, talk
+from palyra.cli.command import read_text, shared_options
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import CandidateKind, CandidateState
 from palyra.core.learning.views import CandidateChanged
 from palyra.core.text.visible import visible

@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from palyra import __version__
-from palyra.cli.command import GivenPath, Options
+from palyra.cli.command import GivenPath
 from palyra.cli.errors import EXPLAINED, find_exit_code
+from palyra.cli.talk import Options
 
 # Name -> module and line in the list of commands.  tests/cli/test_commands.py compares the line
 # with the short help of the command itself.

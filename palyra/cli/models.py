@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
+from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
 from palyra.cli.output import print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.model.views import ModelView
 from palyra.errors import PalyraError
 from palyra.models.minilm import files

@@ -19,11 +19,11 @@ from click.shell_completion import CompletionItem
 
 from palyra.cli.errors import LISTS, USAGE, CommandFailed
 from palyra.cli.last_listing import last_listing
+from palyra.cli.talk import find_options, talk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from palyra.cli.command import Command
     from palyra.client import Client
 
 LATEST = "latest"
@@ -36,8 +36,8 @@ _NUMBER = re.compile(r"[0-9]{1,3}")
 _SHORT = re.compile(rf"latest|{_NUMBER.pattern}|[0-9a-f]{{4,12}}")
 
 
-class Listing(NamedTuple):
-    """How the records that an argument names are listed."""
+class IdListing(NamedTuple):
+    """Ids of one kind: their prefix, and the method that lists the records."""
 
     prefix: str
     page: Callable[[Client, str | None], Awaitable[Any]]  # a page, or a list of all records
@@ -45,19 +45,19 @@ class Listing(NamedTuple):
     is_newest_first: bool = True
 
 
-LISTINGS: dict[str, Listing] = {
-    "run_id": Listing("run", lambda c, at: c.list_runs(limit=PAGE_ROWS, cursor=at), "runs"),
-    "session_id": Listing("ses", lambda c, at: c.list_sessions(limit=PAGE_ROWS, cursor=at), "sessions"),
-    "approval_id": Listing("apr", lambda c, _: c.list_approvals(pending_only=False, limit=PAGE_ROWS)),
-    "grant_id": Listing("grt", lambda c, _: c.list_grants(live_only=False, limit=PAGE_ROWS)),
-    "incident_id": Listing("inc", lambda c, at: c.list_incidents(limit=PAGE_ROWS, cursor=at), "incidents"),
-    "checkpoint_id": Listing("ckp", lambda c, at: c.list_checkpoints(limit=PAGE_ROWS, cursor=at), "checkpoints"),
-    "memory_id": Listing("mem", lambda c, at: c.list_memories(limit=PAGE_ROWS, cursor=at), "items"),
-    "candidate_id": Listing("can", lambda c, at: c.list_candidates(states=(), limit=PAGE_ROWS, cursor=at), "candidates"),
-    "pairing_id": Listing("pai", lambda c, at: c.list_pairings(limit=PAGE_ROWS, cursor=at), "pairings"),
-    "task_id": Listing("tsk", lambda c, at: c.list_tasks(limit=PAGE_ROWS, cursor=at), "tasks"),
-    "schedule_id": Listing("sch", lambda c, _: c.list_schedules(), is_newest_first=False),
-    "token_id": Listing("tok", lambda c, _: c.list_tokens(), is_newest_first=False),
+LISTINGS: dict[str, IdListing] = {
+    "run_id": IdListing("run", lambda c, at: c.list_runs(limit=PAGE_ROWS, cursor=at), "runs"),
+    "session_id": IdListing("ses", lambda c, at: c.list_sessions(limit=PAGE_ROWS, cursor=at), "sessions"),
+    "approval_id": IdListing("apr", lambda c, _: c.list_approvals(pending_only=False, limit=PAGE_ROWS)),
+    "grant_id": IdListing("grt", lambda c, _: c.list_grants(live_only=False, limit=PAGE_ROWS)),
+    "incident_id": IdListing("inc", lambda c, at: c.list_incidents(limit=PAGE_ROWS, cursor=at), "incidents"),
+    "checkpoint_id": IdListing("ckp", lambda c, at: c.list_checkpoints(limit=PAGE_ROWS, cursor=at), "checkpoints"),
+    "memory_id": IdListing("mem", lambda c, at: c.list_memories(limit=PAGE_ROWS, cursor=at), "items"),
+    "candidate_id": IdListing("can", lambda c, at: c.list_candidates(states=(), limit=PAGE_ROWS, cursor=at), "candidates"),
+    "pairing_id": IdListing("pai", lambda c, at: c.list_pairings(limit=PAGE_ROWS, cursor=at), "pairings"),
+    "task_id": IdListing("tsk", lambda c, at: c.list_tasks(limit=PAGE_ROWS, cursor=at), "tasks"),
+    "schedule_id": IdListing("sch", lambda c, _: c.list_schedules(), is_newest_first=False),
+    "token_id": IdListing("tok", lambda c, _: c.list_tokens(), is_newest_first=False),
 }  # fmt: skip
 
 
@@ -88,8 +88,6 @@ class IdType(click.ParamType[str]):
         incomplete: str,
     ) -> list[CompletionItem]:
         """Return the newest ids that begin with the text; none if no daemon answers."""
-        from palyra.cli.command import find_options, talk  # noqa: PLC0415 - a circle otherwise
-
         try:
             known = talk(
                 find_options(ctx),
@@ -108,7 +106,7 @@ def id_argument(
     *,
     latest: bool = True,
     **more: Any,  # noqa: ANN401 - click's own keywords
-) -> Callable[[Command], Command]:
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an argument that names a record by its id or a short name.
 
     `field` is a key of LISTINGS.  With `latest` false the short name `latest` is refused.
@@ -148,7 +146,7 @@ async def find_ids(client: Client, wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 async def find_id(client: Client, short: str, field: str) -> str:
-    """Return the id of the record that a short name stands for.
+    """Return the id of the record that a short name means.
 
     Raises CommandFailed for a name that fits no record, or several.  Cancellation: nothing changed.
     """

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
+from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import age, print_json, say
+from palyra.cli.talk import Options, talk
 from palyra.core.policy.grants import describe_key
 from palyra.core.policy.suggestion import MIN_ANSWERS, RuleFor, SuggestionList
 from palyra.core.text.visible import pluralize, visible

@@ -19,12 +19,13 @@ import click
 import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, safe, say
 from palyra.cli.run_exit import RunExit
+from palyra.cli.talk import Options, talk
 from palyra.client import (
     Client,
     EventsDiscarded,

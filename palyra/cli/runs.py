@@ -5,11 +5,12 @@ from typing import Literal, get_args
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.run_exit import read_code
+from palyra.cli.talk import Options, talk
 from palyra.client import Client, RunView
 from palyra.core.journal.records import RunState
 from palyra.core.session.commands import Forked

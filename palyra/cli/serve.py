@@ -11,8 +11,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.command import Command, GivenPath, Options, load_config
+from palyra.cli.command import Command, GivenPath, load_config
 from palyra.cli.errors import give_up_output, stop_for_start
+from palyra.cli.talk import Options
 from palyra.config.load import Config
 from palyra.errors import PalyraError
 from palyra.net.protocol.discovery import Discovery

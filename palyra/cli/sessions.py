@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Unpack, get_args
 
 import click
 
-from palyra.cli.command import Options, confirm_loss, shared_options, talk
+from palyra.cli.command import confirm_loss, shared_options
 from palyra.cli.errors import CommandFailed
 from palyra.cli.listing import watchable
 from palyra.cli.names import LATEST, find_id, id_argument, is_short
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.ids import is_id
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.text.visible import pluralize, visible

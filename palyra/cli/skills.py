@@ -13,9 +13,10 @@ import click
 import msgspec
 
 import palyra
-from palyra.cli.command import GivenPath, Options, replace_file, shared_options, talk
+from palyra.cli.command import GivenPath, replace_file, shared_options
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.cli.tape import read_bytes
 from palyra.client import Client, Skill
 from palyra.core.skill.manifest import MODULE, SkillDescription, SkillId, SkillRefused

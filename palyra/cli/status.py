@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.output import print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.memory.vectors import EmbedderView
 
 

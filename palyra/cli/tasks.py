@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.listing import Span, newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, now_ms, one_line, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
 from palyra.core.task.views import ScheduleView, TaskView
 

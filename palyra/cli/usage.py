@@ -6,8 +6,9 @@ from typing import Any, get_args
 
 import click
 
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import shared_options
 from palyra.cli.output import due, now_ms, print_json, print_table, say
+from palyra.cli.talk import Options, talk
 from palyra.client import Client
 from palyra.core.journal.changes import UsageBy, UsageSum
 from palyra.core.journal.records import (

@@ -66,7 +66,7 @@ from palyra.core.memory.items import (
     RecallPack,
     RecallUse,
 )
-from palyra.core.memory.query import Question
+from palyra.core.memory.query import SearchQuestion
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
@@ -539,14 +539,14 @@ class MemoryIndexing(Protocol):
     def vectors(self) -> int:
         """Number of vectors that are compared."""
 
-    def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
+    def ask(self, query: str, wanted: MemoryFilter) -> tuple[SearchQuestion, Sequence[str]]:
         """Take a query apart; also return what to embed of it, nothing if no vector would be used.
 
         Raises Unavailable.
         """
 
     def find(
-        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector]
+        self, question: SearchQuestion, wanted: MemoryFilter, vectors: Sequence[StoredVector]
     ) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""
 
@@ -652,7 +652,7 @@ class Delegator(Protocol):
 
 
 class CallTargeting(Protocol):
-    """What calls would change or contact, for previews."""
+    """Inspection of a call before it runs, for previews: the files and the host it is for."""
 
     def inspects(self, tool: str) -> bool:
         """True if calls of that tool are inspected before they are gated."""

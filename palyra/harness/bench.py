@@ -19,10 +19,10 @@ from palyra.errors import InvalidParams, Rejected
 from palyra.harness.case_runner import Performer
 from palyra.harness.cases import Approval, InputFacts, check_input
 from palyra.harness.connections import Connect
-from palyra.harness.driver import CaseCounts, Drive, Selection
+from palyra.harness.driver import CaseCounts, Drive, InputSelection
 from palyra.harness.local_daemon import OwnDaemon
 from palyra.harness.results import BenchPlan, ResultsDirectory, find_manifest, open_directory
-from palyra.harness.summary import Environment, Summary, summarise
+from palyra.harness.summary import BenchSummary, Environment, summarise
 from palyra.harness.target import OWN, Target, reach_daemon
 from palyra.net.protocol.discovery import find_discovery, find_home
 
@@ -60,7 +60,7 @@ class BenchReport:
 
     ending: Ending
     tally: CaseCounts
-    summary: Summary | None
+    summary: BenchSummary | None
 
 
 async def run_bench(order: BenchOptions, on_tally: Callable[[CaseCounts], None]) -> BenchReport:
@@ -137,7 +137,7 @@ class _Command:
 
     async def run(self) -> BenchReport:
         order = self.order
-        extent = Selection(order.file, self.facts, order.repeat, order.seed, order.limit)
+        extent = InputSelection(order.file, self.facts, order.repeat, order.seed, order.limit)
         performer = Performer(self.directory, order.model, order.approval)
         drive = Drive(extent, performer, self.on_tally)
         async with trio.open_nursery() as nursery:

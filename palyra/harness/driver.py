@@ -28,7 +28,7 @@ SYNC_EVERY_S = 1.0  # results of at most this time must be fetched again after a
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class InputSelection:
     """Part of an input file to execute: the number of repeats, the seed and the limit."""
 
     path: Path
@@ -85,7 +85,7 @@ class Drive:
     """Scheduler of the cases of one command."""
 
     def __init__(
-        self, extent: Selection, performer: Performer, on_result: Callable[[CaseCounts], None]
+        self, extent: InputSelection, performer: Performer, on_result: Callable[[CaseCounts], None]
     ) -> None:
         self._extent = extent
         self._performer = performer

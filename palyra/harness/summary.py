@@ -30,7 +30,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: str | None
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures over all results of a directory; times in milliseconds."""
 
     is_complete: bool  # every case of the last command has a result
@@ -70,12 +70,12 @@ def spread(figures: Sequence[float]) -> Spread:
     return Spread(median=statistics.median(ranked), p90=ranked[rank], most=ranked[-1])
 
 
-def summarise(directory: ResultsDirectory, wanted: int, environment: Environment) -> Summary:
+def summarise(directory: ResultsDirectory, wanted: int, environment: Environment) -> BenchSummary:
     """Compute the figures, write summary.json and return them.  Raises CannotWrite."""
     found = _Figures()
     found.add_all(read_results(directory.path))
     manifest = directory.manifest
-    summary = Summary(
+    summary = BenchSummary(
         is_complete=found.results >= wanted,
         wanted=wanted,
         results=found.results,

@@ -33,7 +33,7 @@ from palyra.core.policy.gate import (
     validate,
 )
 from palyra.core.policy.grants import find_grant
-from palyra.core.policy.recorded import Evidence, RecordedCall
+from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.delegation import find_refusal, keep_grant, strictest
@@ -299,7 +299,7 @@ class Gate:
             )
         )
 
-    def read_recorded(self, call: RecordedCall) -> Evidence | None:
+    def read_recorded(self, call: RecordedCall) -> PolicyEvidence | None:
         """Return a recorded call as the rules see it now; None if its tool is gone or changed.
 
         Thread-safe.
@@ -322,7 +322,7 @@ class Gate:
             handed_down=None if run.tools is None else frozenset(run.tools),
             now_ms=call.at_ms,
         )
-        return Evidence(
+        return PolicyEvidence(
             request=policy_request(checked, context),
             decided=call.decided,
             run_id=call.run_id,

@@ -14,7 +14,7 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope
-from palyra.core.policy.recorded import Evidence, read_calls
+from palyra.core.policy.recorded import PolicyEvidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
 from palyra.core.preview.blocks import Preview, Reach, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, build_preview
@@ -104,7 +104,7 @@ class Previews:
         """
         caller.require("approvals:read")
         record, _ = await self._journal.read(partial(_read, caller, approval_id))
-        recent: list[tuple[str, Evidence]] = []
+        recent: list[tuple[str, PolicyEvidence]] = []
         before: str | None = None
         for _ in range(_REACH_RUNS // _PAGE_RUNS):
             before = await self._journal.read(partial(self._read_recent, record, recent, before))
@@ -120,7 +120,7 @@ class Previews:
     def _read_recent(
         self,
         record: ApprovalRecord,
-        recent: list[tuple[str, Evidence]],
+        recent: list[tuple[str, PolicyEvidence]],
         before: str | None,
         store: JournalStore,
     ) -> str | None:
@@ -167,7 +167,7 @@ def _call_of(record: ApprovalRecord) -> ToolCall | None:
 
 
 def _reach(
-    record: ApprovalRecord, scope: ApprovalScope, recent: Sequence[tuple[str, Evidence]]
+    record: ApprovalRecord, scope: ApprovalScope, recent: Sequence[tuple[str, PolicyEvidence]]
 ) -> Reach:
     """Return the calls that an answer would have decided; the call itself is not counted."""
     found = [
@@ -184,7 +184,7 @@ def _reach(
 
 
 def _is_covered(
-    record: ApprovalRecord, scope: ApprovalScope, session_id: str, each: Evidence
+    record: ApprovalRecord, scope: ApprovalScope, session_id: str, each: PolicyEvidence
 ) -> bool:
     if scope == "once":
         return each.run_id == record.run_id and each.call_id in record.covers

@@ -15,7 +15,7 @@ import structlog
 
 from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
-from palyra.core.policy.recorded import Evidence, find_asked, read_calls
+from palyra.core.policy.recorded import PolicyEvidence, find_asked, read_calls
 from palyra.core.policy.suggestion import (
     MIN_ANSWERS,
     AppliedSuggestion,
@@ -51,10 +51,10 @@ MAX_CALLS = 50_000  # about 1 KB each while they are compared
 _BATCH = 100  # candidates that the engine tries together
 
 
-class History(msgspec.Struct):
-    """What the tapes say."""
+class RecordedDecisions(msgspec.Struct):
+    """Recorded decisions of all tapes, and counts of those that are not usable."""
 
-    evidence: list[Evidence]
+    evidence: list[PolicyEvidence]
     lost: set[str]  # tools with a call that cannot be evaluated any more
     unreadable: int = 0
     purged_runs: int = 0
@@ -168,7 +168,9 @@ class Suggestions:
         log.info("rule of a call applied", approval_id=approval_id, by=caller.principal)
         return msgspec.structs.replace(found, file=applied.file)
 
-    def _read_asked(self, caller: Caller, approval_id: str, store: JournalStore) -> Evidence | None:
+    def _read_asked(
+        self, caller: Caller, approval_id: str, store: JournalStore
+    ) -> PolicyEvidence | None:
         """Return the call of an approval as the rules see it.  Blocks.  Raises NotFound."""
         record = store.find_approval(approval_id)
         run = None if record is None else store.find_run(record.run_id)
@@ -214,8 +216,8 @@ class Suggestions:
             )
         )
 
-    async def _read(self) -> History:
-        history = History([], set())
+    async def _read(self) -> RecordedDecisions:
+        history = RecordedDecisions([], set())
         before: str | None = None
         runs = 0
         while True:
@@ -230,7 +232,7 @@ class Suggestions:
                 )
 
     def _read_page(
-        self, history: History, before: str | None, store: JournalStore
+        self, history: RecordedDecisions, before: str | None, store: JournalStore
     ) -> tuple[str | None, int]:
         """Add the calls of one page of runs; return the last run, None if there are no more.  Blocks."""
         found = store.list_runs(RunFilter(before=before, limit=PAGE_RUNS))
@@ -250,7 +252,7 @@ class Suggestions:
 
 
 def decide_suggestions(
-    policy: PolicyTrial, history: History, min_answers: int, *, with_folders: bool = False
+    policy: PolicyTrial, history: RecordedDecisions, min_answers: int, *, with_folders: bool = False
 ) -> tuple[list[Candidate], Proof]:
     """Return the rules to suggest and the proof.  Blocks."""
     candidates = [
@@ -278,7 +280,7 @@ def decide_suggestions(
 
 
 def decide_rule(
-    policy: PolicyTrial, evidence: Sequence[Evidence], approval_id: str, call: Evidence
+    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], approval_id: str, call: PolicyEvidence
 ) -> RuleFor:
     """Return the narrowest rule for a call with its reach, or why it is refused.  Blocks."""
     candidate = exact_candidate(call)
@@ -320,7 +322,7 @@ def _is_allowed(policy: PolicyTrial, candidate: Candidate) -> bool:
 
 
 def find_wrong(
-    policy: PolicyTrial, evidence: Sequence[Evidence], candidates: Sequence[Candidate]
+    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], candidates: Sequence[Candidate]
 ) -> set[str]:
     """Return the ids of the candidates that would allow a call that no person allowed.
 

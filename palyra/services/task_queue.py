@@ -51,14 +51,14 @@ class Succeeded(NamedTuple):
     result: dict[str, Any]
 
 
-class Failed(NamedTuple):
+class AttemptFailed(NamedTuple):
     """The attempt failed."""
 
     error: str
     may_retry: bool
 
 
-Outcome = Succeeded | Failed
+Outcome = Succeeded | AttemptFailed
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Look(NamedTuple):
 
 
 class TaskClaims(Protocol):
-    """How a process takes tasks: for a fleet `SELECT … FOR UPDATE SKIP LOCKED` in one statement."""
+    """Port by which a process takes tasks: for a fleet `SELECT … FOR UPDATE SKIP LOCKED` in one statement."""
 
     async def claim(self, found: Sequence[TaskRecord]) -> list[TaskRecord]:
         """Return the tasks that this process now holds, each with its lease, committed."""
@@ -185,7 +185,7 @@ class TaskQueue:
         match outcome:
             case Succeeded():
                 return succeed(entry.task, entry.held, self._redact(outcome.result), now_ms)
-            case Failed():
+            case AttemptFailed():
                 error = self.redactor.redact_text(outcome.error)[0]
                 return fail(
                     entry.task,

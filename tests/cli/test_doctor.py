@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from palyra.cli import doctor
-from palyra.cli.command import Options
+from palyra.cli.talk import Options
 from palyra.core.journal.backup import BackupMade
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.redaction.patterns import RULES

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from palyra import errors
-from palyra.cli.command import load_config, verdict
+from palyra.cli.command import load_config
 from palyra.cli.errors import CommandFailed, find_exit_code, stop_for, stop_for_start
 from palyra.cli.main import cli
+from palyra.cli.talk import verdict
 from palyra.client.frames import ErrorBody, WireFault, to_exception
 from palyra.net.protocol.discovery import get_discovery
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from palyra.cli import doctor
-from palyra.cli.command import Options
+from palyra.cli.talk import Options
 from palyra.secrets.resolver import Resolver
 from tests.cli.command import palyra, start_palyra
 

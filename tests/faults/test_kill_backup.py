@@ -20,7 +20,7 @@ WITHIN_S = 60.0
 
 def arm(name: str, nth: int) -> None:
     """Make this process kill itself at the n-th call of one of the steps of a draft."""
-    owner = {"rename": Path, "replace": Path, "sync_directory": draft}.get(name, draft.Draft)
+    owner = {"rename": Path, "replace": Path, "sync_directory": draft}.get(name, draft.BackupDraft)
     real = getattr(owner, name)
     left = nth
 

@@ -16,7 +16,7 @@ from palyra.errors import Forbidden, Rejected
 from palyra.harness.case_runner import KEY_AGE_MS, CaseRun, Performer
 from palyra.harness.cases import Case, check_input
 from palyra.harness.connections import PacedConnection
-from palyra.harness.driver import Drive, Selection
+from palyra.harness.driver import Drive, InputSelection
 from palyra.harness.outcome import CaseResult
 from palyra.harness.results import ResultsDirectory, ResultsStart, open_directory
 from tests.harness.results import FILE, PLAN, result
@@ -77,7 +77,7 @@ class Stage:
         self._opening = open_directory(path / "out", FILE, PLAN)
         self.directory = self._opening.__enter__()
         self.fake = FakePerformer(self.directory)
-        extent = Selection(file, check_input(file), repeat, 10, limit)
+        extent = InputSelection(file, check_input(file), repeat, 10, limit)
         self.drive = Drive(extent, cast("Performer", self.fake), lambda _: None)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
-from palyra.core.model.summary import Covered, Ledger, Summary
+from palyra.core.model.summary import Covered, Summary, SummaryLedger
 from palyra.core.tape.events import CompactionApplied, encode_event
 from palyra.services.memory_index import STEPS_BEFORE_SEARCH
 from palyra.store.sqlite.turns import STEP_TURNS, delete_turns
@@ -292,7 +292,7 @@ def put(kit: Kit, run_id: str, *events: tuple[str, str]) -> None:
 def summary_of(run_id: str, last: int) -> tuple[str, str]:
     """An event that replaces the first messages of a run."""
     summary = Summary(
-        ledger=Ledger(),
+        ledger=SummaryLedger(),
         narrative="",
         covers=(Covered(run_id, 0, last),),
         before_tokens=2,

@@ -11,7 +11,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter, TapePage
 from palyra.core.journal.records import RunRecord
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.policy.recorded import Evidence, RecordedCall
+from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
 from palyra.core.policy.suggestion import SuggestionList
 from palyra.core.tape import events as ev
 from palyra.errors import Overloaded, TooLarge
@@ -78,7 +78,7 @@ class FakeGate:
     """Reads calls of `shell`, whose arguments are one word here."""
 
     @staticmethod
-    def read_recorded(call: RecordedCall) -> Evidence | None:
+    def read_recorded(call: RecordedCall) -> PolicyEvidence | None:
         if call.arguments == "gone":
             return None
         return shell(call.arguments, "-q", run=call.run_id, decided=call.decided)

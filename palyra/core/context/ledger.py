@@ -42,7 +42,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.model.summary import Entry, EntryKind, Ledger
+from palyra.core.model.summary import Entry, EntryKind, SummaryLedger
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.tool.spec import HANDED_OVER
 from palyra.core.trust.labels import Trust
@@ -76,16 +76,16 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
-EMPTY = Ledger()
+EMPTY = SummaryLedger()
 
 
 def extend(
-    ledger: Ledger,
+    ledger: SummaryLedger,
     messages: Sequence[Placed],
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
-) -> Ledger:
+) -> SummaryLedger:
     """Return the ledger with what `messages` add, correct, answer and complete.
 
     `messages` follow those that the ledger was made of, oldest first.  `window` follows them and
@@ -103,7 +103,7 @@ def extend(
     return builder.ledger()
 
 
-def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
+def fit(ledger: SummaryLedger, budget_tokens: int) -> SummaryLedger:
     """Drop entries, oldest first, until the ledger fits.
 
     Unprotected entries go by `DROPPED_FIRST` above the budget.  Protected ones go by
@@ -132,7 +132,7 @@ def fit(ledger: Ledger, budget_tokens: int) -> Ledger:
 
 
 def _oldest(
-    ledger: Ledger,
+    ledger: SummaryLedger,
     kinds: Sequence[EntryKind],
     over: int,
     *,
@@ -249,7 +249,7 @@ _AUTHORS: dict[type[Message], Literal["user", "model", "tool"]] = {
 class _Builder:
     """A ledger while messages are read into it."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: SummaryLedger) -> None:
         self._before = ledger
         self._entries = dict[str, Entry]()
         self._keys: dict[EntryKind, dict[str, None]] = defaultdict(dict)  # of each kind, in order
@@ -265,10 +265,10 @@ class _Builder:
                 self._put(entry)
         self._before_ids = frozenset(self._entries)
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> SummaryLedger:
         """Return what was read so far."""
         last = () if self._request is None else (self._request,)
-        return Ledger(
+        return SummaryLedger(
             entries=(*self._entries.values(), *last),
             dropped=self._before.dropped,
             exceeded=self._before.exceeded,

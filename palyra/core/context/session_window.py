@@ -32,7 +32,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
-from palyra.core.model.summary import Covered, Entry, EntryKind, Ledger, Summary
+from palyra.core.model.summary import Covered, Entry, EntryKind, Summary, SummaryLedger
 from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
@@ -124,7 +124,7 @@ def read_messages(
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
-) -> Ledger:
+) -> SummaryLedger:
     """Return the ledger of `previous` with everything that the messages add, before it is fitted.
 
     The longest part of a compaction: some tenths of a second for two thousand messages.
@@ -140,7 +140,7 @@ def plan_summary(
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
-    read: Ledger | None = None,
+    read: SummaryLedger | None = None,
 ) -> Summary:
     """Summarise `messages`, which follow those that `previous` covers, without a model.
 
@@ -222,7 +222,7 @@ def _first_sentence(text: str) -> str:
     return truncate_safely(next(sentences(text), text.strip().replace("\n", " ")), _LINE_CHARS)
 
 
-def _still_true(narrative: str, ledger: Ledger) -> list[str]:
+def _still_true(narrative: str, ledger: SummaryLedger) -> list[str]:
     """Return the lines of the narrative that repeat no statement which was corrected later."""
     wrong = [text[: _LINE_CHARS - _CUT_CHARS] for text in ledger.replaced]
     lines = narrative.strip().splitlines()
@@ -557,7 +557,7 @@ def find_defects(
     *,
     window: Sequence[Placed] = (),
     pins: Iterable[Placed] | None = None,
-    read: Ledger | None = None,
+    read: SummaryLedger | None = None,
 ) -> tuple[str, ...]:
     """Return what a summary lost: protected entries, ranges, or the gain; empty if it is sound.
 

@@ -30,7 +30,7 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
     sha256: _Hex
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The signed description of a backup; it covers the list of files, which covers the rest."""
 
     format: Literal[1] = 1

@@ -16,7 +16,7 @@ MAX_BYTES = 160
 _LAST_MS = 253_402_300_799_000  # of the year 9999
 
 
-class Purged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PurgedPayload(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Facts about a payload that was removed."""
 
     at_ms: Annotated[int, msgspec.Meta(ge=0, le=_LAST_MS)]
@@ -30,7 +30,7 @@ class Purged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Tombstone(msgspec.Struct, frozen=True, gc=False):
-    purged: Purged
+    purged: PurgedPayload
 
 
 _DECODER = msgspec.json.Decoder(_Tombstone)
@@ -40,11 +40,11 @@ def make_tombstone(data: bytes, at_ms: int) -> bytes:
     """Return the tombstone for the payload `data`; a tombstone stays as it is."""
     if data.startswith(PREFIX):
         return data
-    purged = Purged(at_ms=at_ms, sha256=sha256(data).hexdigest(), size_bytes=len(data))
+    purged = PurgedPayload(at_ms=at_ms, sha256=sha256(data).hexdigest(), size_bytes=len(data))
     return msgspec.json.encode(_Tombstone(purged))
 
 
-def read_tombstone(data: bytes) -> Purged | None:
+def read_tombstone(data: bytes) -> PurgedPayload | None:
     """Return the facts of a replaced payload, None for any other payload."""
     if not data.startswith(PREFIX):
         return None

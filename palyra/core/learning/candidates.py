@@ -73,7 +73,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class LearningRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a candidate; the design's thresholds are the defaults."""
+    """Mode and thresholds that decide about a candidate; the defaults are the design's."""
 
     mode: Mode = "off"
     fact: Thresholds = Thresholds(7_500, 9_000)

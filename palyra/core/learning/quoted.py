@@ -4,7 +4,7 @@
 A user pastes mails, pages and logs between own sentences, and nothing on the tape separates the two.
 So doubt decides: a statement counts as quoted if it
 
-    - stands within quotation marks, or on a line that marks a quote (`>`, `|`);
+    - is within quotation marks, or on a line that marks a quote (`>`, `|`);
     - follows a line or a clause that ends with a colon and does not name the user's own rules;
     - shares its message with a request to work on a text, or with words that announce one;
     - shares its message with so much other text that most of it must be a paste.

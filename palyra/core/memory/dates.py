@@ -91,7 +91,7 @@ _YEAR = r"(?:19|20)\d\d"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class DateSpan:
     """Days from `first` to `last`, both included."""
 
     first: date
@@ -118,7 +118,7 @@ def start_ms(day: date) -> int:
     return (day - _EPOCH).days * DAY_MS
 
 
-def find_spans(text: str, day: date) -> tuple[Span, ...]:
+def find_spans(text: str, day: date) -> tuple[DateSpan, ...]:
     """Return the spans that the text names, of a text written on `day`; sorted, at most 8."""
     return tuple(sorted({span for _, _, span in _find_all(text, day)})[:MAX_SPANS])
 
@@ -133,9 +133,9 @@ def without_dates(text: str, day: date) -> str:
 
 
 @lru_cache(_CACHED)
-def _find_all(text: str, day: date) -> tuple[tuple[int, int, Span], ...]:
+def _find_all(text: str, day: date) -> tuple[tuple[int, int, DateSpan], ...]:
     """Return start, end and span of each date; a more specific rule takes its text first."""
-    found: list[tuple[int, int, Span]] = []
+    found: list[tuple[int, int, DateSpan]] = []
     for pattern, resolve in _RULES:
         for match in pattern.finditer(text):
             start, end = match.span()
@@ -147,7 +147,7 @@ def _find_all(text: str, day: date) -> tuple[tuple[int, int, Span], ...]:
     return tuple(found)
 
 
-def _try(resolve: "_Resolve", match: re.Match[str], day: date) -> Span | None:
+def _try(resolve: "_Resolve", match: re.Match[str], day: date) -> DateSpan | None:
     """Resolve a match; None for what is no date (31 February, a year beyond the calendar)."""
     try:
         return resolve(match, day)
@@ -157,34 +157,34 @@ def _try(resolve: "_Resolve", match: re.Match[str], day: date) -> Span | None:
 
 # --- rules, the most specific first --------------------------------------------------------------
 
-_Resolve = Callable[[re.Match[str], date], Span | None]
+_Resolve = Callable[[re.Match[str], date], DateSpan | None]
 
 
-def _one_day(at: date) -> Span:
-    return Span(at, at)
+def _one_day(at: date) -> DateSpan:
+    return DateSpan(at, at)
 
 
-def _month(year: int, month: int) -> Span:
+def _month(year: int, month: int) -> DateSpan:
     first = date(year, month, 1)
     following = date(year + month // 12, month % 12 + 1, 1)
-    return Span(first, following - timedelta(1))
+    return DateSpan(first, following - timedelta(1))
 
 
-def _year(year: int) -> Span:
-    return Span(date(year, 1, 1), date(year, 12, 31))
+def _year(year: int) -> DateSpan:
+    return DateSpan(date(year, 1, 1), date(year, 12, 31))
 
 
-def _week(at: date) -> Span:
+def _week(at: date) -> DateSpan:
     monday = at - timedelta(at.weekday())
-    return Span(monday, monday + timedelta(6))
+    return DateSpan(monday, monday + timedelta(6))
 
 
-def _add_months(day: date, months: int) -> Span:
+def _add_months(day: date, months: int) -> DateSpan:
     at = day.year * 12 + day.month - 1 + months
     return _month(at // 12, at % 12 + 1)
 
 
-def _by_unit(day: date, unit: str, count: int) -> Span:
+def _by_unit(day: date, unit: str, count: int) -> DateSpan:
     """Return the span of `count` units from `day`; negative is the past."""
     match unit:
         case "day":
@@ -193,26 +193,26 @@ def _by_unit(day: date, unit: str, count: int) -> Span:
             return _week(day + timedelta(7 * count))
         case "weekend":
             saturday = _week(day + timedelta(7 * count)).last - timedelta(1)
-            return Span(saturday, saturday + timedelta(1))
+            return DateSpan(saturday, saturday + timedelta(1))
         case "month":
             return _add_months(day, count)
         case _:
             return _year(day.year + count)
 
 
-def _iso(match: re.Match[str], _day: date) -> Span:
+def _iso(match: re.Match[str], _day: date) -> DateSpan:
     return _one_day(date(int(match[1]), int(match[2]), int(match[3])))
 
 
-def _dotted(match: re.Match[str], _day: date) -> Span:
+def _dotted(match: re.Match[str], _day: date) -> DateSpan:
     return _one_day(date(int(match[3]), int(match[2]), int(match[1])))
 
 
-def _day_month(match: re.Match[str], day: date) -> Span:
+def _day_month(match: re.Match[str], day: date) -> DateSpan:
     return _named_day(match["month"], match["day"], match["year"], day)
 
 
-def _named_day(month: str, number: str, year: str | None, day: date) -> Span:
+def _named_day(month: str, number: str, year: str | None, day: date) -> DateSpan:
     at_month, at_day = _MONTH_NUMBER[month.lower()], int(number)
     if year:
         return _one_day(date(int(year), at_month, at_day))
@@ -221,11 +221,11 @@ def _named_day(month: str, number: str, year: str | None, day: date) -> Span:
     return _one_day(min(near, key=lambda each: abs(each - day)))
 
 
-def _month_year(match: re.Match[str], _day: date) -> Span:
+def _month_year(match: re.Match[str], _day: date) -> DateSpan:
     return _month(int(match["year"]), _MONTH_NUMBER[match["month"].lower()])
 
 
-def _bare_month(match: re.Match[str], day: date) -> Span | None:
+def _bare_month(match: re.Match[str], day: date) -> DateSpan | None:
     name = match["month"]
     is_introduced = match["in"] is not None
     if not name[0].isupper() or (name.lower() in _AMBIGUOUS and not is_introduced):
@@ -235,15 +235,15 @@ def _bare_month(match: re.Match[str], day: date) -> Span | None:
     return min(near, key=lambda each: abs(each.first - day))
 
 
-def _bare_year(match: re.Match[str], _day: date) -> Span:
+def _bare_year(match: re.Match[str], _day: date) -> DateSpan:
     return _year(int(match[1]))
 
 
-def _ago(match: re.Match[str], day: date) -> Span:
+def _ago(match: re.Match[str], day: date) -> DateSpan:
     return _by_unit(day, _UNITS[match["unit"].lower()], -_count(match["count"]))
 
 
-def _ahead(match: re.Match[str], day: date) -> Span:
+def _ahead(match: re.Match[str], day: date) -> DateSpan:
     return _by_unit(day, _UNITS[match["unit"].lower()], _count(match["count"]))
 
 
@@ -251,13 +251,13 @@ def _count(text: str) -> int:
     return int(text) if text.isdecimal() else _NUMBERS[" ".join(text.lower().split())]
 
 
-def _fixed(match: re.Match[str], day: date) -> Span | None:
+def _fixed(match: re.Match[str], day: date) -> DateSpan | None:
     if match[1] == "Morgen":  # German: the time of the day
         return None
     return _one_day(day + timedelta(_FIXED[" ".join(match[1].lower().split())]))
 
 
-def _directed(match: re.Match[str], day: date) -> Span | None:
+def _directed(match: re.Match[str], day: date) -> DateSpan | None:
     step, noun = _DIRECTIONS[match["direction"].lower()], match["noun"].lower()
     if noun in _UNITS:
         return None if _UNITS[noun] == "day" else _by_unit(day, _UNITS[noun], step)
@@ -281,7 +281,7 @@ def _weekday(day: date, weekday: int, step: int) -> date:
     return day - timedelta((day.weekday() - weekday - 1) % 7 + 1)
 
 
-def _bare_weekday(match: re.Match[str], day: date) -> Span:
+def _bare_weekday(match: re.Match[str], day: date) -> DateSpan:
     """Take the most recent such weekday: people report more than they announce."""
     return _one_day(_weekday(day, _WEEKDAY_NUMBER[match["weekday"].lower()], -1))
 

@@ -24,9 +24,9 @@ from palyra.core.journal.records import DocumentEntry, DocumentRecord
 from palyra.core.memory.documents import (
     BOM,
     MAX_BLOCKS,
-    Block,
     Document,
     Line,
+    ManagedBlock,
     find_fault,
     parse_document,
     render_document,
@@ -159,7 +159,7 @@ def merge(
     """
     document = parse_document(name, content)
     merger = _Merger(base, author, frozenset(forget) | frozenset(base.forgotten), document)
-    pieces: list[bytes | Block] = []
+    pieces: list[bytes | ManagedBlock] = []
     merged: dict[str, tuple[DocumentEntry, ...]] = {}
     for piece in document.pieces:
         if isinstance(piece, bytes):
@@ -189,12 +189,12 @@ def merge(
     )
 
 
-def _new_block(name: str, eol: bytes) -> Block:
+def _new_block(name: str, eol: bytes) -> ManagedBlock:
     begin, end = (f"<!-- palyra:{kind} {name} -->".encode() + eol for kind in ("begin", "end"))
-    return Block(name, begin, end, ())
+    return ManagedBlock(name, begin, end, ())
 
 
-def _separator(pieces: Sequence[bytes | Block], eol: bytes) -> bytes:
+def _separator(pieces: Sequence[bytes | ManagedBlock], eol: bytes) -> bytes:
     """Return a line end if the text so far ends within a line."""
     before = render_document(Document(tuple(pieces[-2:])))
     return eol if before.removeprefix(BOM) and not before.endswith((b"\n", b"\r")) else b""
@@ -261,8 +261,8 @@ class _Merger:
         self._present = frozenset((*best, *mentioned))
 
     def merge(
-        self, block: Block, asked: Mapping[str, str] | None
-    ) -> tuple[Block, tuple[DocumentEntry, ...]]:
+        self, block: ManagedBlock, asked: Mapping[str, str] | None
+    ) -> tuple[ManagedBlock, tuple[DocumentEntry, ...]]:
         """Return the new block and its entries."""
         lines: list[Line] = []
         entries: list[DocumentEntry] = []
@@ -280,7 +280,9 @@ class _Merger:
             if entry_id not in lasting:
                 entries.append(DocumentEntry(entry_id=entry_id, text=text, asked=text))
                 lines.append(_line(entry_id, text, _eol_of(block.begin)))
-        return Block(block.name, block.begin, block.end, tuple(lines), block.number), tuple(entries)
+        return ManagedBlock(block.name, block.begin, block.end, tuple(lines), block.number), tuple(
+            entries
+        )
 
     def _find_known(self, block: str, entry_id: str, text: str) -> DocumentEntry | None:
         """Return the entry as the file had it; with several versions, the one with this text."""
@@ -290,7 +292,7 @@ class _Merger:
         return next((entry for entry in found if entry.text == text), found[0])
 
     def _merge_line(
-        self, block: Block, line: Line, asked: Mapping[str, str] | None
+        self, block: ManagedBlock, line: Line, asked: Mapping[str, str] | None
     ) -> tuple[Line | None, DocumentEntry | None]:
         if line.text is None:
             return self._keep_other(block, line)
@@ -306,7 +308,9 @@ class _Merger:
             return self._answer(block, kept, entry, asked.get(line.entry_id))
         return self._merge_known(block, line, known, asked)
 
-    def _keep_other(self, block: Block, line: Line) -> tuple[Line | None, DocumentEntry | None]:
+    def _keep_other(
+        self, block: ManagedBlock, line: Line
+    ) -> tuple[Line | None, DocumentEntry | None]:
         if self.forget.intersection(line.mentioned):
             return None, None
         if line.raw.strip():
@@ -316,7 +320,7 @@ class _Merger:
         return line, None
 
     def _adopt_new(
-        self, block: Block, line: Line, entry_id: str
+        self, block: ManagedBlock, line: Line, entry_id: str
     ) -> tuple[Line, DocumentEntry | None]:
         assert line.text is not None  # noqa: S101 - the caller has looked
         if self._is_refused(block, line, line.text):
@@ -331,7 +335,7 @@ class _Merger:
             return line, entry
         return _line(entry_id, line.text, _eol_of(line.raw)), entry
 
-    def _is_refused(self, block: Block, line: Line, text: str) -> bool:
+    def _is_refused(self, block: ManagedBlock, line: Line, text: str) -> bool:
         reason = find_fault(text)
         if reason:
             self._flag(block, line, "refused", reason, line.entry_id)
@@ -342,7 +346,7 @@ class _Merger:
         return bool(reason)
 
     def _merge_known(
-        self, block: Block, line: Line, known: DocumentEntry, asked: Mapping[str, str] | None
+        self, block: ManagedBlock, line: Line, known: DocumentEntry, asked: Mapping[str, str] | None
     ) -> tuple[Line | None, DocumentEntry | None]:
         """Merge an entry that the last version has; see the table at the top of this file."""
         assert line.text is not None  # noqa: S101 - the caller has looked
@@ -364,7 +368,7 @@ class _Merger:
             return line, self._settle(block, line, now)
         return self._answer(block, line, now, asked.get(line.entry_id))
 
-    def _settle(self, block: Block, line: Line, now: DocumentEntry) -> DocumentEntry:
+    def _settle(self, block: ManagedBlock, line: Line, now: DocumentEntry) -> DocumentEntry:
         """Report an open conflict; a person who has seen it settles it for the file."""
         if not now.has_conflict:
             return now
@@ -374,7 +378,7 @@ class _Merger:
         return msgspec.structs.replace(now, asked=now.pending, pending=None, has_conflict=False)
 
     def _answer(
-        self, block: Block, line: Line, now: DocumentEntry, wanted: str | None
+        self, block: ManagedBlock, line: Line, now: DocumentEntry, wanted: str | None
     ) -> tuple[Line | None, DocumentEntry | None]:
         """Apply the text asked for, or the removal."""
         clear = msgspec.structs.replace(now, pending=None, has_conflict=False)
@@ -391,7 +395,7 @@ class _Merger:
         self._flag_conflict(block, line, entry)
         return line, entry
 
-    def _flag_conflict(self, block: Block, line: Line, entry: DocumentEntry) -> None:
+    def _flag_conflict(self, block: ManagedBlock, line: Line, entry: DocumentEntry) -> None:
         change = "removed" if entry.pending is None else "changed"
         reason = f"edited by a person, and {change} by the daemon: the file's text is kept"
         self.flags.append(
@@ -402,7 +406,7 @@ class _Merger:
         )  # fmt: skip
 
     def _flag(
-        self, block: Block, line: Line, kind: FlagKind, reason: str, entry_id: str = ""
+        self, block: ManagedBlock, line: Line, kind: FlagKind, reason: str, entry_id: str = ""
     ) -> None:
         self.flags.append(
             Flag(block=block.name, kind=kind, reason=reason, line=line.number, entry_id=entry_id)

@@ -81,7 +81,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ManagedBlock:
     """A managed block, with the bytes of its markers."""
 
     name: str
@@ -100,13 +100,13 @@ class Block:
 class Document:
     """A document: texts outside, and blocks, in order."""
 
-    pieces: tuple[bytes | Block, ...]
+    pieces: tuple[bytes | ManagedBlock, ...]
     eol: bytes = b"\n"
 
     @property
-    def blocks(self) -> dict[str, Block]:
+    def blocks(self) -> dict[str, ManagedBlock]:
         """The blocks by name."""
-        return {piece.name: piece for piece in self.pieces if isinstance(piece, Block)}
+        return {piece.name: piece for piece in self.pieces if isinstance(piece, ManagedBlock)}
 
     @property
     def outside(self) -> tuple[bytes, ...]:
@@ -153,7 +153,7 @@ class _Reader:
     texts: Sequence[str]
     fence: tuple[str, int] | None = None  # the open fence, and the number of its line
     in_fence: int | None = None  # line of the first marker in the open fence
-    pieces: list[bytes | Block] = field(default_factory=list)
+    pieces: list[bytes | ManagedBlock] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)  # blocks and their lines
 
     def read(self) -> Document:
@@ -248,7 +248,9 @@ class _Reader:
                 )
             inner = _read_lines(self.raws[number:end], self.texts[number:end], number + 1)
             self._check(name, number, inner)
-            self.pieces.append(Block(name, self.raws[at], self.raws[end], tuple(inner), number))
+            self.pieces.append(
+                ManagedBlock(name, self.raws[at], self.raws[end], tuple(inner), number)
+            )
             return end + 1
         raise self._error(
             number, f"the block {name!r} has no end: write <!-- palyra:end {name} --> after it"

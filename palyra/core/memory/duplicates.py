@@ -97,7 +97,7 @@ _VALUE_VERBS = _words(
 _END_WORDS = 2  # a number among the last words is a value, an earlier one a name ("room 5")
 
 
-class Token(NamedTuple):
+class PlainWord(NamedTuple):
     """One word of a text in its plain form."""
 
     plain: str
@@ -109,9 +109,9 @@ class Token(NamedTuple):
         return any(char.isdigit() for char in self.plain)
 
 
-def read_tokens(text: str) -> list[Token]:
+def read_tokens(text: str) -> list[PlainWord]:
     """Return the words of a text that carry meaning, in order."""
-    found: list[Token] = []
+    found: list[PlainWord] = []
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
         word = match.group().replace("\u2019", "'")
         plain = word.casefold()
@@ -119,7 +119,7 @@ def read_tokens(text: str) -> list[Token]:
         if plain in _FILLERS or plain in "=:":
             continue
         is_name = word[:1].isupper() and match.start() > 0 and plain not in _SAME_WORDS
-        found.append(Token(_SAME_WORDS.get(plain, plain), is_name))
+        found.append(PlainWord(_SAME_WORDS.get(plain, plain), is_name))
     return found
 
 
@@ -197,7 +197,9 @@ def is_recalled(text: str, recalled: Sequence[str]) -> bool:
 # --- signs ---------------------------------------------------------------------------------------
 
 
-def _is_correction(new: str, old: str, mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+def _is_correction(
+    new: str, old: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]
+) -> bool:
     return (
         _is_marked(new, mine, theirs)
         or _denies(mine, theirs)
@@ -206,7 +208,7 @@ def _is_correction(new: str, old: str, mine: Sequence[Token], theirs: Sequence[T
     )
 
 
-def _is_marked(new: str, mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+def _is_marked(new: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
     if _MARKER.search(new) is None:
         return False
     own = {token.plain for token in mine} - _MARKER_WORDS - _NEGATIONS
@@ -216,7 +218,7 @@ def _is_marked(new: str, mine: Sequence[Token], theirs: Sequence[Token]) -> bool
     return bool(known) and len(shared) >= max(least, MARKED_OVERLAP * min(len(own), len(known)))
 
 
-def _denies(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+def _denies(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
     """True if the texts differ in negations only, or in the order around a comparison only."""
     new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
     plain_new, plain_old = (
@@ -263,7 +265,7 @@ def _shape(value: tuple[str, ...]) -> tuple[str, bool, bool]:
     return first, value[0] in _ARTICLES, has_digit
 
 
-def _changes_number(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+def _changes_number(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
     """True if only one number differs, at the end and as a value, in a text without a date.
 
     A number is a value after a verb of state or directly after a word that takes one; "item 7" and
@@ -280,7 +282,7 @@ def _changes_number(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
     return is_value and mine[at].is_number and theirs[at].is_number
 
 
-def _is_rewording(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
+def _is_rewording(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
     """True if one text has the words of the other in the same order, but for few added ones."""
     short, long = sorted((mine, theirs), key=len)
     if not short or len(short) < NEAR_OVERLAP * len(long):
@@ -296,7 +298,7 @@ def _is_rewording(mine: Sequence[Token], theirs: Sequence[Token]) -> bool:
     return not any(token.is_number or token.is_name or token.plain in _NEGATIONS for token in added)
 
 
-def _is_same_token(one: Token, other: Token) -> bool:
+def _is_same_token(one: PlainWord, other: PlainWord) -> bool:
     if one.is_number or other.is_number or one.is_name or other.is_name:
         return one.plain == other.plain
     return _is_same_word(one.plain, other.plain)

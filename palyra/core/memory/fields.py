@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
-from palyra.core.memory.dates import Span, day_of, find_spans
+from palyra.core.memory.dates import DateSpan, day_of, find_spans
 
 WEEK_DAYS, MONTH_DAYS = 7, 31  # a longer span is a month, and a year
 MAX_DATE_WORDS = 64  # of one question
@@ -52,7 +52,7 @@ def searchable(text: str) -> str:
     return f"{text} {' '.join(parts)}" if parts else text
 
 
-def date_words(spans: tuple[Span, ...]) -> tuple[str, ...]:
+def date_words(spans: tuple[DateSpan, ...]) -> tuple[str, ...]:
     """Return the index words of dates that overlap with one of the spans; at most 64."""
     return tuple(dict.fromkeys(_asked(spans)))[:MAX_DATE_WORDS]
 
@@ -61,7 +61,7 @@ def _pairs(run: str) -> str:
     return " ".join(run[at : at + 2] for at in range(max(1, len(run) - 1)))
 
 
-def _indexed(spans: tuple[Span, ...]) -> Iterator[str]:
+def _indexed(spans: tuple[DateSpan, ...]) -> Iterator[str]:
     for span in spans:
         year, month = _names(span.first)
         if span.days > MONTH_DAYS:
@@ -74,7 +74,7 @@ def _indexed(spans: tuple[Span, ...]) -> Iterator[str]:
                 yield from (f"d{month}{day.day:02}", f"in{month}", f"in{year}")
 
 
-def _asked(spans: tuple[Span, ...]) -> Iterator[str]:
+def _asked(spans: tuple[DateSpan, ...]) -> Iterator[str]:
     for span in spans:
         year, month = _names(span.first)
         if span.days > MONTH_DAYS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from palyra.core.memory.dates import Span, find_spans, without_dates
+from palyra.core.memory.dates import DateSpan, find_spans, without_dates
 from palyra.core.memory.fields import searchable
 
 MAX_TERMS = 24  # content words; the rest of a long question is ignored by full text search
@@ -49,7 +49,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     """A question, taken apart.
 
     `terms` are lower-case words for full text search, unique, not stemmed.  `authors` are known
@@ -60,7 +60,7 @@ class Question:
     text: str
     terms: tuple[str, ...]
     authors: tuple[str, ...] = ()
-    dates: tuple[Span, ...] = ()
+    dates: tuple[DateSpan, ...] = ()
     texts: tuple[str, ...] = ()
 
     def texts_for(self, *, is_semantic: bool) -> tuple[str, ...]:
@@ -72,14 +72,14 @@ class Question:
         return self.texts if is_semantic else (" ".join(self.terms) or self.text,)
 
 
-def analyse(text: str, authors: Collection[str], today: date) -> Question:
+def analyse(text: str, authors: Collection[str], today: date) -> SearchQuestion:
     """Take a question apart; relative dates in it are relative to `today`."""
     text = text[:MAX_QUESTION_CHARS]
     names = _named(text, tuple(sorted(authors)))
     without = _replace(text, names, "")
     words = content_words(without_dates(without, today))
     texts = (without, _replace(text, names, "I")) if names else (text,)
-    return Question(
+    return SearchQuestion(
         text=text,
         terms=tuple(dict.fromkeys(words))[:MAX_TERMS],
         authors=names,
@@ -132,4 +132,4 @@ def _replace(text: str, names: Sequence[str], by: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-__all__ = ["MAX_TERMS", "Question", "analyse", "content_words"]
+__all__ = ["MAX_TERMS", "SearchQuestion", "analyse", "content_words"]

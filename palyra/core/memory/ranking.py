@@ -37,7 +37,7 @@ from statistics import fmean
 
 import msgspec
 
-from palyra.core.memory.query import Question
+from palyra.core.memory.query import SearchQuestion
 
 LEXICAL, DATE, FORM, SESSION = 0.5, 0.4, 0.25, 0.1
 AUTHOR_LEXICAL = 1.5  # in addition: the lexical score counts 2.5 times
@@ -116,7 +116,7 @@ _Ranked = tuple[Candidate, Hit]
 
 
 def rank(
-    question: Question, candidates: Iterable[Candidate], vectors: VectorWeight = SEMANTIC
+    question: SearchQuestion, candidates: Iterable[Candidate], vectors: VectorWeight = SEMANTIC
 ) -> list[Hit]:
     """Return the candidates, best first, equal scores newest first; none of a foreign question."""
     author = question.authors[0] if len(question.authors) == 1 else None

@@ -35,7 +35,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usd_micros: int | None = None  # None: the model has no price
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ConsideredModel(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A model that was considered, with the reasons against it."""
 
     model: str
@@ -57,7 +57,7 @@ class RoutePlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     complexity: Complexity
     estimate: Estimate
     budget_usd_micros: int | None  # of the run
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ConsideredModel, ...]
 
 
 class RouteChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -23,9 +23,9 @@ import msgspec
 from palyra.core.model.circuit_breaker import State
 from palyra.core.model.messages import FailureClass
 from palyra.core.model.route_plan import (
-    Candidate,
     Capability,
     Complexity,
+    ConsideredModel,
     Estimate,
     Leaving,
     Mode,
@@ -236,7 +236,7 @@ def plan_route(
         ),
         budget_usd_micros=demand.budget_usd_micros,
         candidates=tuple(
-            Candidate(
+            ConsideredModel(
                 model=each.model,
                 provider=each.standing.provider,
                 is_eligible=not obstacles[each.model],

@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return estimate_tokens(self.text) + estimate_tokens(self.detail) + 2
 
 
-class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SummaryLedger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Entries in the order in which they were said."""
 
     entries: tuple[Entry, ...] = ()
@@ -92,7 +92,7 @@ class Covered(msgspec.Struct, frozen=True, gc=False):
 class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The text that replaces the covered messages in the prompt."""
 
-    ledger: Ledger
+    ledger: SummaryLedger
     narrative: str
     covers: tuple[Covered, ...]  # everything since the session began, oldest first
     before_tokens: int  # of the earlier summary and the newly covered messages

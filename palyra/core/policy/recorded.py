@@ -43,7 +43,7 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int = 0
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """A recorded call as the rules see it."""
 
     request: PolicyRequest

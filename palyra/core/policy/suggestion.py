@@ -40,7 +40,7 @@ from itertools import accumulate, starmap
 
 import msgspec
 
-from palyra.core.policy.recorded import Evidence
+from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.text.visible import visible
 from palyra.core.tool.spec import MEMORY_WRITE, SHARED_HOST
@@ -146,13 +146,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     suggestion_id: str
     title: str
     cedar: str
-    calls: tuple[Evidence, ...]  # with equal calls of a run once
+    calls: tuple[PolicyEvidence, ...]  # with equal calls of a run once
 
 
 # --- shapes --------------------------------------------------------------------------------------
 
 
-def is_offered(call: Evidence) -> bool:
+def is_offered(call: PolicyEvidence) -> bool:
     """True if an answer about this call may become a rule."""
     request, facets = call.request, call.request.facets
     paths = request.paths
@@ -169,7 +169,7 @@ def is_offered(call: Evidence) -> bool:
     return is_ordinary and _has_offered_kind(request) and _is_printable(request)
 
 
-def why_not_offered(call: Evidence) -> str:
+def why_not_offered(call: PolicyEvidence) -> str:
     """Return why no rule is offered for this call, and what would work; "" if one is."""
     request = call.request
     answer_once = "answer each such call once"
@@ -200,7 +200,7 @@ def why_not_offered(call: Evidence) -> str:
     )
 
 
-def exact_candidate(call: Evidence) -> Candidate:
+def exact_candidate(call: PolicyEvidence) -> Candidate:
     """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
     shape = shapes_of(call.request)[0]
     if shape.folder is not None:  # several paths: these, not their folder
@@ -301,13 +301,13 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
 
 
 def find_candidates(
-    evidence: Sequence[Evidence], *, min_answers: int, with_folders: bool = False
+    evidence: Sequence[PolicyEvidence], *, min_answers: int, with_folders: bool = False
 ) -> list[Candidate]:
     """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`.
 
     Beyond exact shapes these are choices, or folders instead of them.
     """
-    found: dict[Shape, list[Evidence]] = defaultdict(list)
+    found: dict[Shape, list[PolicyEvidence]] = defaultdict(list)
     known: set[tuple[str, str, str]] = set()
     for call in evidence:
         same = (call.run_id, call.request.tool, call.request.digest)
@@ -328,7 +328,7 @@ def find_candidates(
     return list(starmap(_candidate, kept[:MAX_CANDIDATES]))
 
 
-def _spoiled(evidence: Iterable[Evidence]) -> set[tuple[Shape, str]]:
+def _spoiled(evidence: Iterable[PolicyEvidence]) -> set[tuple[Shape, str]]:
     """Return the words that no choice may have, each with its shape of any principal and agent."""
     return {
         (_of_anyone(shape), _word(shape, call.request))
@@ -347,10 +347,10 @@ def _of_anyone(shape: Shape) -> Shape:
 
 def _with_choice(
     shape: Shape,
-    calls: list[Evidence],
+    calls: list[PolicyEvidence],
     spoiled: set[tuple[Shape, str]],
     denied: Sequence[PolicyRequest],
-) -> tuple[Shape, list[Evidence]]:
+) -> tuple[Shape, list[PolicyEvidence]]:
     """Return a choice with its list, and the calls that it has; any other shape as it is."""
     if not shape.is_choice:
         return shape, calls
@@ -368,7 +368,7 @@ def _with_choice(
     return msgspec.structs.replace(shape, choice=choice), inside
 
 
-def is_supported(shape: Shape, calls: Sequence[Evidence], min_answers: int) -> bool:
+def is_supported(shape: Shape, calls: Sequence[PolicyEvidence], min_answers: int) -> bool:
     """True if the answers are enough, come from two runs, and show that more than one word is meant.
 
     A choice and a folder need that many runs, and no run that brought more than half of their words:
@@ -431,7 +431,7 @@ def _is_free(shape: Shape, word: str, denied: Iterable[PolicyRequest]) -> bool:
     return not _is_narrower(msgspec.structs.replace(shape, argv=argv, path=path), denied)
 
 
-def _candidate(shape: Shape, calls: Sequence[Evidence]) -> Candidate:
+def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> Candidate:
     body = _conditions(shape)
     name = f"sug_{hashlib.sha256(f'{_scope(shape)}{body}'.encode()).hexdigest()[:16]}"
     return Candidate(
@@ -664,7 +664,7 @@ def as_suggestion(candidate: Candidate) -> Suggestion:
     )
 
 
-def as_proof(evidence: Iterable[Evidence], **more: int) -> Proof:
+def as_proof(evidence: Iterable[PolicyEvidence], **more: int) -> Proof:
     """Return the numbers of decisions."""
     counts: dict[str, int] = defaultdict(int)
     for call in evidence:
@@ -675,7 +675,7 @@ def as_proof(evidence: Iterable[Evidence], **more: int) -> Proof:
 
 
 def trials(
-    evidence: Iterable[Evidence], candidates: Sequence[Candidate]
+    evidence: Iterable[PolicyEvidence], candidates: Sequence[Candidate]
 ) -> Mapping[PolicyRequest, bool]:
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 

@@ -31,16 +31,16 @@ _STYLES: dict[str, Style] = {"same": "plain", "removed": "removed", "added": "ad
 _WORD_STYLES: dict[str, Style] = {"removed": "removed_word", "added": "added_word"}
 
 
-class Segment(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of one line."""
 
     text: str
     style: Style = "plain"
 
 
-Line = tuple[Segment, ...]
+Line = tuple[StyledText, ...]
 # Begins every line that continues one: content cannot be at the place where titles begin.
-_CONTINUES = Segment("  ↪ ", "dim")
+_CONTINUES = StyledText("  ↪ ", "dim")
 
 
 def render_preview(preview: Preview, width: int) -> list[Line]:
@@ -51,7 +51,9 @@ def render_preview(preview: Preview, width: int) -> list[Line]:
 
 def _lines(preview: Preview) -> Iterator[Line]:
     for change in preview.stale:
-        yield (Segment(f"! {change}: an answer now is about a call that will not run", "warning"),)
+        yield (
+            StyledText(f"! {change}: an answer now is about a call that will not run", "warning"),
+        )
     for block in preview.blocks:
         yield from _block(block)
     yield from _notes(preview)
@@ -65,21 +67,21 @@ def _notes(preview: Preview) -> Iterator[Line]:
         more = len(preview.hidden) - len(named)
         total = sum(each.count for each in preview.hidden)
         text = ", ".join([*named, *([f"and {more} more"] if more else [])])
-        yield (Segment(f"! {pluralize(total, 'character')} spelled out: {text}", "warning"),)
+        yield (StyledText(f"! {pluralize(total, 'character')} spelled out: {text}", "warning"),)
     if preview.redacted:
         marks = pluralize(preview.redacted, "mark")
-        yield (Segment(f"! {marks} [redacted:…] in place of secrets", "warning"),)
+        yield (StyledText(f"! {marks} [redacted:…] in place of secrets", "warning"),)
     for source in preview.taint[:_NAMES_SHOWN]:
         by = f"{source.tool or source.kind} (event {source.seq})"
         what = f": {', '.join(source.findings)}" if source.findings else ""
-        yield (Segment(f"! tainted by {by}{what}", "warning"),)
+        yield (StyledText(f"! tainted by {by}{what}", "warning"),)
     if len(preview.taint) > _NAMES_SHOWN:
         left = len(preview.taint) - _NAMES_SHOWN
-        yield (Segment(f"! tainted by {pluralize(left, 'more event')}", "warning"),)
+        yield (StyledText(f"! tainted by {pluralize(left, 'more event')}", "warning"),)
     if preview.cut:
         yield (
-            Segment(f"! {pluralize(preview.cut, 'line')} left out; all of it: ", "warning"),
-            Segment(f"palyra approvals show --all {preview.approval_id}", "title"),
+            StyledText(f"! {pluralize(preview.cut, 'line')} left out; all of it: ", "warning"),
+            StyledText(f"palyra approvals show --all {preview.approval_id}", "title"),
         )
 
 
@@ -88,20 +90,20 @@ def _block(block: Block) -> Iterator[Line]:
         case FileBlock():
             yield from _file(block)
         case WordsBlock():
-            yield (Segment(f"── {block.title}, one word a line", "title"),)
+            yield (StyledText(f"── {block.title}, one word a line", "title"),)
             for at, word in enumerate(block.words):
-                yield Segment(f"{at:>4} ", "dim"), Segment(_tabs(word))
+                yield StyledText(f"{at:>4} ", "dim"), StyledText(_tabs(word))
             yield from _cut(block.cut, "word")
         case TextBlock():
             size = pluralize(block.size_bytes, "byte")
-            yield (Segment(f"── {block.title}, {size}", "title"),)
+            yield (StyledText(f"── {block.title}, {size}", "title"),)
             for at, line in enumerate(block.lines, 1):
-                yield Segment(f"{at:>4} ", "dim"), Segment(_tabs(line))
+                yield StyledText(f"{at:>4} ", "dim"), StyledText(_tabs(line))
             yield from _cut(block.cut, "line")
         case FieldsBlock():
-            yield (Segment(f"── {block.title}", "title"),)
+            yield (StyledText(f"── {block.title}", "title"),)
             for name, value in block.rows:
-                yield Segment(f"     {_tabs(name)}: ", "dim"), Segment(_tabs(value))
+                yield StyledText(f"     {_tabs(name)}: ", "dim"), StyledText(_tabs(value))
             yield from _cut(block.cut, "row")
         case _:
             assert_never(block)
@@ -110,19 +112,19 @@ def _block(block: Block) -> Iterator[Line]:
 def _file(block: FileBlock) -> Iterator[Line]:
     counts = f"   +{block.added} -{block.removed}" if block.added or block.removed else ""
     yield (
-        Segment(f"── {block.path}", "title"),
-        Segment(f"  {'mode changed' if block.change == 'mode' else block.change}{counts}"),
+        StyledText(f"── {block.path}", "title"),
+        StyledText(f"  {'mode changed' if block.change == 'mode' else block.change}{counts}"),
     )
-    yield (Segment(f"   {_sizes(block)}", "dim"),)
+    yield (StyledText(f"   {_sizes(block)}", "dim"),)
     if block.is_binary:
-        yield (Segment("   a binary file: only sizes and digests are shown", "warning"),)
+        yield (StyledText("   a binary file: only sizes and digests are shown", "warning"),)
     for note in block.notes:
-        yield (Segment(f"   {note}", "warning"),)
+        yield (StyledText(f"   {note}", "warning"),)
     digits = max((len(str(hunk.old_start + hunk.old_lines + hunk.new_lines + hunk.new_start))
                   for hunk in block.hunks), default=1)  # fmt: skip
     for hunk in block.hunks:
         at = f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@"
-        yield (Segment(at, "dim"),)
+        yield (StyledText(at, "dim"),)
         for line in hunk.lines:
             yield from _diff_line(line, digits)
     yield from _cut(block.cut, "line")
@@ -147,22 +149,22 @@ def _diff_line(line: DiffLine, digits: int) -> Iterator[Line]:
     old = "" if line.old is None else str(line.old)
     new = "" if line.new is None else str(line.new)
     style = _STYLES[line.op]
-    number = Segment(f"{old:>{digits}} {new:>{digits}} ", "dim")
-    yield number, Segment(_SIGNS[line.op], style), *_marked(line, style)
+    number = StyledText(f"{old:>{digits}} {new:>{digits}} ", "dim")
+    yield number, StyledText(_SIGNS[line.op], style), *_marked(line, style)
     if line.cut_chars:
         left = pluralize(line.cut_chars, "character")
-        yield (Segment(f"     … {left} of this line left out", "warning"),)
+        yield (StyledText(f"     … {left} of this line left out", "warning"),)
     if line.no_newline:
-        yield (Segment(f"{'':>{2 * digits + 2}}\\ no newline at the end of the file", "dim"),)
+        yield (StyledText(f"{'':>{2 * digits + 2}}\\ no newline at the end of the file", "dim"),)
 
 
-def _marked(line: DiffLine, style: Style) -> Iterator[Segment]:
+def _marked(line: DiffLine, style: Style) -> Iterator[StyledText]:
     at = 0
     for start, end in line.spans:
-        yield Segment(_tabs(line.text[at:start]), style)
-        yield Segment(_tabs(line.text[start:end]), _WORD_STYLES[line.op])
+        yield StyledText(_tabs(line.text[at:start]), style)
+        yield StyledText(_tabs(line.text[start:end]), _WORD_STYLES[line.op])
         at = end
-    yield Segment(_tabs(line.text[at:]), style)
+    yield StyledText(_tabs(line.text[at:]), style)
 
 
 def _tabs(text: str) -> str:
@@ -171,14 +173,14 @@ def _tabs(text: str) -> str:
 
 def _cut(count: int, noun: str) -> Iterator[Line]:
     if count:
-        yield (Segment(f"     … {pluralize(count, noun)} left out", "warning"),)
+        yield (StyledText(f"     … {pluralize(count, noun)} left out", "warning"),)
 
 
-def _wrap(line: Sequence[Segment], width: int) -> Iterator[Line]:
+def _wrap(line: Sequence[StyledText], width: int) -> Iterator[Line]:
     if sum(len(segment.text) for segment in line) * 2 <= width:
         yield tuple(line)
         return
-    row: list[Segment] = []
+    row: list[StyledText] = []
     used = 0
     for segment in line:
         start = 0

@@ -18,7 +18,7 @@ from palyra.core.redaction.scanner import WholeMatch
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 _CHANGED = [chr(code) for code in range(128) if chr(code) not in _UNRESERVED]
-_BEYOND = "\x80"  # stands for those beyond ASCII
+_BEYOND = "\x80"  # in place of those beyond ASCII
 _HIGH = "%[89A-Fa-f][0-9A-Fa-f]"  # a byte of a character beyond ASCII
 _ANY = r"[\s\S]"
 _SCHEME = "[ \\t]+)"  # ends a group that is a word and blanks
@@ -44,7 +44,7 @@ def encoded_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def _shapes(rule: Rule) -> tuple[str, ...]:
-    """What of a rule may be encoded."""
+    """Return the parts of a rule that may be encoded."""
     parts = rule.before, rule.joint, rule.secret, rule.after
     return (*parts, rule.start, _argument_hint(rule)) if _is_argument(rule) else parts
 

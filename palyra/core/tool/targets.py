@@ -14,7 +14,7 @@ class FileTarget(NamedTuple):
 
 
 class CallTargets(NamedTuple):
-    """What a call would change or contact."""
+    """Files that a call would change, and the host that it would contact."""
 
     files: tuple[FileTarget, ...] = ()
     address: str = ""  # of the first request, normalised

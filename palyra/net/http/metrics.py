@@ -22,7 +22,7 @@ from palyra.services.budgets import Budgets
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Metric:
     """One number; `is_total` marks a counter, which only grows."""
 
     name: str
@@ -32,43 +32,43 @@ class Reading:
     is_total: bool = False
 
 
-Source = Callable[[], Iterable[Reading]]
+Source = Callable[[], Iterable[Metric]]
 
 
-def read_state(state: State) -> Iterator[Reading]:
+def read_state(state: State) -> Iterator[Metric]:
     """The state of the daemon: 1 for the current one, 0 for the others."""
     for name in get_args(State):
-        yield Reading(
+        yield Metric(
             "palyra_state", "State of the daemon.", float(name == state), (("state", name),)
         )
 
 
-def read_journal(journal: Journal) -> Iterator[Reading]:
+def read_journal(journal: Journal) -> Iterator[Metric]:
     """Health and backlog of the journal."""
-    yield Reading(
+    yield Metric(
         "palyra_journal_backlog_rows", "Events that are not committed yet.", journal.backlog
     )
-    yield Reading(
+    yield Metric(
         "palyra_journal_writable",
         "1 if commits succeed, 0 while they fail, for example on a full disk.",
         journal.is_writable,
     )
 
 
-def read_stranded(count: int) -> Iterator[Reading]:
+def read_stranded(count: int) -> Iterator[Metric]:
     """Open runs that cannot be resumed."""
-    yield Reading("palyra_runs_stranded", "Open runs that cannot be resumed.", count)
+    yield Metric("palyra_runs_stranded", "Open runs that cannot be resumed.", count)
 
 
-def read_problems(count: int) -> Iterator[Reading]:
+def read_problems(count: int) -> Iterator[Metric]:
     """Problems for the operator; `system.status` describes them."""
-    yield Reading("palyra_problems", "Problems that an operator has to repair.", count)
+    yield Metric("palyra_problems", "Problems that an operator has to repair.", count)
 
 
-def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
+def read_incidents(severities: Mapping[str, int]) -> Iterator[Metric]:
     """Open incidents by severity."""
     for severity in SEVERITIES:
-        yield Reading(
+        yield Metric(
             "palyra_incidents_open",
             "Unresolved incidents.",
             severities.get(severity, 0),
@@ -76,15 +76,15 @@ def read_incidents(severities: Mapping[str, int]) -> Iterator[Reading]:
         )
 
 
-def read_loop(lag: LoopLag) -> Iterator[Reading]:
+def read_loop(lag: LoopLag) -> Iterator[Metric]:
     """Lag of the event loop."""
-    yield Reading("palyra_loop_lag_seconds", "Delay of the last timer.", lag.last_s)
-    yield Reading(
+    yield Metric("palyra_loop_lag_seconds", "Delay of the last timer.", lag.last_s)
+    yield Metric(
         "palyra_loop_lag_max_seconds", "Largest delay of a timer in the last minute.", lag.worst_s
     )
 
 
-def read_budgets(budgets: Budgets) -> Iterator[Reading]:
+def read_budgets(budgets: Budgets) -> Iterator[Metric]:
     """Sums of the budget accounts of each scope, without their owners."""
     now_ms = budgets.now_ms()
     for scope in get_args(BudgetScope):
@@ -94,10 +94,10 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
             labels = (("scope", scope), ("metric", metric))
             spent = sum(each.spent(now_ms) for each in found)
             reserved = sum(each.reserved for each in found)
-            yield Reading(
+            yield Metric(
                 "palyra_budget_spent", "Amount spent in the current windows.", spent, labels
             )
-            yield Reading(
+            yield Metric(
                 "palyra_budget_reserved", "Amount reserved for calls in progress.", reserved, labels
             )
         whose = (("scope", scope),)
@@ -108,24 +108,24 @@ def read_budgets(budgets: Budgets) -> Iterator[Reading]:
         )
 
 
-def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Reading]:
+def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Metric]:
     """Breaker state and calls of each configured provider."""
     for each in standings:
         labels = (("provider", each.provider),)
         for name in get_args(BreakerState):
-            yield Reading(
+            yield Metric(
                 "palyra_model_breaker",
                 "State of a provider's circuit breaker: 1 for the current state.",
                 float(name == each.breaker),
                 (*labels, ("state", name)),
             )
-        yield Reading("palyra_model_calls", "Calls in progress.", each.under_way, labels)
-        yield Reading(
+        yield Metric("palyra_model_calls", "Calls in progress.", each.under_way, labels)
+        yield Metric(
             "palyra_model_calls_waiting", "Calls waiting for a free slot.", each.waiting, labels
         )
 
 
-def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
+def read_tally(tally: EdgeCounters) -> Iterator[Metric]:
     """Connections, and the reasons why some were not served."""
     yield _total("palyra_connections_accepted", "Accepted connections.", tally.accepted)
     yield _total(
@@ -153,7 +153,7 @@ def read_tally(tally: EdgeCounters) -> Iterator[Reading]:
         )
 
 
-def read_tree(root: ChildSnapshot) -> Iterator[Reading]:
+def read_tree(root: ChildSnapshot) -> Iterator[Metric]:
     """The supervision tree by kind of actor: `run:…` counts as run, whatever its id."""
     kinds: dict[str, list[ChildSnapshot]] = defaultdict(list)
     for child in _walk(root):
@@ -170,20 +170,20 @@ def _walk(child: ChildSnapshot) -> Iterator[ChildSnapshot]:
 
 def _read_kind(
     labels: tuple[tuple[str, str], ...], children: list[ChildSnapshot]
-) -> Iterator[Reading]:
+) -> Iterator[Metric]:
     alive = sum(child.state != "ended" for child in children)
     restarts = sum(child.restarts for child in children)
     depths = [child.mailbox_depth for child in children if child.mailbox_depth is not None]
-    yield Reading("palyra_actors", "Actors in the supervision tree.", alive, labels)
+    yield Metric("palyra_actors", "Actors in the supervision tree.", alive, labels)
     # A gauge: the restarts of an actor leave the tree together with it.
-    yield Reading(
+    yield Metric(
         "palyra_actor_restarts", "Restarts of the actors that are in the tree.", restarts, labels
     )
     if depths:
-        yield Reading(
+        yield Metric(
             "palyra_mailbox_depth", "Messages waiting in all mailboxes.", sum(depths), labels
         )
-        yield Reading(
+        yield Metric(
             "palyra_mailbox_depth_max",
             "Messages waiting in the fullest mailbox.",
             max(depths),
@@ -193,5 +193,5 @@ def _read_kind(
 
 def _total(
     name: str, help_text: str, value: float, labels: tuple[tuple[str, str], ...] = ()
-) -> Reading:
-    return Reading(name, help_text, value, labels, is_total=True)
+) -> Metric:
+    return Metric(name, help_text, value, labels, is_total=True)

@@ -30,7 +30,7 @@ from palyra.errors import Forbidden, PalyraError, Unauthenticated
 from palyra.net.http.compat.routes import CompatApp
 from palyra.net.http.hypercorn_server import AppServer
 from palyra.net.http.late import HttpSources
-from palyra.net.http.metrics import Reading
+from palyra.net.http.metrics import Metric
 from palyra.net.server.request_head import (
     WEBSOCKET_PATH,
     HttpRefusal,
@@ -245,7 +245,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 class _Readings(Collector):
     """The readings of one scrape."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
+    def __init__(self, readings: Iterable[Metric]) -> None:
         self._readings = readings
 
     def collect(self) -> Iterable[Family]:
@@ -257,12 +257,12 @@ class _Readings(Collector):
         return families.values()
 
 
-def _family(reading: Reading) -> Family:
+def _family(reading: Metric) -> Family:
     kind = CounterMetricFamily if reading.is_total else GaugeMetricFamily
     return kind(reading.name, reading.help, labels=[name for name, _ in reading.labels])
 
 
-def render_readings(readings: Iterable[Reading]) -> bytes:
+def render_readings(readings: Iterable[Metric]) -> bytes:
     """Return the metrics page; names of counters end in `_total`."""
     registry = CollectorRegistry(auto_describe=False)  # its own: nothing global is exported
     ProcessCollector(registry=registry)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from palyra.core.journal.backup import BackupFile, Manifest
+from palyra.core.journal.backup import BackupFile, BackupManifest
 from palyra.store.backup.create import DATA, LIST, MANIFEST, SIGNED_PREFIX, SignedManifest
 from palyra.store.backup.tree import (
     UNITS,
-    Found,
+    FoundFile,
     IsStopped,
     Key,
     open_folder,
@@ -35,14 +35,14 @@ _BEFORE_ALL: Key = (-1, ())
 _LINE = msgspec.json.Decoder(BackupFile)
 
 
-class Pair(NamedTuple):
+class FileMatch(NamedTuple):
     """A file that is there and in the list."""
 
     listed: BackupFile
-    found: Found
+    found: FoundFile
 
 
-def read_manifest(folder: int, report: OnProblem) -> Manifest | None:
+def read_manifest(folder: int, report: OnProblem) -> BackupManifest | None:
     """Return the manifest, None if it is missing, damaged or not signed with the key it names."""
     try:
         text = _read_small(folder, MANIFEST)
@@ -51,7 +51,7 @@ def read_manifest(folder: int, report: OnProblem) -> Manifest | None:
         return None
     try:
         signed = msgspec.json.decode(text, type=SignedManifest)
-        manifest = msgspec.json.decode(signed.body, type=Manifest)
+        manifest = msgspec.json.decode(signed.body, type=BackupManifest)
         signature = bytes.fromhex(signed.signature)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         report(f"{MANIFEST}: not a manifest of a known format: {error}")
@@ -75,8 +75,8 @@ def _read_small(folder: int, name: str) -> bytes:
 
 
 def read_pairs(
-    folder: int, manifest: Manifest, report: OnProblem, is_stopped: IsStopped
-) -> Iterator[Pair]:
+    folder: int, manifest: BackupManifest, report: OnProblem, is_stopped: IsStopped
+) -> Iterator[FileMatch]:
     """Yield the files that are there and in the list; report all others.
 
     `found` of a pair may be opened until the next pair is taken.  Raises OSError.
@@ -97,14 +97,14 @@ def read_pairs(
         if found.problem:
             report(f"{DATA}/{found.path}: {found.problem}")
         else:
-            yield Pair(line, found)
+            yield FileMatch(line, found)
         line = next(listed, None)
     while line is not None:
         report(f"{DATA}/{line.path}: missing")
         line = next(listed, None)
 
 
-def find_difference(pair: Pair, is_stopped: IsStopped, target: int | None = None) -> str:
+def find_difference(pair: FileMatch, is_stopped: IsStopped, target: int | None = None) -> str:
     """Return how a file differs from its line, "" if it does not; copy it to `target` if given."""
     try:
         descriptor = pair.found.open()
@@ -118,7 +118,7 @@ def find_difference(pair: Pair, is_stopped: IsStopped, target: int | None = None
     return "" if is_same else "changed"
 
 
-def _walk_data(folder: int, report: OnProblem) -> Iterator[Found]:
+def _walk_data(folder: int, report: OnProblem) -> Iterator[FoundFile]:
     """Yield the files of the known units; report other entries."""
     try:
         mode = os.stat(DATA, dir_fd=folder, follow_symlinks=False).st_mode
@@ -135,7 +135,7 @@ def _walk_data(folder: int, report: OnProblem) -> Iterator[Found]:
                 report(f"{DATA}/{name}: not part of the backup")
 
 
-def _read_list(folder: int, manifest: Manifest, report: OnProblem) -> Iterator[BackupFile]:
+def _read_list(folder: int, manifest: BackupManifest, report: OnProblem) -> Iterator[BackupFile]:
     """Yield the lines, and report a list that is not the one of the manifest."""
     digest, before, count = sha256(), _BEFORE_ALL, 0
     for text in _read_lines(folder):

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import apsw
 import msgspec
 
-from palyra.core.journal.backup import BackupFile, BackupMade, BackupOrder, Manifest
+from palyra.core.journal.backup import BackupFile, BackupMade, BackupManifest, BackupOrder
 from palyra.errors import DiskFull, IllegalState, Unavailable
-from palyra.store.backup.draft import Draft, make_draft, require_absolute
+from palyra.store.backup.draft import BackupDraft, make_draft, require_absolute
 from palyra.store.backup.tree import (
     CONFIG,
     DATABASE,
@@ -36,7 +36,7 @@ from palyra.store.backup.tree import (
     UNITS,
     VAULT,
     Digest,
-    Found,
+    FoundFile,
     IsStopped,
     open_folder,
     read_digest,
@@ -131,7 +131,7 @@ def create_backup(
         with draft.new_file(LIST) as descriptor:
             listing = _Listing(descriptor)
             snapshot = _copy_all(home, draft, listing, order, is_stopped)
-        manifest = Manifest(
+        manifest = BackupManifest(
             backup_id=order.backup_id,
             version=home.version,
             created_ms=order.created_ms,
@@ -165,7 +165,7 @@ def create_backup(
     return made
 
 
-def encode_manifest(manifest: Manifest, keys: KeyRing) -> bytes:
+def encode_manifest(manifest: BackupManifest, keys: KeyRing) -> bytes:
     """Return the content of the manifest's file."""
     body = msgspec.json.encode(manifest)
     signature = keys.sign(SIGNED_PREFIX + body).hex()
@@ -215,7 +215,7 @@ def _measure(home: Home) -> Iterator[int]:
 
 
 def _copy_all(
-    home: Home, draft: Draft, listing: _Listing, order: BackupOrder, is_stopped: IsStopped
+    home: Home, draft: BackupDraft, listing: _Listing, order: BackupOrder, is_stopped: IsStopped
 ) -> _Snapshot:
     """Copy unit by unit, in the order of the list."""
     copying = _Copying(home, draft, listing, is_stopped)
@@ -231,7 +231,7 @@ def _copy_all(
 @dataclass(frozen=True, slots=True)
 class _Copying:
     home: Home
-    draft: Draft
+    draft: BackupDraft
     listing: _Listing
     is_stopped: IsStopped
 
@@ -248,7 +248,7 @@ class _Copying:
                 with open_folder(self.home.data_dir) as folder:
                     self._copy_found(walk(folder, [name]))
 
-    def _copy_found(self, entries: Iterator[Found]) -> None:
+    def _copy_found(self, entries: Iterator[FoundFile]) -> None:
         for found in entries:
             is_left_out = any(
                 found.path == each or found.path.startswith(f"{each}/") for each in _LEFT_OUT

@@ -23,7 +23,7 @@ SYNCED_FILES = 512  # synced one by one; with more, one call for the whole file 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Draft:
+class BackupDraft:
     """The folder before it has its name."""
 
     def __init__(self, path: Path, target: Path) -> None:
@@ -69,7 +69,7 @@ class Draft:
 
 
 @contextmanager
-def make_draft(target: Path) -> Generator[Draft]:
+def make_draft(target: Path) -> Generator[BackupDraft]:
     """Create the draft of a folder for the block; removed at its end unless it was published.
 
     Raises IllegalState while another process fills the same one, Unavailable, DiskFull.
@@ -85,7 +85,7 @@ def make_draft(target: Path) -> Generator[Draft]:
     owner = _lock(path)
     if owner is None:
         raise IllegalState(f"{target}: another process is writing it")
-    draft = Draft(path, target)
+    draft = BackupDraft(path, target)
     try:
         yield draft
     except OSError as error:

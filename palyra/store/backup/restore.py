@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from palyra.core.journal.backup import BackupRestored, Manifest, Restoration
+from palyra.core.journal.backup import BackupManifest, BackupRestored, Restoration
 from palyra.core.journal.tape_row import merkle_root
 from palyra.errors import IllegalState, Unavailable
-from palyra.store.backup.contents import Pair, find_difference, read_manifest, read_pairs
-from palyra.store.backup.draft import Draft, make_draft, require_absolute
+from palyra.store.backup.contents import FileMatch, find_difference, read_manifest, read_pairs
+from palyra.store.backup.draft import BackupDraft, make_draft, require_absolute
 from palyra.store.backup.tree import KEYS, ROOTS, VAULT, IsStopped, never
 from palyra.store.backup.verify import (
     JournalFindings,
@@ -85,7 +85,7 @@ def restore_backup(
     return _describe(place, manifest, journal, origin, keys)
 
 
-def _copy(pair: Pair, draft: Draft, problems: Problems, is_stopped: IsStopped) -> None:
+def _copy(pair: FileMatch, draft: BackupDraft, problems: Problems, is_stopped: IsStopped) -> None:
     with draft.new_file(pair.listed.path) as copy:
         difference = find_difference(pair, is_stopped, copy)
     if difference:
@@ -94,7 +94,7 @@ def _copy(pair: Pair, draft: Draft, problems: Problems, is_stopped: IsStopped) -
 
 def _describe(
     place: Path,
-    manifest: Manifest,
+    manifest: BackupManifest,
     journal: JournalFindings,
     origin: Literal["backup", "given", "new"],
     keys: KeyRing,
@@ -140,7 +140,7 @@ def _choose_target(path: Path, target: Path) -> Path:
 
 
 def _provide_keys(
-    draft: Draft, manifest: Manifest, wish: Wish
+    draft: BackupDraft, manifest: BackupManifest, wish: Wish
 ) -> tuple[Literal["backup", "given", "new"], KeyRing]:
     """Return the keys of the restored home and their origin.  Raises OSError, Unavailable."""
     folder = draft.path / KEYS
@@ -160,7 +160,7 @@ def _provide_keys(
     return origin, KeyRing.open(folder)
 
 
-def _copy_keys(source: Path, draft: Draft) -> None:
+def _copy_keys(source: Path, draft: BackupDraft) -> None:
     """Copy the keys of another home, and the vault next to them.  Raises Unavailable, OSError."""
     if read_secret(source / KEY_NAME) is None:
         raise Unavailable(f"{source}: no {KEY_NAME} in it: name the keys/ folder of a home")
@@ -175,7 +175,7 @@ def _copy_keys(source: Path, draft: Draft) -> None:
             os.write(copy, vault.read_bytes())
 
 
-def _record(draft: Draft, manifest: Manifest, wish: Wish, keys: KeyRing) -> None:
+def _record(draft: BackupDraft, manifest: BackupManifest, wish: Wish, keys: KeyRing) -> None:
     """Sign the rows after the last root, then the line about the restore."""
     with (
         closing(open_database(draft.path)) as connection,

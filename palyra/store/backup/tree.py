@@ -57,7 +57,7 @@ class Digest(NamedTuple):
     sha256: str  # hex
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """An entry that is no folder; `folder` is a descriptor that is open until the next entry."""
 
     path: str  # with slashes
@@ -90,7 +90,7 @@ def open_folder(name: str | os.PathLike[str], folder: int | None = None) -> Gene
         os.close(descriptor)
 
 
-def walk(folder: int, names: Sequence[str] | None = None, above: str = "") -> Iterator[Found]:
+def walk(folder: int, names: Sequence[str] | None = None, above: str = "") -> Iterator[FoundFile]:
     """Yield all entries below a folder, those of its `names` only if given.  Raises OSError."""
     listed = sorted(os.listdir(folder))
     for name in listed if names is None else [name for name in names if name in listed]:
@@ -100,9 +100,9 @@ def walk(folder: int, names: Sequence[str] | None = None, above: str = "") -> It
         except FileNotFoundError:  # evicted meanwhile
             continue
         if not stat.S_ISDIR(found.st_mode):
-            yield Found(path, folder, _find_problem(found))
+            yield FoundFile(path, folder, _find_problem(found))
         elif path.count("/") >= MAX_DEPTH:
-            yield Found(path, folder, "too deep a folder")
+            yield FoundFile(path, folder, "too deep a folder")
         else:
             with open_folder(name, folder) as below:
                 yield from walk(below, above=f"{path}/")

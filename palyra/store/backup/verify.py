@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import apsw
 
-from palyra.core.journal.backup import BackupReport, Manifest
+from palyra.core.journal.backup import BackupManifest, BackupReport
 from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.errors import NotFound, Unavailable
 from palyra.store.backup.contents import find_difference, read_manifest, read_pairs
@@ -85,12 +85,12 @@ def open_backup(path: Path) -> Generator[int]:
         raise Unavailable(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def is_known_key(manifest: Manifest, trusted: Sequence[bytes]) -> bool | None:
+def is_known_key(manifest: BackupManifest, trusted: Sequence[bytes]) -> bool | None:
     """True if the backup is signed with one of the keys; None if there is none."""
     return bytes.fromhex(manifest.public_key) in trusted if trusted else None
 
 
-def trusted_keys(manifest: Manifest) -> tuple[bytes, ...]:
+def trusted_keys(manifest: BackupManifest) -> tuple[bytes, ...]:
     """Return the public keys that signed the journal of a backup."""
     return tuple(bytes.fromhex(key) for key in (manifest.public_key, *manifest.former_keys))
 
@@ -106,7 +106,9 @@ def open_database(data: Path) -> apsw.Connection:
     return connection
 
 
-def check_journal(data: Path, manifest: Manifest, problems: Problems) -> JournalFindings | None:
+def check_journal(
+    data: Path, manifest: BackupManifest, problems: Problems
+) -> JournalFindings | None:
     """Check pages, owner row, chain and signed roots below `data`; None if that is impossible."""
     if manifest.schema_version > SCHEMA_VERSION:
         problems.report(
@@ -125,7 +127,7 @@ def check_journal(data: Path, manifest: Manifest, problems: Problems) -> Journal
 
 
 def _check_database(
-    connection: apsw.Connection, data: Path, manifest: Manifest, problems: Problems
+    connection: apsw.Connection, data: Path, manifest: BackupManifest, problems: Problems
 ) -> JournalFindings | None:
     pages = connection.execute("PRAGMA quick_check(1)").get
     if pages != "ok":
@@ -152,7 +154,11 @@ def _check_database(
 
 
 def _verify(
-    connection: apsw.Connection, file: OsFile, keys: KeyRing, manifest: Manifest, expected: int
+    connection: apsw.Connection,
+    file: OsFile,
+    keys: KeyRing,
+    manifest: BackupManifest,
+    expected: int,
 ) -> tuple[VerifyReport, int]:
     """Verify the whole chain; also return the number of breaks if all of them were on record.
 
@@ -181,7 +187,7 @@ def _verify(
 def _report(
     path: Path,
     problems: Problems,
-    manifest: Manifest | None = None,
+    manifest: BackupManifest | None = None,
     journal: JournalFindings | None = None,
     *,
     is_known: bool | None = None,
@@ -217,6 +223,6 @@ def _report(
     )
 
 
-def key_id(manifest: Manifest) -> str:
+def key_id(manifest: BackupManifest) -> str:
     """Return the id of the key that signed the backup."""
     return sha256(bytes.fromhex(manifest.public_key)).hexdigest()[:16]

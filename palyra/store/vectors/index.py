@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.dates import DAY_MS, start_ms
 from palyra.core.memory.fields import date_words
-from palyra.core.memory.query import Question
+from palyra.core.memory.query import SearchQuestion
 from palyra.core.memory.ranking import AUTHOR_LEXICAL, Candidate
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.memory.word_forms import forms_of
@@ -161,7 +161,7 @@ class MemoryIndex:
         return self._table.authors(self._table.visible(wanted))
 
     def search(
-        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector] = ()
+        self, question: SearchQuestion, wanted: MemoryFilter, vectors: Sequence[StoredVector] = ()
     ) -> Found:
         """Return the items that may answer; `vectors` are those of the question's texts."""
         self.catch_up()
@@ -223,7 +223,7 @@ class MemoryIndex:
             for each in self._source.list_candidates(wanted, rows)
         ]
 
-    def _read_postings(self, question: Question) -> list[Slots]:
+    def _read_postings(self, question: SearchQuestion) -> list[Slots]:
         """Read the slots of each word, the rarest first, until the budget is spent."""
         known = self._frequencies
         postings = []
@@ -240,7 +240,7 @@ class MemoryIndex:
             postings.append(self._table.find_all(np.sort(rows)))
         return postings
 
-    def _find_dated(self, question: Question) -> Mask:
+    def _find_dated(self, question: SearchQuestion) -> Mask:
         mask = np.zeros(self._table.count, np.bool_)
         if not question.dates:
             return mask

@@ -18,7 +18,7 @@ from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord, MemoryVectors
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.items import FILE_GONE, MemoryHit, MemoryHits
-from palyra.core.memory.query import Question, analyse
+from palyra.core.memory.query import SearchQuestion, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.ports import MemoryEmbedder
@@ -82,7 +82,7 @@ class IndexedMemory:
         """Number of vectors that are compared."""
         return self._index.vectors
 
-    def ask(self, query: str, wanted: MemoryFilter) -> tuple[Question, Sequence[str]]:
+    def ask(self, query: str, wanted: MemoryFilter) -> tuple[SearchQuestion, Sequence[str]]:
         """See `core.ports.MemoryIndexing.ask`."""
         authors = self._index.list_authors(wanted)
         question = analyse(query, authors, day_of(wanted.now_ms))
@@ -90,7 +90,7 @@ class IndexedMemory:
         return question, texts
 
     def find(
-        self, question: Question, wanted: MemoryFilter, vectors: Sequence[StoredVector]
+        self, question: SearchQuestion, wanted: MemoryFilter, vectors: Sequence[StoredVector]
     ) -> MemoryHits:
         """Return the best items, checked against their rows.  Raises Unavailable."""
         found = self._index.search(question, wanted, vectors)

@@ -22,7 +22,7 @@ PRESETS: tuple[PresetName, ...] = get_args(PresetName)
 _HEAD = re.compile(r"// palyra preset ([a-z]+), sha256 ([0-9a-f]{64})\n")
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyPreset(msgspec.Struct, frozen=True, kw_only=True):
     """A preset in a policy folder."""
 
     name: PresetName
@@ -31,7 +31,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     cedar: str
 
 
-def write_preset(folder: Path, name: PresetName) -> Preset:
+def write_preset(folder: Path, name: PresetName) -> PolicyPreset:
     """Write a preset to a file of its own; a file that exists is never changed.
 
     Raises Conflict for an existing file or a full folder, Unavailable, BrokenPolicy if the folder's
@@ -56,7 +56,7 @@ def write_preset(folder: Path, name: PresetName) -> Preset:
     return _preset(path, name, text)
 
 
-def remove_preset(folder: Path, name: PresetName) -> Preset:
+def remove_preset(folder: Path, name: PresetName) -> PolicyPreset:
     """Remove the file of a preset.  Raises NotFound, Conflict for an edited file, Unavailable."""
     path = _path(folder, name)
     try:
@@ -85,6 +85,6 @@ def _path(folder: Path, name: PresetName) -> Path:
     return folder / f"preset-{name}.cedar"
 
 
-def _preset(path: Path, name: PresetName, text: str) -> Preset:
+def _preset(path: Path, name: PresetName, text: str) -> PolicyPreset:
     rules = tuple(re.findall(r'^@id\("([a-z]+)"\)', text, re.MULTILINE))
-    return Preset(name=name, file=str(path), rules=rules, cedar=text)
+    return PolicyPreset(name=name, file=str(path), rules=rules, cedar=text)

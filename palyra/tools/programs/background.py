@@ -17,7 +17,7 @@ from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 
 
-class Background:
+class BackgroundProgram:
     """One program: its command, its output, and its state."""
 
     def __init__(self, process_id: str, run_id: str, name: str, command: Command) -> None:

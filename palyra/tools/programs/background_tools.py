@@ -16,7 +16,7 @@ from palyra.core.ports import RunBlocking
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
-from palyra.tools.programs.background import Background
+from palyra.tools.programs.background import BackgroundProgram
 from palyra.tools.programs.command_line import find_facets, read_command
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
 from palyra.tools.programs.shell import WORDS, describe_ending
@@ -118,7 +118,7 @@ class Processes:
         self._spawn = spawn
         self._is_open = is_open
         self._new_id = new_id
-        self._known: dict[str, Background] = {}
+        self._known: dict[str, BackgroundProgram] = {}
 
     def tools(self, around: CommandEnvironment) -> list[Tool]:
         """Return the four tools; their programs run in this environment."""
@@ -151,7 +151,7 @@ class Processes:
             )
         process_id = self._new_id("proc")
         name = truncate_safely(" ".join(read_command(call.arguments).words), NAME_CHARS)
-        program = Background(process_id, call.run_id, name, command)
+        program = BackgroundProgram(process_id, call.run_id, name, command)
         self._remember(program)
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
@@ -189,24 +189,24 @@ class Processes:
         await program.wait_ended()
         return ToolOutput(text=_describe(program))
 
-    def _of(self, run_id: str) -> list[Background]:
+    def _of(self, run_id: str) -> list[BackgroundProgram]:
         return [each for each in self._known.values() if each.run_id == run_id]
 
-    def _find(self, call: ToolCall) -> Background:
+    def _find(self, call: ToolCall) -> BackgroundProgram:
         """Find a program of this run.  Raises the same ToolFailure for any other id, existing or not."""
         found = self._known.get(call.arguments["process"])
         if found is None or found.run_id != call.run_id:
             raise ToolFailure("this run has started no such process: see process_status")
         return found
 
-    def _remember(self, program: Background) -> None:
+    def _remember(self, program: BackgroundProgram) -> None:
         self._known[program.process_id] = program
         gone = [each for each in self._known.values() if not each.is_running]
         for each in gone[: max(0, len(gone) - MAX_REMEMBERED)]:
             del self._known[each.process_id]
 
 
-def _describe(program: Background) -> str:
+def _describe(program: BackgroundProgram) -> str:
     until_s = trio.current_time() if program.ended_s is None else program.ended_s
     took_s = until_s - program.started_s
     how = "for" if program.is_running else "after"
@@ -216,7 +216,7 @@ def _describe(program: Background) -> str:
     )
 
 
-def _state(program: Background) -> str:
+def _state(program: BackgroundProgram) -> str:
     if program.failure:
         return f"not started: {program.failure}"
     return "running" if program.is_running else describe_ending(program.ending)

@@ -25,7 +25,7 @@ import msgspec
 
 from palyra.tools.sandbox.cgroups import ControlGroups
 from palyra.tools.sandbox.protected_paths import remove_placeholder
-from palyra.tools.sandbox.restored_paths import Snapshot, restore
+from palyra.tools.sandbox.restored_paths import PathSnapshot, restore
 from palyra.tools.sandbox.shared_host import remove_private_folder
 
 _DEATH_MS = 5_000
@@ -50,7 +50,7 @@ class JailRecord(msgspec.Struct, frozen=True, kw_only=True):
     placeholders: tuple[str, ...] = ()
     folder: str = ""  # the private folder of level B
     root: str = ""  # of the writable workspace
-    state: Snapshot = Snapshot()  # links and names to restore
+    state: PathSnapshot = PathSnapshot()  # links and names to restore
 
 
 class JailRecords:
@@ -70,7 +70,7 @@ class JailRecords:
         *,
         folder: str = "",
         root: str = "",
-        state: Snapshot | None = None,
+        state: PathSnapshot | None = None,
     ) -> Path:
         """Write the record of a jail; return the file to remove after its cleanup."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class JailRecords:
             placeholders=tuple(placeholders),
             folder=folder,
             root=root,
-            state=state or Snapshot(),
+            state=state or PathSnapshot(),
         )
         path = self._folder / f"{pids[0]}.json"
         with open(path, "wb", opener=_private) as file:

@@ -51,7 +51,7 @@ _Found = dict[str, str | None]  # by path: the target of a link, None for anythi
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PathSnapshot:
     """Protected paths of a workspace before a jail; paths are relative to it."""
 
     links: Mapping[str, str] = field(default_factory=dict)  # targets
@@ -63,10 +63,10 @@ class RestoredPaths:
     """Snapshots of the workspaces that have jails, each taken before the first of them."""
 
     def __init__(self) -> None:
-        self._first: dict[str, Snapshot] = {}
+        self._first: dict[str, PathSnapshot] = {}
         self._jails: Counter[str] = Counter()
 
-    def snapshot(self, root: str, *, lasts: bool = False) -> Snapshot:
+    def snapshot(self, root: str, *, lasts: bool = False) -> PathSnapshot:
         """Return what `restore` compares with after one jail of that workspace.
 
         `lasts`: the jail runs as long as the daemon, and a new file may be a person's; it is kept.
@@ -75,12 +75,14 @@ class RestoredPaths:
         if not self._jails[root]:
             links = {path: target for path, target in found.items() if target is not None}
             has_git = ".git" in found and ".git" not in links
-            self._first[root] = Snapshot(links, has_git and COMMON_DIR not in found)
+            self._first[root] = PathSnapshot(links, has_git and COMMON_DIR not in found)
         self._jails[root] += 1
         first = self._first[root]
-        return Snapshot(first.links, first.lacks_common_dir, None if lasts else frozenset(found))
+        return PathSnapshot(
+            first.links, first.lacks_common_dir, None if lasts else frozenset(found)
+        )
 
-    def restore(self, root: str, before: Snapshot) -> list[str]:
+    def restore(self, root: str, before: PathSnapshot) -> list[str]:
         """Restore the workspace once the jail is gone; return the paths that had changed."""
         changed = restore(root, before)
         self._jails[root] -= 1
@@ -89,7 +91,7 @@ class RestoredPaths:
         return changed
 
 
-def restore(root: str, before: Snapshot) -> list[str]:
+def restore(root: str, before: PathSnapshot) -> list[str]:
     """Restore links and quarantine new names; return the paths that had changed."""
     changed: list[str] = []
     with suppress(OSError), ExitStack() as stack:
@@ -105,7 +107,7 @@ def restore(root: str, before: Snapshot) -> list[str]:
     return changed
 
 
-def _is_new(path: str, before: Snapshot, *, is_link: bool) -> bool:
+def _is_new(path: str, before: PathSnapshot, *, is_link: bool) -> bool:
     """True if only the jail can have made what is there now."""
     if path == COMMON_DIR:
         return before.lacks_common_dir

@@ -23,7 +23,7 @@ from palyra.errors import PalyraError
 from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
 from palyra.tools.sandbox.shared_host import kill_group
-from palyra.tools.sandbox.spawner import Cleanup, Spawner
+from palyra.tools.sandbox.spawner import JailLeftovers, Spawner
 
 START_S = 20.0  # for building a jail; takes milliseconds except under extreme load
 _MESSAGE_BYTES = 4_096  # of bubblewrap's error message
@@ -133,7 +133,9 @@ class Sandbox:
             why = self.closed_for or f"level {level} does not hold any more"
             raise SandboxFailure(f"no program can be run: {why}")
 
-    async def _prepare(self, child: JailedProcess, command: Command, cleanup: Cleanup) -> None:
+    async def _prepare(
+        self, child: JailedProcess, command: Command, cleanup: JailLeftovers
+    ) -> None:
         """Wait until the jail is built, then limit and record it."""
         info: dict[str, Any] = {}
         # Shielded: without the id of the first process the whole jail could not be killed.

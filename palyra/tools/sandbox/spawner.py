@@ -19,7 +19,7 @@ from palyra.tools.sandbox.idmapped_mounts import IdMappedMounts
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.protected_paths import PathMask, Placeholders
 from palyra.tools.sandbox.records import JailRecords
-from palyra.tools.sandbox.restored_paths import RestoredPaths, Snapshot
+from palyra.tools.sandbox.restored_paths import PathSnapshot, RestoredPaths
 from palyra.tools.sandbox.start import ChildPipes, SpawnRequest, spawn
 
 # The jails of a daemon that is root run as this user, which lies between the ids of people and those
@@ -30,13 +30,13 @@ PROGRAM_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 
 
 @dataclass(slots=True)
-class Cleanup:
+class JailLeftovers:
     """State of one jail outside of it, to be removed after its end."""
 
     placeholders: list[str] = field(default_factory=list)
     folder: str = ""  # private to the command
     root: str = ""  # of the writable workspace
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    snapshot: PathSnapshot = field(default_factory=PathSnapshot)
     restored: list[str] = field(default_factory=list)  # protected paths the command had changed
     group: Group | None = None
     record: Path | None = None
@@ -82,7 +82,7 @@ class Spawner:
             self._groups.sweep()
         return killed
 
-    def spawn(self, command: Command) -> tuple[int, ChildPipes, Cleanup]:
+    def spawn(self, command: Command) -> tuple[int, ChildPipes, JailLeftovers]:
         """Start a jail that waits at its gate; return bubblewrap's process id, pipes, cleanup.
 
         Raises SandboxFailure.
@@ -92,7 +92,7 @@ class Spawner:
         root = command.workspace
         sources = self._find_sources(command)
         masks: list[PathMask] = []
-        cleanup = Cleanup()
+        cleanup = JailLeftovers()
         try:
             if root is not None and command.is_writable:
                 masks, cleanup.placeholders = self._placeholders.reserve(str(root))
@@ -117,19 +117,19 @@ class Spawner:
             raise
         return pid, pipes, cleanup
 
-    def spawn_shared(self, command: Command) -> tuple[int, ChildPipes, Cleanup]:
+    def spawn_shared(self, command: Command) -> tuple[int, ChildPipes, JailLeftovers]:
         """Do the same at level B, with the reaper's process id.  Raises SandboxFailure."""
         pid, pipes, folder = shared_host.spawn(command, self._abi)
-        return pid, pipes, Cleanup(folder=folder)
+        return pid, pipes, JailLeftovers(folder=folder)
 
-    def limit(self, pid: int, init_pid: int, limits: CommandLimits, cleanup: Cleanup) -> None:
+    def limit(self, pid: int, init_pid: int, limits: CommandLimits, cleanup: JailLeftovers) -> None:
         """Put the jail into a control group and write its record.  Raises SandboxFailure."""
         try:
             self._limit((pid, init_pid), limits, cleanup)
         except OSError as error:
             raise SandboxFailure(f"the jail cannot be limited: {error}") from None
 
-    def _limit(self, pids: tuple[int, int], limits: CommandLimits, cleanup: Cleanup) -> None:
+    def _limit(self, pids: tuple[int, int], limits: CommandLimits, cleanup: JailLeftovers) -> None:
         if self._groups is not None:
             cleanup.group = self._groups.make(limits)
             cleanup.group.add(
@@ -146,7 +146,7 @@ class Spawner:
                 state=cleanup.snapshot,
             )
 
-    def clean_up(self, cleanup: Cleanup) -> None:
+    def clean_up(self, cleanup: JailLeftovers) -> None:
         """Remove the state of a jail that has ended; `cleanup.restored` lists restored paths."""
         if cleanup.root:
             cleanup.restored = self._restored_paths.restore(cleanup.root, cleanup.snapshot)

@@ -24,7 +24,7 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.model.sources import ContextSource
-from palyra.core.model.summary import Covered, Entry, Ledger, Summary
+from palyra.core.model.summary import Covered, Entry, Summary, SummaryLedger
 from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextAssembled, ContextCompacted, ContextGathered
 from tests.core.run.run_world import PREFIX, World
@@ -462,7 +462,7 @@ def test_a_history_keeps_the_references_of_its_messages() -> None:
 def summarised(tokens: int, *covers: Covered) -> Summary:
     """A summary of about that many tokens."""
     return Summary(
-        ledger=Ledger(entries=(Entry("fact", "the port is 80", "run_0", 0, "model"),)),
+        ledger=SummaryLedger(entries=(Entry("fact", "the port is 80", "run_0", 0, "model"),)),
         narrative=words(tokens), covers=covers, before_tokens=9_000, after_tokens=tokens,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.model.summary import Entry, Ledger
+from palyra.core.model.summary import Entry, SummaryLedger
 from palyra.core.tool.spec import HANDED_OVER
 
 
@@ -39,7 +39,7 @@ def result(call_id: str, tool: str, output: str = "ok", status: str = "succeeded
     return ToolMessage(call_id, tool, status, output, "external_untrusted")
 
 
-def texts(ledger: Ledger, kind: str) -> list[str]:
+def texts(ledger: SummaryLedger, kind: str) -> list[str]:
     """Return the texts of one kind."""
     return [entry.text for entry in ledger.entries if entry.kind == kind]
 
@@ -157,7 +157,7 @@ def test_fitting_drops_the_oldest_unprotected_entries() -> None:
         Entry("constraint", "never ever", "run_1", 2),
         Entry("remark", "new remark", "run_1", 3),
     )
-    ledger = Ledger(entries=entries)
+    ledger = SummaryLedger(entries=entries)
     fitted = fit(ledger, ledger.tokens - 1)
     assert ["fact one", "never ever", "new remark"] == [e.text for e in fitted.entries]
     assert 1 == fitted.dropped
@@ -216,7 +216,7 @@ def test_what_was_replaced_and_dropped_is_remembered() -> None:
     ledger = extend(EMPTY, talk)
     later = extend(ledger, place(UserMessage("Correction: the port is 9555."), first=2))
     assert ("The port is 8443.", "Correction: the port is 9443.") == later.replaced
-    known = Ledger(entries=(Entry("remark", "old remark", "run_1", 0),), dropped=3)
+    known = SummaryLedger(entries=(Entry("remark", "old remark", "run_1", 0),), dropped=3)
     assert 3 == extend(known, []).dropped
     assert 4 == fit(known, 0).dropped
 
@@ -281,7 +281,7 @@ def test_every_obligation_is_protected() -> None:
     assert kinds == PROTECTED | set(DROPPED_FIRST)
     assert {"remark", "finding", "error", "fact"} == set(DROPPED_FIRST)
     entries = tuple(Entry(kind, f"text of {kind}", "run_1", 0) for kind in sorted(kinds))
-    assert PROTECTED == {entry.kind for entry in fit(Ledger(entries=entries), 0).entries}
+    assert PROTECTED == {entry.kind for entry in fit(SummaryLedger(entries=entries), 0).entries}
 
 
 def test_paths_are_read_to_a_depth() -> None:

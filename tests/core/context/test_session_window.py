@@ -19,7 +19,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.model.summary import Covered, Entry, Ledger, Summary
+from palyra.core.model.summary import Covered, Entry, Summary, SummaryLedger
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.fences import fence, make_nonce
 from tests.core.context import strangers
@@ -330,7 +330,7 @@ def test_what_strangers_type_survives_too(times: int) -> None:
 def summary_of(*entries: Entry, **fields: Any) -> Summary:
     """Return a summary of these entries."""
     given = {"narrative": "", "covers": (), "before_tokens": 9_000, "after_tokens": 0, **fields}
-    return Summary(ledger=Ledger(entries=entries), **given)
+    return Summary(ledger=SummaryLedger(entries=entries), **given)
 
 
 def test_a_relabelled_entry_is_lost() -> None:
@@ -352,7 +352,7 @@ def test_a_relabelled_entry_is_lost() -> None:
 def test_a_plan_without_a_draft_closes_nothing(plan: Summary) -> None:
     """A request may be missing only from a summary that a model drafted."""
     kept = tuple(entry for entry in plan.ledger.entries if entry.kind != "ask")
-    cut = msgspec.structs.replace(plan, ledger=Ledger(entries=kept))
+    cut = msgspec.structs.replace(plan, ledger=SummaryLedger(entries=kept))
     assert 1 == len(sw.find_defects(cut, None, place(TALK)))
     drafted = msgspec.structs.replace(cut, is_drafted=True)
     assert () == sw.find_defects(drafted, None, place(TALK))

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from palyra.core.memory.dates import DAY_MS, MAX_SPANS, Span, day_of, find_spans, start_ms
+from palyra.core.memory.dates import DAY_MS, MAX_SPANS, DateSpan, day_of, find_spans, start_ms
 from tests.rows import every_row
 
 MONDAY = date(2023, 5, 8)
@@ -98,5 +98,5 @@ def test_milliseconds_and_days_convert_both_ways() -> None:
 
 def test_a_span_is_its_days() -> None:
     """A span holds its first and its last day."""
-    span = Span(date(2023, 5, 30), date(2023, 6, 1))
+    span = DateSpan(date(2023, 5, 30), date(2023, 6, 1))
     assert (3, [30, 31, 1]) == (span.days, [day.day for day in span])

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from palyra.core.memory.dates import Span, find_spans, start_ms
+from palyra.core.memory.dates import DateSpan, find_spans, start_ms
 from palyra.core.memory.fields import MAX_DATE_WORDS, date_words, search_fields, searchable
 
 MONDAY = date(2023, 5, 8)
@@ -71,5 +71,5 @@ def test_disjoint_dates_share_no_word(statement: str, question: str) -> None:
 
 def test_words_of_a_question_are_bounded() -> None:
     """Many weeks give no more words than the limit."""
-    weeks = tuple(Span(date(2023, month, 1), date(2023, month, 7)) for month in range(1, 13))
+    weeks = tuple(DateSpan(date(2023, month, 1), date(2023, month, 7)) for month in range(1, 13))
     assert MAX_DATE_WORDS == len(date_words(weeks))

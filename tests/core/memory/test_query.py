@@ -2,15 +2,15 @@
 
 from datetime import date
 
-from palyra.core.memory.dates import Span
-from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, Question, analyse
+from palyra.core.memory.dates import DateSpan
+from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, SearchQuestion, analyse
 from tests.rows import every_row
 
 TODAY = date(2023, 5, 8)
 AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No", "你", " ")
 
 
-def asked(text: str) -> Question:
+def asked(text: str) -> SearchQuestion:
     return analyse(text, AUTHORS, TODAY)
 
 
@@ -74,7 +74,9 @@ def test_a_question_of_a_name_alone_has_words_and_a_text() -> None:
 
 def test_dates_are_read_from_the_question() -> None:
     """A named day becomes a span, relative to today."""
-    assert (Span(date(2023, 5, 7), date(2023, 5, 7)),) == asked("What happened yesterday?").dates
+    assert (DateSpan(date(2023, 5, 7), date(2023, 5, 7)),) == asked(
+        "What happened yesterday?"
+    ).dates
 
 
 def test_identifiers_of_a_question_are_split() -> None:

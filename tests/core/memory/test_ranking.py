@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.core.memory.query import Question
+from palyra.core.memory.query import SearchQuestion
 from palyra.core.memory.ranking import (
     CONTEXT_AUTHOR,
     CONTEXT_NEAR,
@@ -22,8 +22,8 @@ from palyra.core.memory.ranking import (
     rank,
 )
 
-QUESTION = Question("q", ("q",))
-ABOUT_ANN = Question("q", ("q",), authors=("Ann",))
+QUESTION = SearchQuestion("q", ("q",))
+ABOUT_ANN = SearchQuestion("q", ("q",), authors=("Ann",))
 
 
 def candidate(row: int, **fields: Any) -> Candidate:
@@ -40,7 +40,7 @@ def candidate(row: int, **fields: Any) -> Candidate:
     )
 
 
-def parts(question: Question, **fields: Any) -> dict[str, float]:
+def parts(question: SearchQuestion, **fields: Any) -> dict[str, float]:
     [hit] = rank(question, [candidate(1, **fields)])
     return {name: round(value, 4) for name, value in msgspec.structs.asdict(hit.parts).items()}
 
@@ -77,7 +77,7 @@ def test_the_named_author_gains_and_others_stay() -> None:
 
 def test_two_named_authors_give_no_prior() -> None:
     """A question about two people prefers neither."""
-    both = Question("q", ("q",), authors=("Ann", "Bob"))
+    both = SearchQuestion("q", ("q",), authors=("Ann", "Bob"))
     assert not parts(both, author="Ann")["author"]
 
 
@@ -113,7 +113,7 @@ def test_weak_candidates_follow_a_related_one() -> None:
     assert [2, 1] == [hit.row for hit in hits]
 
 
-def behind(*items: Candidate, question: Question = QUESTION) -> dict[int, Hit]:
+def behind(*items: Candidate, question: SearchQuestion = QUESTION) -> dict[int, Hit]:
     """Hits behind the `HEAD` best, whose scores fall from 0.5 to 0.41; their rows are 100 to 109."""
     best = [candidate(100 + at, lexical=1 - at / 50) for at in range(HEAD)]
     hits = rank(question, [*best, *items])

@@ -1,6 +1,6 @@
 """Summaries as data."""
 
-from palyra.core.model.summary import Entry, Ledger
+from palyra.core.model.summary import Entry, SummaryLedger
 
 
 def test_durable_facts_are_statements_of_the_conversation() -> None:
@@ -13,4 +13,4 @@ def test_durable_facts_are_statements_of_the_conversation() -> None:
         Entry("file", "a.py", "run_1", 2, by="tool"),
         Entry("decision", "We use Python.", "run_2", 4),
     )
-    assert (entries[0], entries[2], entries[5]) == Ledger(entries=entries).facts
+    assert (entries[0], entries[2], entries[5]) == SummaryLedger(entries=entries).facts

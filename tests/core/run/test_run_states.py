@@ -8,7 +8,7 @@ import pytest
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import Estimate
-from palyra.core.model.summary import Ledger, Summary
+from palyra.core.model.summary import Summary, SummaryLedger
 from palyra.core.run.call import CALL_TRANSITIONS
 from palyra.core.run.state import RUN_TRANSITIONS, Run, apply, begin
 from palyra.core.tape import events as ev
@@ -95,7 +95,7 @@ STATES: dict[str, list[ev.Event]] = {
     "failed": [MESSAGE, FAILED],
     "cancelled": [MESSAGE, CANCELLED],
 }
-SUMMARY = Summary(ledger=Ledger(), narrative="", covers=(), before_tokens=9, after_tokens=1)
+SUMMARY = Summary(ledger=SummaryLedger(), narrative="", covers=(), before_tokens=9, after_tokens=1)
 TERMINAL = {"done", "failed", "cancelled"}
 LIVE = set(STATES) - TERMINAL
 BETWEEN = {"text", "text cut off", "text refused", "turn failed", "call attested"}

@@ -15,7 +15,7 @@ from palyra.core.journal.records import Role
 from palyra.errors import Unauthenticated
 from palyra.net.http import late
 from palyra.net.http.late import HttpSources, LateHttp
-from palyra.net.http.metrics import Reading, read_state, read_tally, read_tree
+from palyra.net.http.metrics import Metric, read_state, read_tally, read_tree
 from palyra.net.protocol.notifications import State
 from palyra.net.server.accept import EdgeServer
 from tests.net.server.edges import RunningEdge, running_edge, wait_for_connections
@@ -45,7 +45,7 @@ class Daemon:
 
     state: State = "ready"
     is_writable: bool = True
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[Metric] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     incidents: int = 0
 
@@ -188,7 +188,7 @@ async def test_metrics_are_for_those_who_see_everybody() -> None:
 
 async def test_metrics_show_readings_without_ids() -> None:
     """State, counters and tree are included; actors are counted by kind."""
-    extra = Reading("palyra_turns", "Model requests.", 7, (("provider", "x"),), is_total=True)
+    extra = Metric("palyra_turns", "Model requests.", 7, (("provider", "x"),), is_total=True)
     async with serving(Daemon(readings=[extra])) as running:
         page = (await get(running, "/metrics", "Authorization: Bearer pal_op")).body.decode()
     lines = page.splitlines()
@@ -349,7 +349,7 @@ async def test_cancelled_server_drops_http_connections_at_once() -> None:
 async def test_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response that is not read ends at the write timeout, although the server shields its writes."""
     monkeypatch.setattr(late, "WRITE_TIMEOUT_S", 0.2)
-    pages = [Reading(f"palyra_big_{number}", "x" * 1_000, 1) for number in range(20_000)]
+    pages = [Metric(f"palyra_big_{number}", "x" * 1_000, 1) for number in range(20_000)]
     request = GET.format(path="/metrics", headers="Authorization: Bearer pal_op\r\n")
     with trio.fail_after(20):
         async with serving(Daemon(readings=pages)) as running:

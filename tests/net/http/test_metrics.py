@@ -13,7 +13,7 @@ from palyra.core.journal.records import BudgetRecord
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.usage.prices import Prices
 from palyra.net.http.metrics import (
-    Reading,
+    Metric,
     read_budgets,
     read_incidents,
     read_journal,
@@ -37,7 +37,7 @@ class FakeJournal:
     is_writable: bool
 
 
-def values(readings: list[Reading], name: str) -> dict[str, float]:
+def values(readings: list[Metric], name: str) -> dict[str, float]:
     """Label value to number, of one metric."""
     return {
         "".join(value for _, value in reading.labels): reading.value

@@ -11,7 +11,7 @@ import apsw
 import msgspec
 import pytest
 
-from palyra.core.journal.backup import BackupFile, Manifest
+from palyra.core.journal.backup import BackupFile, BackupManifest
 from palyra.errors import DiskFull, IllegalState, NotFound, PalyraError
 from palyra.store.backup import tree
 from palyra.store.backup.create import SignedManifest, encode_manifest
@@ -224,7 +224,7 @@ def forge(backup: Path, lines: list[BackupFile], keys: KeyRing) -> None:
     (backup / "files.ndjson").write_bytes(text)
     signed = msgspec.json.decode((backup / "manifest.json").read_bytes(), type=SignedManifest)
     manifest = msgspec.structs.replace(
-        msgspec.json.decode(signed.body, type=Manifest),
+        msgspec.json.decode(signed.body, type=BackupManifest),
         public_key=keys.public_key.hex(),
         files=len(lines),
         files_sha256=sha256(text).hexdigest(),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.policy.recorded import Evidence
+from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.suggestion import (
     Shape,
     find_candidates,
@@ -18,7 +18,7 @@ from palyra.core.policy.suggestion import (
     render_rule,
     title_of,
 )
-from palyra.services.suggestions import History, decide_suggestions, find_wrong
+from palyra.services.suggestions import RecordedDecisions, decide_suggestions, find_wrong
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.rules import SHIPPED
 from palyra.tools.policy.text import check_policy_text
@@ -32,7 +32,7 @@ def policy() -> CedarPolicy:
     return CedarPolicy()
 
 
-def titles(policy: CedarPolicy, evidence: list[Evidence], **more: bool) -> list[str]:
+def titles(policy: CedarPolicy, evidence: list[PolicyEvidence], **more: bool) -> list[str]:
     """What is left of the candidates after the proof, without the choice among them."""
     found = find_candidates(evidence, min_answers=3, **more)
     wrong = find_wrong(policy, evidence, found)
@@ -45,7 +45,7 @@ def titles(policy: CedarPolicy, evidence: list[Evidence], **more: bool) -> list[
 def test_three_answers_in_two_runs_make_a_rule(policy: CedarPolicy) -> None:
     """The daemon's engine allows the answered calls with the suggested rules, and asked before."""
     evidence = [*in_runs(*PYTEST), *in_runs("git", "status")]
-    chosen, proof = decide_suggestions(policy, History(evidence, set()), 3)
+    chosen, proof = decide_suggestions(policy, RecordedDecisions(evidence, set()), 3)
     ruled = policy.with_rules([each.cedar for each in chosen])
     assert ["shell: git status", "shell: pytest -q"] == [each.title for each in chosen]
     assert (6, 6, 0) == (proof.decisions, proof.allowed, proof.denied)
@@ -213,7 +213,9 @@ def test_a_rule_that_another_rule_overrides_is_not_suggested(tmp_path: Path) -> 
     """Nothing is suggested where a user rule asks, because it would go on asking."""
     asks = '@approval("required")\npermit (principal, action, resource == Tool::"shell");'
     (tmp_path / "asks.cedar").write_text(asks)
-    chosen, proof = decide_suggestions(CedarPolicy(tmp_path), History(in_runs(*PYTEST), set()), 3)
+    chosen, proof = decide_suggestions(
+        CedarPolicy(tmp_path), RecordedDecisions(in_runs(*PYTEST), set()), 3
+    )
     assert ([], 3) == (chosen, proof.allowed)
 
 

@@ -177,7 +177,7 @@ class CountRequest(Params, frozen=True, kw_only=True):
 # --- answers -------------------------------------------------------------------------------------
 
 
-class TextBlock(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class TextPart(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """Text."""
 
     text: str
@@ -235,7 +235,7 @@ class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     model: str
-    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
+    content: list[TextPart | ThinkingBlock | ToolUseBlock]
     stop_reason: StopReason | None
     usage: MessageUsage
     palyra: RunNote
@@ -390,11 +390,11 @@ def whole_message(
 ) -> MessageAnswer:
     """Return the whole answer."""
     reading = answer.reading
-    content: list[TextBlock | ThinkingBlock | ToolUseBlock] = []
+    content: list[TextPart | ThinkingBlock | ToolUseBlock] = []
     if reading.reasoning:
         content.append(ThinkingBlock(thinking=reading.reasoning))
     if reading.text:
-        content.append(TextBlock(text=reading.text))
+        content.append(TextPart(text=reading.text))
     content += [_tool_use(call) for call in ended.calls]
     return MessageAnswer(
         id=ID_PREFIX + answer.run_id,
@@ -472,7 +472,7 @@ class MessageStream:
         match part:
             case Text():
                 delta = {"type": "text_delta", "text": part.delta}
-                return self._open("text", TextBlock(text="")) + self._delta(delta)
+                return self._open("text", TextPart(text="")) + self._delta(delta)
             case Reasoning():
                 delta = {"type": "thinking_delta", "thinking": part.delta}
                 return self._open("thinking", ThinkingBlock(thinking="")) + self._delta(delta)
@@ -504,7 +504,7 @@ class MessageStream:
         start = self._open(f"tool_use {block.id}", empty)
         return start + self._delta({"type": "input_json_delta", "partial_json": text})
 
-    def _open(self, kind: str, block: TextBlock | ThinkingBlock | ToolUseBlock) -> bytes:
+    def _open(self, kind: str, block: TextPart | ThinkingBlock | ToolUseBlock) -> bytes:
         if kind == self._kind:
             return b""
         closed = self._close()
