@@ -10,9 +10,10 @@ import trio
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.run.approval import ApprovalAnswer, OpenApprovals
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved, recorded_outcome
+from palyra.core.approval import ResolveApproval, recorded_outcome
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.views import Resolved
 from palyra.errors import ActorGone, NotFound
 
 ANSWER_S = 30.0  # a prompt that takes longer to take a message is in trouble

@@ -48,19 +48,14 @@ from palyra.core.run.state import COMPACTION, begin
 from palyra.core.session.commands import (
     Cancelled,
     Forked,
+    InheritedConversation,
     RunView,
     SessionCompacted,
     Started,
     StartRun,
     Steered,
 )
-from palyra.core.session.fork import (
-    ForkPoint,
-    InheritedConversation,
-    InheritedView,
-    make_branch,
-    require_open_end,
-)
+from palyra.core.session.fork import ForkPoint, InheritedView, make_branch, require_open_end
 from palyra.core.session.queue import make_acceptance
 from palyra.core.text.references import remove_references
 from palyra.core.tool.spec import ToolFailure

@@ -23,10 +23,10 @@ import trio
 from palyra.actors.kernel.child import ChildSpec
 from palyra.core.access import Caller
 from palyra.core.journal.tape_row import TapeRow
-from palyra.core.ports import Notifier, ProgressKind
+from palyra.core.ports import Notifier
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.run.state import Run
-from palyra.core.tape.events import TERMINAL_KINDS
+from palyra.core.tape.events import TERMINAL_KINDS, ProgressKind
 from palyra.errors import InvariantBroken
 
 REVOKED = (4403, "token revoked")

@@ -13,9 +13,9 @@ from palyra.cli.output import age, due, print_json, print_table, say, without_em
 from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
-from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.policy.grants import describe_key
+from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.preview.call import MAX_LINES
 from palyra.core.text.visible import pluralize, show_json, visible

@@ -7,8 +7,7 @@ import click
 from palyra.cli.command import shared_options
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
-from palyra.core.memory.document_merge import Adopted, Deleted, Flag
-from palyra.core.memory.document_views import DocumentChange
+from palyra.core.memory.document_views import Adopted, Deleted, DocumentChange, Flag
 from palyra.core.text.visible import pluralize, visible
 
 if TYPE_CHECKING:

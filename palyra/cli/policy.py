@@ -11,7 +11,8 @@ from palyra.cli.errors import FAILED, USAGE, CommandFailed
 from palyra.cli.output import age, print_json, say
 from palyra.cli.talk import Options, talk
 from palyra.core.policy.grants import describe_key
-from palyra.core.policy.suggestion import MIN_ANSWERS, RuleFor, SuggestionList
+from palyra.core.policy.suggestion import MIN_ANSWERS
+from palyra.core.policy.views import RuleFor, SuggestionList
 from palyra.core.text.visible import pluralize, visible
 from palyra.errors import Rejected, Unavailable
 

@@ -3,8 +3,8 @@
 from typing import Literal, TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
-from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.net.protocol.results import ApprovalList, GrantList
 

@@ -5,7 +5,7 @@ from typing import Any
 from palyra.client.requests import Json, RequestMethods
 from palyra.core.journal.records import Role
 from palyra.core.policy.request import Explanation
-from palyra.core.policy.suggestion import AppliedSuggestion, RuleFor, SuggestionList
+from palyra.core.policy.views import AppliedSuggestion, RuleFor, SuggestionList
 from palyra.net.protocol.results import Pong, Status, Token, TokenList, ToolList
 
 

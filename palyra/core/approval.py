@@ -16,6 +16,7 @@ from palyra.core.journal.records import (
     GrantScope,
 )
 from palyra.core.policy.grants import MAX_TTL_MS, grant_id_of
+from palyra.core.policy.views import Resolved
 from palyra.core.run.state import Run
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
@@ -30,19 +31,6 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True):
     scope: ApprovalScope = "once"
     ttl_ms: int | None = None
     reason: str = ""
-
-
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """The recorded outcome; `won` is True for the answer that made it."""
-
-    decision: Literal["allow", "deny", "abort"]
-    scope: ApprovalScope
-    by: str
-    resolved_ms: int
-    won: bool
-    run_id: str
-    seq: int | None = None  # of `approval.resolved`; None when it was settled before
-    grant_id: str | None = None  # of the grant that the answer made
 
 
 STATE_OF: dict[str, ApprovalState] = {"allow": "allowed", "deny": "denied", "abort": "aborted"}

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -72,8 +72,9 @@ from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
-from palyra.core.policy.suggestion import AppliedSuggestion
+from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
+from palyra.core.tape.events import ProgressKind
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
@@ -836,9 +837,6 @@ class RunBlocking(Protocol):
 
     def __call__(self, fn: Callable[[*Args], T], /, *args: *Args) -> Awaitable[T]:
         """Return the result of `fn(*args)`.  Cancellation: ignored; the call runs to its end."""
-
-
-ProgressKind = Literal["text", "reasoning", "tool_output", "status"]
 
 
 class Notifier(Protocol):

@@ -18,11 +18,7 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.policy.recorded import PolicyEvidence, find_asked, read_calls
 from palyra.core.policy.suggestion import (
     MIN_ANSWERS,
-    AppliedSuggestion,
     Candidate,
-    Proof,
-    RuleFor,
-    SuggestionList,
     as_proof,
     as_suggestion,
     choose,
@@ -31,6 +27,7 @@ from palyra.core.policy.suggestion import (
     trials,
     why_not_offered,
 )
+from palyra.core.policy.views import AppliedSuggestion, Proof, RuleFor, SuggestionList
 from palyra.core.ports import (
     Journal,
     JournalStore,

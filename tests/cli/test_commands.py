@@ -789,12 +789,14 @@ async def test_help_imports_no_heavy_library() -> None:
     assert "Exit codes" in printed
 
 
-async def test_client_imports_no_library_of_the_daemon() -> None:
-    """Importing the client brings trio and its WebSocket, and nothing the daemon alone needs."""
+async def test_client_imports_nothing_of_the_daemon() -> None:
+    """Importing the client brings trio and its WebSocket, no library and no decision of the daemon."""
     program = (
         "import sys\n"
         "import palyra.client\n"
-        "heavy = {'apsw', 'cedarpy', 'quart', 'hypercorn', 'rich', 'click', 'cryptography'}\n"
+        "heavy = {'apsw', 'cedarpy', 'quart', 'hypercorn', 'rich', 'click', 'cryptography', 're2'}\n"
+        "core = {'ports', 'run', 'policy.gate', 'policy.suggestion', 'redaction', 'tool.arguments'}\n"
+        "heavy |= {f'palyra.core.{each}' for each in core}\n"
         "print('heavy:', sorted(heavy & set(sys.modules)))"
     )
     assert "heavy: []" in await run_python(program)

@@ -17,7 +17,7 @@ from tests.e2e.tapes import calls, check_tape, kinds, read_whole
 from tests.e2e.wire import WITHIN_S
 
 if TYPE_CHECKING:
-    from palyra.core.approval import Resolved
+    from palyra.core.policy.views import Resolved
 
 
 pytestmark = pytest.mark.real

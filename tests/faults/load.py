@@ -13,8 +13,8 @@ import msgspec
 import trio
 
 from palyra.client import Client, EventsDiscarded, TapeEvent
-from palyra.core.approval import Resolved
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.views import Resolved
 from palyra.core.session.commands import Started
 from palyra.errors import Unavailable
 

@@ -12,7 +12,7 @@ from palyra.core.journal.changes import RunFilter, TapePage
 from palyra.core.journal.records import RunRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
-from palyra.core.policy.suggestion import SuggestionList
+from palyra.core.policy.views import SuggestionList
 from palyra.core.tape import events as ev
 from palyra.errors import Overloaded, TooLarge
 from palyra.services import suggestions

@@ -47,19 +47,13 @@ from palyra.actors.run.tool_call import (
 )
 from palyra.actors.run.turn import TurnTask, ask_model
 from palyra.core.agent import placeholder_agent
-from palyra.core.approval import (
-    Resolved,
-    first_outcome,
-    grant_record,
-    pending_record,
-    resolved_record,
-    used,
-)
+from palyra.core.approval import first_outcome, grant_record, pending_record, resolved_record, used
 from palyra.core.context.assembly import brief_prefix, narrow_prefix
 from palyra.core.context.history import NO_HISTORY, History
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import AgentRecord, ApprovalRecord, Record, UsageRecord
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.policy.views import Resolved
 from palyra.core.run.decide import decide
 from palyra.core.run.inputs import (
     ApprovalAnswered,

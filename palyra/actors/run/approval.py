@@ -21,11 +21,12 @@ from palyra.actors.kernel.mailbox import Mailbox, Receiver
 from palyra.actors.kernel.reply import Reply
 from palyra.actors.run.handle import RunHandle
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved, check_answer
+from palyra.core.approval import ResolveApproval, check_answer
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import ApprovalRecord, GrantRecord
 from palyra.core.policy.grants import grant_id_of, holds_for
 from palyra.core.policy.request import PolicyDecision
+from palyra.core.policy.views import Resolved
 from palyra.core.ports import Notifier, NowMs
 from palyra.core.run.calls import DEADLINE
 from palyra.core.run.inputs import ApprovalAnswered

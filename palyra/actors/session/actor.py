@@ -58,6 +58,7 @@ from palyra.core.session.commands import (
     Started,
     StartRun,
 )
+from palyra.core.session.fork import inherited_events
 from palyra.core.session.queue import (
     BESIDE,
     QueueState,
@@ -234,7 +235,7 @@ class _SessionActor:
             accepted,
             _received(message),
             self.services,
-            inherited=tuple(branch.events()) if branch is not None else (),
+            inherited=tuple(inherited_events(branch)) if branch is not None else (),
         )
         run = RunHandle(step.run)
         run.has_history, handle.has_past = handle.has_past, True

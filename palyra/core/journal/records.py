@@ -765,6 +765,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.state in {"succeeded", "failed", "cancelled", "expired"}
 
 
+SkillState = Literal["enabled", "quarantined"]
 MissedPolicy = Literal["skip", "once", "all"]
 OverlapPolicy = Literal["forbid", "queue", "replace"]
 

@@ -16,11 +16,12 @@ A conflict keeps the file and records the text or the removal that was asked for
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from palyra.core.journal.records import DocumentEntry, DocumentRecord
+from palyra.core.memory.document_views import Adopted, Deleted, Flag, FlagKind
 from palyra.core.memory.documents import (
     BOM,
     MAX_BLOCKS,
@@ -36,37 +37,6 @@ from palyra.core.trust.labels import Trust
 from palyra.errors import InvariantBroken
 
 MAX_REMEMBERED = 1_000  # ids of entries that are not written again, the newest
-
-FlagKind = Literal["conflict", "not an entry", "refused", "missing block"]
-
-
-class Flag(msgspec.Struct, frozen=True, kw_only=True):
-    """A line or an entry that needs a person."""
-
-    block: str
-    kind: FlagKind
-    reason: str
-    line: int = 0  # from 1; 0: of no line
-    entry_id: str = ""
-    pending: str | None = None  # of a conflict: the text asked for; None: its removal
-
-
-class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that a person added or changed."""
-
-    block: str
-    entry_id: str
-    text: str
-    is_new: bool
-    before: str = ""
-
-
-class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that a person deleted."""
-
-    block: str
-    entry_id: str
-    text: str
 
 
 class Base(NamedTuple):

@@ -6,7 +6,37 @@ from typing import Literal
 import msgspec
 
 from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord
-from palyra.core.memory.document_merge import Adopted, Deleted, Flag
+
+FlagKind = Literal["conflict", "not an entry", "refused", "missing block"]
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """A line or an entry that needs a person."""
+
+    block: str
+    kind: FlagKind
+    reason: str
+    line: int = 0  # from 1; 0: of no line
+    entry_id: str = ""
+    pending: str | None = None  # of a conflict: the text asked for; None: its removal
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that a person added or changed."""
+
+    block: str
+    entry_id: str
+    text: str
+    is_new: bool
+    before: str = ""
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that a person deleted."""
+
+    block: str
+    entry_id: str
+    text: str
 
 
 class EntryChange(msgspec.Struct, frozen=True, kw_only=True):

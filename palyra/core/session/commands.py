@@ -6,6 +6,7 @@ import msgspec
 
 from palyra.core.journal.records import (
     TERMINAL,
+    Pin,
     QueueMode,
     RunPhase,
     RunRecord,
@@ -13,11 +14,10 @@ from palyra.core.journal.records import (
     SessionCheckpointRecord,
     Usage,
 )
-from palyra.core.model.messages import ToolMessage
+from palyra.core.model.messages import Message, ToolMessage
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.model.route_plan import ModelChoice
-from palyra.core.model.summary import Entry
-from palyra.core.session.fork import InheritedConversation
+from palyra.core.model.summary import Entry, Summary
 from palyra.core.tape.events import ApprovalMode, Budget, Delegation
 
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
@@ -30,6 +30,25 @@ WallMs = Annotated[int, msgspec.Meta(ge=1, le=WEEK_MS)]
 AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 SessionId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation to continue, and its origin."""
+
+    run_id: str  # "": the conversation was sent by the caller
+    at_seq: int
+    link: str  # of that event in the journal's chain, hex
+    messages: tuple[Message, ...]
+    summary: Summary | None = None  # of the conversation before the messages
+    is_tainted: bool = False  # a text of the conversation had injection findings
+    session_id: str = ""  # of that run
+    pins: tuple[Pin, ...] = ()  # of messages in the conversation or its summary
+    artifacts: tuple[str, ...] = ()  # that hold whole outputs of calls in the messages
+
+    @property
+    def is_given(self) -> bool:
+        """True if the conversation was sent by the caller, not read from a tape."""
+        return not self.run_id
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):

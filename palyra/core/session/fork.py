@@ -12,49 +12,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage
 from palyra.core.model.summary import Summary
 from palyra.core.run.state import Run, apply, begin
+from palyra.core.session.commands import InheritedConversation
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ConversationInherited
 from palyra.errors import InvalidParams, InvariantBroken
 
 CHUNK_BYTES = MAX_PAYLOAD_BYTES * 3 // 4  # of messages in one event, unless one alone is larger
-
-
-class InheritedConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to continue, and its origin."""
-
-    run_id: str  # "": the conversation was sent by the caller
-    at_seq: int
-    link: str  # of that event in the journal's chain, hex
-    messages: tuple[Message, ...]
-    summary: Summary | None = None  # of the conversation before the messages
-    is_tainted: bool = False  # a text of the conversation had injection findings
-    session_id: str = ""  # of that run
-    pins: tuple[Pin, ...] = ()  # of messages in the conversation or its summary
-    artifacts: tuple[str, ...] = ()  # that hold whole outputs of calls in the messages
-
-    @property
-    def is_given(self) -> bool:
-        """True if the conversation was sent by the caller, not read from a tape."""
-        return not self.run_id
-
-    def events(self) -> Iterator[ConversationInherited]:
-        """Yield the events for the new tape: the summary's, and as many as the messages need."""
-        blank = ConversationInherited(
-            run_id=self.run_id,
-            at_seq=self.at_seq,
-            link=self.link,
-            messages=(),
-            is_tainted=self.is_tainted,
-        )
-        if self.summary is not None:
-            yield msgspec.structs.replace(blank, summary=self.summary)
-        for messages in _chunks(self.messages):
-            yield msgspec.structs.replace(blank, messages=messages)
 
 
 def given(
@@ -73,6 +40,21 @@ def given(
         summary=None if held is None else held.summary,
         is_tainted=held is not None and held.is_tainted,
     )
+
+
+def inherited_events(branch: InheritedConversation) -> Iterator[ConversationInherited]:
+    """Yield the events for the new tape: the summary's, and as many as the messages need."""
+    blank = ConversationInherited(
+        run_id=branch.run_id,
+        at_seq=branch.at_seq,
+        link=branch.link,
+        messages=(),
+        is_tainted=branch.is_tainted,
+    )
+    if branch.summary is not None:
+        yield msgspec.structs.replace(blank, summary=branch.summary)
+    for messages in _chunks(branch.messages):
+        yield msgspec.structs.replace(blank, messages=messages)
 
 
 def _chunks(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from palyra.core.journal.records import SkillState
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.text.json_schema import UnusableSchema
 from palyra.core.tool.arguments import compile_parameters
@@ -91,9 +92,6 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     public_key: _Sha256  # also 32 bytes in hex
     signature: Annotated[str, Meta(pattern=r"^[0-9a-f]{128}$")]
-
-
-SkillState = Literal["enabled", "quarantined"]
 
 
 class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):

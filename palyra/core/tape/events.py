@@ -43,6 +43,7 @@ from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
 from palyra.errors import InvariantBroken, Purged
 
+ProgressKind = Literal["text", "reasoning", "tool_output", "status"]  # between events, not recorded
 CompactionTrigger = Literal["auto", "manual"]
 
 

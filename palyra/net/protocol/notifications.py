@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from palyra.core.approval import Resolved
 from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.memory.document_views import DocumentChanged
-from palyra.core.ports import ProgressKind
+from palyra.core.policy.views import Resolved
+from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskView
 from palyra.core.usage.views import BudgetWarned
 from palyra.net.protocol.open_values import known

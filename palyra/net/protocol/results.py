@@ -41,11 +41,11 @@ from palyra.core.journal.records import (
     PairingState,
     Role,
     SessionRecord,
+    SkillState,
 )
 from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
-from palyra.core.skill.manifest import SkillState
 from palyra.core.task.views import ScheduleView, TaskView
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.labels import Trust

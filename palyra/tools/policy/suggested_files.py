@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from palyra.core.policy.suggestion import AppliedSuggestion
+from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.text.visible import visible
 from palyra.errors import Conflict, NotFound, Unavailable

@@ -18,6 +18,7 @@ import structlog
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.journal.records import SkillState
 from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.skill.manifest import (
     MODULE,
@@ -26,7 +27,6 @@ from palyra.core.skill.manifest import (
     SkillIndex,
     SkillRecord,
     SkillRefused,
-    SkillState,
     check_grants,
 )
 from palyra.core.skill.package import MAX_PACKAGE_BYTES, IsSigned, Package, read_package

@@ -6,9 +6,10 @@ import trio
 
 from palyra.actors.config_watch import notify_runs
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
+from palyra.core.policy.views import Resolved
 from palyra.core.tool.spec import CallFacts, Preflight, ToolCall, ToolFailure, ToolOutput
 from palyra.tools.toolbox import InlineTool
 from tests.actors.run.office_kit import OPERATOR, Kit, NamePolicy, call, say, spec

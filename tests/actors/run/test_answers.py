@@ -8,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.views import Resolved
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, call, running
 from tests.store.memory.journal import MemoryJournal
 

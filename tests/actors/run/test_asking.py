@@ -11,8 +11,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors.run import actor as run_actors
 from palyra.actors.run.approval import ApprovalAnswer, Granted
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.views import Resolved
 from palyra.core.run.environment import RunLimits
 from palyra.core.tool.spec import Preflight, ToolCall, ToolFailure
 from palyra.errors import DigestMismatch, Forbidden, NotFound

@@ -13,10 +13,11 @@ from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Steer, TurnFinished
 from palyra.core.run.state import fold
 from palyra.core.run.transition import Transition
+from palyra.core.session.commands import InheritedConversation
 from palyra.core.session.fork import (
     CHUNK_BYTES,
-    InheritedConversation,
     find_point,
+    inherited_events,
     make_branch,
     require_open_end,
 )
@@ -73,7 +74,7 @@ def branch_at(world: World, at_seq: int, text: str | None = "and now?") -> Inher
 def fork(branch: InheritedConversation, text: str | None = "and now?") -> Transition:
     """The first step of the fork."""
     message = None if text is None else ev.MessageReceived(text=text)
-    return accept("run_2", ACCEPTED, message, environment(), tuple(branch.events()))
+    return accept("run_2", ACCEPTED, message, environment(), tuple(inherited_events(branch)))
 
 
 def tape_of(step: Transition) -> list[tuple[str, int, bytes]]:
@@ -192,13 +193,13 @@ def test_a_long_conversation_takes_several_events() -> None:
         UserMessage(f"{number} " + "x" * (CHUNK_BYTES // 2 - 200)) for number in range(9)
     )
     whole = InheritedConversation(run_id="run_1", at_seq=3, link="", messages=messages)
-    parts = list(whole.events())
+    parts = list(inherited_events(whole))
     assert len(parts) > 3
     assert max(len(ev.encode_event(part)) for part in parts) <= MAX_PAYLOAD_BYTES
     assert tuple(message for part in parts for message in part.messages) == messages
     alone = (UserMessage("x" * CHUNK_BYTES), UserMessage("y"))
     one = InheritedConversation(run_id="run_1", at_seq=3, link="", messages=alone)
-    assert [len(part.messages) for part in one.events()] == [1, 1]
+    assert [len(part.messages) for part in inherited_events(one)] == [1, 1]
 
 
 @settings(max_examples=150)
@@ -227,11 +228,11 @@ def test_a_fork_at_any_seq_has_paired_calls(choices: list[int], where: int) -> N
 def test_a_conversation_of_a_caller_has_no_run() -> None:
     """It is inherited completely and in order, with an empty run id."""
     messages: tuple[Message, ...] = (UserMessage("hello"), AssistantMessage("hi"))
-    (event,) = given_branch(messages).events()
+    (event,) = inherited_events(given_branch(messages))
     assert ("", -1, messages) == (event.run_id, event.at_seq, event.messages)
 
 
 def test_an_empty_conversation_is_no_event() -> None:
     """A conversation without messages adds nothing to the tape."""
-    assert [] == list(given_branch(()).events())
-    assert 1 == len(list(given_branch((UserMessage("hi"),)).events()))
+    assert [] == list(inherited_events(given_branch(())))
+    assert 1 == len(list(inherited_events(given_branch((UserMessage("hi"),)))))

@@ -2,9 +2,10 @@
 
 from palyra.core.access import Caller
 from palyra.core.journal.records import DocumentEntry
-from palyra.core.memory.document_merge import Adopted, Deleted, Flag
 from palyra.core.memory.document_views import (
+    Adopted,
     BlockView,
+    Deleted,
     DocumentChange,
     DocumentHistory,
     DocumentList,
@@ -12,6 +13,7 @@ from palyra.core.memory.document_views import (
     DocumentVersion,
     DocumentView,
     EntryChange,
+    Flag,
 )
 from tests.net.api.fake_registry import Asked
 

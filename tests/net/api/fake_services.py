@@ -12,7 +12,7 @@ import trio
 from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
-from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.approval import ResolveApproval
 from palyra.core.context.views import (
     ContextExplained,
     ReferencePreview,
@@ -40,7 +40,7 @@ from palyra.core.memory.items import MemoryPurged
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
 from palyra.core.policy.request import Explanation
-from palyra.core.policy.suggestion import AppliedSuggestion, Proof, RuleFor, SuggestionList
+from palyra.core.policy.views import AppliedSuggestion, Proof, Resolved, RuleFor, SuggestionList
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.replay.report import ReplayReport

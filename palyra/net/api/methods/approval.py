@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from palyra.core.approval import ResolveApproval, Resolved
+from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.net.api.method import Duration, Id, Limit, Method, MethodCall, Mutation

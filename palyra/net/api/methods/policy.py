@@ -4,7 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.policy.suggestion import MIN_ANSWERS, AppliedSuggestion, RuleFor, SuggestionList
+from palyra.core.policy.suggestion import MIN_ANSWERS
+from palyra.core.policy.views import AppliedSuggestion, RuleFor, SuggestionList
 from palyra.net.api.method import Id, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
 

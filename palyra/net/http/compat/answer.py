@@ -23,10 +23,10 @@ import msgspec
 from palyra.core.journal.records import Usage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ProposedCall
-from palyra.core.ports import ProgressKind
 from palyra.core.run.ending import OWN_WORDS
 from palyra.core.session.continuation import BREAK
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import ProgressKind
 from palyra.core.tool.spec import CLIENT, HANDED_OVER
 from palyra.errors import Unavailable
 

@@ -21,7 +21,8 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.core.session.fork import InheritedConversation, InheritedView, given
+from palyra.core.session.commands import InheritedConversation
+from palyra.core.session.fork import InheritedView, given
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.trust.injection_scan import find_injections
 from palyra.errors import InvalidParams, TooLarge
