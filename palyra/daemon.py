@@ -61,6 +61,7 @@ from palyra.wiring.runs import (
     build_memory_embedder,
     build_memory_indexes,
     build_services,
+    show_procedures,
     view_embedder,
 )
 from palyra.wiring.tasks import build_handlers, build_tasks
@@ -148,9 +149,9 @@ class Daemon:
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions)
-        self.toolset.toolbox.put(
-            DELEGATE, delegation_tools(Delegations(self.services, self.gateway))
-        )
+        delegations = Delegations(self.services, self.gateway)
+        self.toolset.toolbox.put(DELEGATE, delegation_tools(delegations))
+        self.services.procedures.show = show_procedures(self.services, self.toolset, delegations)
         documents = build_documents(
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )

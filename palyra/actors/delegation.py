@@ -31,7 +31,7 @@ from palyra.core.run.delegation import (
 from palyra.core.run.state import Run
 from palyra.core.session.commands import DelegatedTask, RunView, StartRun
 from palyra.core.tape import events as ev
-from palyra.core.tool.spec import DelegatedEnd, ToolCall, ToolFailure, ToolOutput
+from palyra.core.tool.spec import DelegatedEnd, DelegatedWork, ToolCall, ToolFailure, ToolOutput
 from palyra.errors import (
     IllegalState,
     InvariantBroken,
@@ -55,7 +55,7 @@ class Delegations:
         self._services = services
         self._gateway = gateway
 
-    async def delegate(self, call: ToolCall) -> ToolOutput:
+    async def delegate(self, call: ToolCall, work: DelegatedWork | None = None) -> ToolOutput:
         """Start the child of the call unless it exists, and wait for its end.
 
         Raises ToolFailure if it cannot be accepted; then no child exists.
@@ -72,7 +72,7 @@ class Delegations:
         while True:
             try:
                 if not await self._is_known(child.run_id):
-                    await self._start(caller, parent, call, child)
+                    await self._start(caller, parent, call, child, work)
                 ended, _ = await self._gateway.wait_run(
                     caller, child.run_id, until="terminal", timeout_s=NO_END
                 )
@@ -88,37 +88,43 @@ class Delegations:
         return await self._services.journal.find(lambda store: store.find_run(run_id)) is not None
 
     async def _start(
-        self, caller: Caller, parent: RunHandle, call: ToolCall, child: DelegatedRun
+        self,
+        caller: Caller,
+        parent: RunHandle,
+        call: ToolCall,
+        child: DelegatedRun,
+        work: DelegatedWork | None,
     ) -> None:
         """Start the child, committed.  Raises ToolFailure, TooSlow, Unavailable."""
         try:
-            command = await self._command(parent.run, call, child)
+            command = await self._command(parent.run, call, child, work or _work_of(call))
             await self._gateway.start_child(caller, command)
         except (TooSlow, Unavailable):
             raise
         except PalyraError as refused:
             raise ToolFailure(f"the task was not taken: {refused.message}") from refused
 
-    async def _command(self, run: Run, call: ToolCall, child: DelegatedRun) -> StartRun:
+    async def _command(
+        self, run: Run, call: ToolCall, child: DelegatedRun, work: DelegatedWork
+    ) -> StartRun:
         """Return the message of the child: the task, and no more than its parent has."""
         accepted, agents = run.accepted, self._services.agents
         own = await agents.find_version(accepted.agent, accepted.agent_version)
-        wanted = call.arguments.get("agent")
-        other = own if wanted in {None, accepted.agent} else await agents.get_present(wanted)
+        is_own = work.agent in {"", accepted.agent}
+        other = own if is_own else await agents.get_present(work.agent)
         if own is None or other is None:
             raise NotFound(f"no agent {accepted.agent!r}", field="agent")
         if why := find_other_rights(own, other):
             raise IllegalState(why)
-        is_own = other is own
         is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
         depth = accepted.depth + 1
         above = () if accepted.delegation is None else accepted.delegation.agents
         return StartRun(
-            text=str(call.arguments["task"]),
+            text=work.task,
             run_id=child.run_id,
             agent=other.name,
-            model=run.model if is_own else None,
-            model_choice=accepted.model_choice if is_own else None,
+            model=work.model or (run.model if is_own else None),
+            model_choice="pinned" if work.model else accepted.model_choice if is_own else None,
             queue_mode="followup",
             approval_mode="ask" if is_attended else "deny",
             budget=child.budget,
@@ -127,7 +133,7 @@ class Delegations:
                 parent_run_id=run.run_id,
                 depth=depth,
                 tools=handed_down(
-                    call.arguments.get("tools"), held_tools(run, agents.prefix(own)), depth
+                    work.tools, held_tools(run, agents.prefix(own, accepted.principal)), depth
                 ),
                 delegation=ev.Delegation(
                     call_id=call.call_id,
@@ -150,6 +156,17 @@ class Delegations:
 
     async def _read_end(self, view: RunView) -> ChildEnd:
         return await self._services.journal.read(partial(_read_end, view))
+
+
+def _work_of(call: ToolCall) -> DelegatedWork:
+    """Return the task in the arguments of the tool `delegate`."""
+    arguments = call.arguments
+    tools = arguments.get("tools")
+    return DelegatedWork(
+        task=str(arguments["task"]),
+        tools=None if tools is None else tuple(tools),
+        agent=arguments.get("agent") or "",
+    )
 
 
 def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
@@ -177,6 +194,8 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
             answer = event.text
         elif isinstance(event, ev.RunDone):
             missing = event.missing
+        elif isinstance(event, ev.RunFailed):
+            missing = f"{event.failure_class}: {event.reason}"
     whole = msgspec.structs.replace(
         end,
         reason=missing or end.reason,

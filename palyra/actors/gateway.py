@@ -37,6 +37,7 @@ from palyra.core.context.views import ContextExplained, ReferencePreview, previe
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import AgentRecord, IdempotencyRecord, RunRecord
+from palyra.core.learning.procedures import MODEL
 from palyra.core.model.images import is_picture
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.route_plan import ModelChoice
@@ -442,7 +443,7 @@ class Gateway:
         """
         caller.require("runs:write")
         services = self._services
-        prefix = services.agents.prefix(await services.agents.get_present(agent))
+        prefix = services.agents.prefix(await services.agents.get_present(agent), caller.principal)
         session = None
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
@@ -467,7 +468,7 @@ class Gateway:
         """
         caller.require("tools:read")
         services = self._services
-        prefix = services.agents.prefix(await services.agents.get_present(agent))
+        prefix = services.agents.prefix(await services.agents.get_present(agent), caller.principal)
         session = None
         if session_id is not None:
             session = await self._sessions.get(caller, session_id)
@@ -511,7 +512,8 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
     """
     agent = await services.agents.get_present(command.agent)
     model = command.model or agent.model or services.default_model
-    if model not in services.models:
+    is_player = model == MODEL and command.delegated is not None
+    if model not in services.models and not is_player:
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""
         known = ", ".join(sorted(services.models))
         raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
@@ -545,7 +547,8 @@ def _choice(command: StartRun, agent: AgentRecord) -> ModelChoice:
 
 def _check(services: SessionServices, model: str, command: StartRun, agent: AgentRecord) -> None:
     brief = command.brief
-    has_tools = bool(brief is not None and brief.tools) or bool(services.agents.prefix(agent).tools)
+    has_own = brief is not None and bool(brief.tools)
+    has_tools = has_own or bool(services.agents.prefix(agent, "").tools)
     needs = needs_of(
         has_pictures=_needs_vision(services, command),
         json_mode=command.json_mode,

@@ -33,6 +33,7 @@ from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change, RunFilter
 from palyra.core.journal.records import RunRecord, RunRemoval, SessionPurge, SessionRecord
+from palyra.core.journal.retention import PRUNES
 from palyra.core.memory.items import MemoryPurged
 from palyra.core.ports import FileHistory, JournalStore
 from palyra.core.session.purge import (
@@ -120,6 +121,7 @@ class DataRights:
             done = await self.purge_session(caller, command)
             removed += 0 if dry_run else done.items
         result = await self._memories.purge(caller, whose, dry_run=dry_run)
+        await self._services.procedures.reload()
         return msgspec.structs.replace(result, items=result.items + removed, sessions=len(found))
 
     async def resume(self) -> None:
@@ -210,6 +212,7 @@ class DataRights:
         items = await self._memories.purge_session(
             record.principal, session_id, run_ids, by=purge.by
         )
+        await self._services.procedures.reload()
         run_blocking = self._services.run_blocking
         artifacts = await run_blocking(self._services.artifacts.drop_session, session_id)
         checkpoints = await run_blocking(self._files.drop_session, session_id)
@@ -261,7 +264,12 @@ class DataRights:
         )
         signature = self._services.sign(claim(run.run_id, event, at_ms)).hex()
         row = purge_row(run, msgspec.structs.replace(event, signature=signature), at_ms)
-        removal = RunRemoval(run_id=run.run_id, events=digest.rows, at_ms=at_ms)
+        removal = RunRemoval(
+            run_id=run.run_id,
+            events=digest.rows,
+            at_ms=at_ms,
+            keeps_accepted=purge.purge_id.startswith(PRUNES),
+        )
         await self._services.journal.commit(
             Change(rows=(row,), records=(purge_run(run, row), removal))
         )

@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING, get_args
 
 import click
+import msgspec
 
 from palyra.cli.command import read_text, shared_options
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
+from palyra.core.journal.procedure import Procedure
 from palyra.core.journal.records import CandidateKind, CandidateState
 from palyra.core.learning.views import CandidateChanged
 from palyra.core.text.visible import visible
@@ -81,13 +83,24 @@ def show(options: Options, candidate_id: str) -> None:
         say(f"{age(line.at_ms)} {line.action} by {line.by or 'the daemon'}{before}", dim=True)
     if found.memory_id:
         say(f"memory: {found.memory_id}", dim=True)
+    if found.procedure is not None:
+        _print_procedure(found.procedure)
+
+
+def _print_procedure(procedure: Procedure) -> None:
+    say(f"tool: procedure:{procedure.name}", dim=True)
+    for name, schema in procedure.parameters["properties"].items():
+        kinds = schema["type"] if isinstance(schema["type"], str) else " or ".join(schema["type"])
+        values = [msgspec.json.encode(each.values[name]).decode() for each in procedure.proofs]
+        say(visible(f"parameter {name}: {kinds}, for example {', '.join(values)}"), dim=True)
+    say(f"uses: {procedure.succeeded} succeeded, {procedure.failed} failed", dim=True)
 
 
 @learn.command()
 @id_argument("candidate_id", latest=False)
 @shared_options
 def accept(options: Options, candidate_id: str) -> None:
-    """Make a candidate an item of memory; `palyra learn undo` takes it back."""
+    """Make a candidate an item of memory, or a procedure a tool; `palyra learn undo` takes it back."""
     _print_change(options, talk(options, lambda client: client.accept_candidate(candidate_id)))
 
 
@@ -101,12 +114,16 @@ def reject(options: Options, candidate_id: str) -> None:
 
 @learn.command()
 @id_argument("candidate_id", latest=False)
-@click.option("--text", required=True, help="The new text; @FILE reads it from a file.")
+@click.option("--text", help="The new text; @FILE reads it from a file.")
+@click.option("--name", help="The new name of a procedure, whose text are its steps.")
 @shared_options
-def edit(options: Options, candidate_id: str, text: str) -> None:
-    """Change the text that a candidate would store."""
-    given = read_text(text)
-    _print_change(options, talk(options, lambda client: client.edit_candidate(candidate_id, given)))
+def edit(options: Options, candidate_id: str, text: str | None, name: str | None) -> None:
+    """Change the text that a candidate would store, or the name of a procedure."""
+    if (text is None) == (name is None):
+        raise click.UsageError("give --text or, for a procedure, --name")
+    given = None if text is None else read_text(text)
+    done = talk(options, lambda client: client.edit_candidate(candidate_id, given, name=name))
+    _print_change(options, done)
 
 
 @learn.command()

@@ -42,9 +42,11 @@ class LearningMethods(RequestMethods):
             "learning.reject", {"candidate_id": candidate_id}, CandidateChanged
         )
 
-    async def edit_candidate(self, candidate_id: str, text: str) -> CandidateChanged:
-        """Change the text that a candidate would store."""
-        params = {"candidate_id": candidate_id, "text": text}
+    async def edit_candidate(
+        self, candidate_id: str, text: str | None = None, *, name: str | None = None
+    ) -> CandidateChanged:
+        """Change the text that a candidate would store, or the name of a procedure."""
+        params = {"candidate_id": candidate_id, "text": text, "name": name}
         return await self._mutate("learning.edit", params, CandidateChanged)
 
     async def undo_candidate(self, candidate_id: str) -> CandidateChanged:

@@ -49,6 +49,15 @@ def check_agent(agent: AgentRecord, models: Collection[str], tools: Collection[s
             raise InvalidParams(f"no tool {name!r}; {known}", field="tools")
 
 
+def tools_of(principal: str, catalogue: Catalogue) -> Catalogue:
+    """Return the catalogue without the tools of other principals."""
+    if not catalogue.has_owned:
+        return catalogue
+    return build_catalogue(
+        spec for spec in catalogue.tools.values() if spec.principal in {"", principal}
+    )
+
+
 def allowed_tools(agent: AgentRecord, catalogue: Catalogue) -> Catalogue:
     """Return the agent's part of the catalogue, with its own hash."""
     if agent.tools is None:

@@ -77,7 +77,15 @@ from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
-from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
+from palyra.core.tool.spec import (
+    CallFacts,
+    Catalogue,
+    DelegatedWork,
+    Preflight,
+    ToolCall,
+    ToolOutput,
+    ToolSpec,
+)
 from palyra.core.tool.targets import CallTargets
 from palyra.errors import PalyraError
 
@@ -645,8 +653,10 @@ class ToolRunner(Protocol):
 class Delegator(Protocol):
     """Delegation of tasks to runs."""
 
-    async def delegate(self, call: ToolCall) -> ToolOutput:
+    async def delegate(self, call: ToolCall, work: DelegatedWork | None = None) -> ToolOutput:
         """Start the run that the call delegates to unless it exists, and return its end.
+
+        `work` is its task if the arguments of the call are not those of the tool `delegate`.
 
         Raises ToolFailure if the run cannot be accepted.  Cancellation: the run goes on.
         """

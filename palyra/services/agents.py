@@ -19,6 +19,7 @@ from palyra.core.agent import (
     allowed_tools,
     check_agent,
     next_version,
+    tools_of,
 )
 from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.journal.changes import Change
@@ -48,7 +49,7 @@ class Agents:
         self._redactor = redactor
         self._now_ms = now_ms
         self._versions: dict[tuple[str, int], AgentRecord] = {}
-        self._prefixes: dict[tuple[str, int, str], Prefix] = {}
+        self._prefixes: dict[tuple[str, int, str, str], Prefix] = {}
 
     # --- for runs
 
@@ -75,13 +76,18 @@ class Agents:
                 self._remember(known)
         return known
 
-    def prefix(self, agent: AgentRecord) -> Prefix:
-        """Return the stable part of the agent's model requests, with the tools it may call."""
+    def prefix(self, agent: AgentRecord, principal: str) -> Prefix:
+        """Return the stable part of the agent's model requests, with the tools it may call.
+
+        Tools of one principal, procedures, are in the prefix of that principal only.
+        """
         catalogue = self._toolbox.catalogue()
-        key = (agent.name, agent.version, catalogue.hash)
+        whose = principal if catalogue.has_owned else ""
+        key = (agent.name, agent.version, catalogue.hash, whose)
         if key not in self._prefixes:
             if len(self._prefixes) >= MAX_KNOWN:
                 self._prefixes.clear()
+            catalogue = tools_of(principal, catalogue)
             self._prefixes[key] = stable_prefix(agent, allowed_tools(agent, catalogue))
         return self._prefixes[key]
 

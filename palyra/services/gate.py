@@ -36,7 +36,7 @@ from palyra.core.policy.grants import find_grant
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
 from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
 from palyra.core.ports import Policy, ToolRunner
-from palyra.core.run.delegation import find_refusal, keep_grant, strictest
+from palyra.core.run.delegation import DELEGATE, find_refusal, keep_grant, strictest
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Delegation
@@ -107,7 +107,8 @@ class Gate:
         verdict: Refused | Verdict
         refused = None
         if spec.tool_class == DELEGATION:
-            refused = find_refusal(run.accepted.depth, checked.arguments, held_tools(run, prefix))
+            arguments = checked.arguments if spec.name == DELEGATE else {}
+            refused = find_refusal(run.accepted.depth, arguments, held_tools(run, prefix))
         if refused is not None:
             verdict = refused
         elif spec.executor == CLIENT:

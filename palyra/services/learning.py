@@ -70,6 +70,7 @@ from palyra.services.budgets import Budgets, Reservation
 from palyra.services.documents import Documents
 from palyra.services.memory import Memories
 from palyra.services.memory_search import READ, WRITE, whose_memory
+from palyra.services.procedures import Procedures
 
 log = structlog.get_logger("palyra.learning")
 PAGE_ROWS = 1_000
@@ -97,6 +98,7 @@ class Learning:
         model: str,
         models: Mapping[str, LanguageModel],
         budgets: Budgets,
+        procedures: Procedures,
         run_blocking: RunBlocking,
         now_ms: NowMs,
         new_id: NewId,
@@ -109,6 +111,7 @@ class Learning:
         self._model = model
         self._models = models
         self._budgets = budgets
+        self._procedures = procedures
         self._run_blocking = run_blocking
         self._now_ms = now_ms
         self._new_id = new_id
@@ -147,6 +150,8 @@ class Learning:
             reading = await self._run_blocking(extract, texts, recalled)
             reading = await self._with_suggestions(texts, recalled, reading, run_id)
             records, refused = await self._plan(run_id, texts, reading)
+            if not run.parent_run_id:
+                records += await self._procedures.propose(run, trust=texts.trust, rules=self.rules)
             reflection = ReflectionRecord(
                 run_id=run_id,
                 session_id=run.session_id,
@@ -363,11 +368,17 @@ class Learning:
     async def edit(self, caller: Caller, candidate_id: str, text: str) -> CandidateChanged:
         """Change the text that a candidate would store; the history keeps the one before.
 
-        Raises NotFound, IllegalState, InvalidParams (also for junk and secrets), TooLarge.
-        Cancellation: it may have been changed.
+        Raises NotFound, IllegalState, InvalidParams (also for junk and secrets, and for a procedure,
+        whose text are its steps), TooLarge.  Cancellation: it may have been changed.
         """
         caller.require(WRITE)
         found = await self._get_seen(caller, candidate_id)
+        if found.kind == "procedure":
+            raise InvalidParams(
+                "the text of a procedure are its steps, which the runs prove: give it another name "
+                "instead, or reject it",
+                field="text",
+            )
         check_text(text)
         junk = await self._run_blocking(find_junk, text)
         if junk is not None:
@@ -383,6 +394,17 @@ class Learning:
             await self._journal.commit(Change(records=(after,)))
             return _changed(after)
 
+    async def rename(self, caller: Caller, candidate_id: str, name: str) -> CandidateChanged:
+        """Change the name of the tool that a procedure would be.
+
+        Raises NotFound, IllegalState, InvalidParams.  Cancellation: it may have been changed.
+        """
+        caller.require(WRITE)
+        found = await self._get_seen(caller, candidate_id)
+        async with self._lock(found.principal):
+            latest = await self._get(candidate_id)
+            return _changed(await self._procedures.rename(latest, name, by=caller.principal))
+
     async def undo(self, caller: Caller, candidate_id: str) -> CandidateChanged:
         """Take back an application, so that the memory is as before, or a rejection.
 
@@ -393,6 +415,8 @@ class Learning:
         found = await self._get_seen(caller, candidate_id)
         async with self._lock(found.principal):
             latest = await self._get(candidate_id)
+            if latest.kind == "procedure":
+                return _changed(await self._procedures.undo(latest, by=caller.principal))
             now_ms = self._now_ms()
             after = step(
                 latest, "undone", by=caller.principal, now_ms=now_ms,
@@ -431,6 +455,8 @@ class Learning:
             if latest.state == "applied":
                 return latest
             step(latest, "applied", by=by, now_ms=0)  # refuses a state before anything is stored
+            if latest.kind == "procedure":
+                return await self._procedures.accept(latest, by=by)
             after: list[CandidateRecord] = []
             others = await self._list_applied(latest.principal)
 

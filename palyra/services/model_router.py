@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.context.layers import ContextLimits
+from palyra.core.learning.procedures import MODEL
 from palyra.core.model.route_plan import Capability, Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import (
     MAX_ROUTES,
@@ -131,7 +132,7 @@ class ModelRouter:
 
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""
-        return model in self._models
+        return model in self._models or model == MODEL
 
     def plan(self, run: Run, measure: Measure) -> RoutePlan | None:
         """Return the route plan of a run that begins; None if no routes are configured."""

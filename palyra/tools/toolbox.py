@@ -43,6 +43,7 @@ BUILTIN = "builtin"
 _WORD = "[a-z][a-z0-9_]{0,63}"
 _NAME = re.compile(
     rf"{_WORD}|wasm:[a-z][a-z0-9_-]{{0,63}}\.{_WORD}|mcp:[a-z][a-z0-9_-]{{0,63}}\.{_WORD}"
+    rf"|procedure:{_WORD}"
 )
 
 

@@ -222,6 +222,7 @@ def build_learning(
         model=learning.model,
         models=services.models,
         budgets=services.budgets,
+        procedures=services.procedures,
         run_blocking=host.run_blocking,
         now_ms=host.now_ms,
         new_id=host.new_id,

@@ -63,7 +63,7 @@ def build_modelset(
     config: Config, host: Host, secrets: SecretService, alarms: IncidentReporter
 ) -> Modelset:
     """Build the configured models.  Raises InvalidParams for an invalid setting."""
-    fixed = {"scripted": scripted_model(config)}
+    fixed: Mapping[str, LanguageModel] = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
     wanted = config.models.embeddings
     of_memory = config.memory.embedder

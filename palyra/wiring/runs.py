@@ -12,6 +12,7 @@ from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import (
+    Delegator,
     JournalStore,
     LanguageModel,
     MemoryEmbedder,
@@ -25,6 +26,7 @@ from palyra.errors import InvalidParams
 from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files as minilm
+from palyra.models.procedure import ProcedurePlayer
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
@@ -39,12 +41,14 @@ from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
+from palyra.services.procedures import Procedures, Shown
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.memory_search import IndexQueries
 from palyra.tools.policy.cedar import CedarPolicy
+from palyra.tools.procedures import PROCEDURES, procedure_tools
 from palyra.wiring.host import Host
 from palyra.wiring.models import Modelset, build_router, default_model
 from palyra.wiring.tools import Toolset
@@ -213,6 +217,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         artifacts=toolset.artifacts,
         gate=gate,
         models=models,
+        player=ProcedurePlayer(host.new_id),
         router=build_router(config, models, modelset, budgets),
         agents=agents,
         channels=Channels(
@@ -249,6 +254,9 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             recall=MemoryRecall(memories.search) if config.memory.recall else None,
         ),
         factors=TokenFactors(),
+        procedures=Procedures(
+            journal, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id
+        ),
         reflections=Reflections(host.new_id, is_on=config.learning.mode != "off"),
         registry=registry,
         redactor=redactor,
@@ -265,3 +273,21 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         max_open=config.runs.max_open,
         debounce_ms=config.runs.debounce_ms,
     )
+
+
+def show_procedures(
+    services: SessionServices, toolset: Toolset, delegator: Delegator
+) -> Callable[[Shown], None]:
+    """Return a function that replaces the tools of procedures."""
+
+    def show(shown: Shown) -> None:
+        tools = procedure_tools(
+            shown,
+            delegator,
+            redact=services.redactor.redact_text,
+            note_use=services.procedures.note_use,
+        )
+        if tools or services.toolbox.catalogue().has_owned:
+            toolset.toolbox.put(PROCEDURES, tools)
+
+    return show

@@ -248,8 +248,10 @@ async def test_the_catalogue_is_the_agents(store: MemoryJournal, autojump_clock:
     async with running(store) as kit:
         await make(kit, tools=("echo",))
         agents = kit.services.agents
-        assert ["echo"] == list(agents.prefix(await agents.get_present("scout")).catalogue.tools)
-        assert "note" in agents.prefix(await agents.get_present(None)).catalogue.tools
+        assert ["echo"] == list(
+            agents.prefix(await agents.get_present("scout"), "ann").catalogue.tools
+        )
+        assert "note" in agents.prefix(await agents.get_present(None), "ann").catalogue.tools
         said = await kit.gateway.explain_policy(OPERATOR, "note", {})
         assert "allow" == said.answer
         with pytest.raises(InvalidParams, match="tool list"):

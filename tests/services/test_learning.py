@@ -15,6 +15,7 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.tape.events import Event, MessageReceived, RunAccepted, ToolCompleted, encode_event
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.learning import Learning
+from palyra.services.procedures import Procedures
 from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, run_inline
 from tests.store.kit import row, run
 
@@ -70,6 +71,12 @@ class LearningKit(MemoryKit):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.papers = Papers()
+        self.procedures = Procedures(
+            self.journal,
+            run_blocking=run_inline,
+            now_ms=self.clock,
+            new_id=self.memories.new_id,
+        )
         self.model: Liar | None = None
         self.runs = 0
 
@@ -83,6 +90,7 @@ class LearningKit(MemoryKit):
             model="liar",
             models={} if self.model is None else {"liar": self.model},  # type: ignore[dict-item]
             budgets=Budgets(),  # type: ignore[arg-type]
+            procedures=self.procedures,
             run_blocking=run_inline,
             now_ms=self.clock,
             new_id=self.memories.new_id,

@@ -53,6 +53,7 @@ from palyra.core.context.history import NO_HISTORY, History
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import AgentRecord, ApprovalRecord, Record, UsageRecord
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.learning.procedures import MODEL
 from palyra.core.policy.views import Resolved
 from palyra.core.run.decide import decide
 from palyra.core.run.inputs import (
@@ -129,7 +130,8 @@ async def _prepare(
     await services.sources.prepare(handle.run.accepted.principal)
     accepted = handle.run.accepted
     prefix = brief_prefix(
-        narrow_prefix(services.agents.prefix(agent), accepted.tools), accepted.brief
+        narrow_prefix(services.agents.prefix(agent, accepted.principal), accepted.tools),
+        accepted.brief,
     )
     operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))
     await operands.reload(handle.run, services.run_blocking)
@@ -376,7 +378,7 @@ class _RunActor:
                     started_ms=now_ms,
                     run=handle,
                     services=services,
-                    model=services.models[model],
+                    model=services.player if model == MODEL else services.models[model],
                     effect=effect,
                     reservation=handle.reservation,
                     charge=self.ticket if handle.is_recovering else None,

@@ -58,6 +58,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.learning import Reflections
 from palyra.services.model_router import ModelRouter, needs_of
+from palyra.services.procedures import Procedures
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 
@@ -72,6 +73,7 @@ class RunServices:
     artifacts: Artifacts  # stores whole outputs and pictures
     gate: Gate  # validates calls and asks the policy
     models: Mapping[str, LanguageModel]  # by name
+    player: LanguageModel  # of the steps of procedures; clients cannot name it
     router: ModelRouter  # plans and changes the model of a run
     agents: Agents  # their versions, and the stable part of requests
     channels: Channels  # which agent and session a message of a channel belongs to
@@ -84,6 +86,7 @@ class RunServices:
     sources: ContextSources  # texts for prompts from outside the run
     factors: TokenFactors  # corrections of the token estimate
     reflections: Reflections  # tasks that read runs which have ended
+    procedures: Procedures  # accepted ones, as tools
     redactor: Redactor
     fence_key: bytes  # for the nonces of fences round tool output
     limits: RunLimits

@@ -76,7 +76,8 @@ class Replayer:
             name, version
         )
         prefix = brief_prefix(
-            narrow_prefix(services.agents.prefix(agent), accepted.tools), accepted.brief
+            narrow_prefix(services.agents.prefix(agent, accepted.principal), accepted.tools),
+            accepted.brief,
         )
         started = (row.data for row in rows if row.kind == RunStarted.KIND)
         began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)

@@ -44,16 +44,23 @@ async def recovery(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Hand every open run to its session, oldest session first, once grants and budgets are loaded.
+    """Hand every open run to its session, oldest session first, once grants, budgets and procedures are loaded.
 
     A run whose tape cannot be folded is recorded as stranded.
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
     grants, budgets = services.grants, services.budgets
-    open_runs, granted, spendings = await services.journal.read(
-        lambda store: (store.list_open_runs(), grants.query(store), budgets.query(store))
+    procedures = services.procedures
+    open_runs, granted, spendings, accepted = await services.journal.read(
+        lambda store: (
+            store.list_open_runs(),
+            grants.query(store),
+            budgets.query(store),
+            procedures.query(store),
+        )
     )
+    procedures.put(accepted)
     grants.put(granted)
     budgets.put(spendings)
     _note_children(services.registry, open_runs)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from palyra.core.journal.procedure import Procedure
 from palyra.core.trust.labels import Trust
 
 RunState = Literal["accepted", "in_progress", "done", "failed", "cancelled"]
@@ -545,6 +546,7 @@ class RunRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_id: str
     events: int  # from the first on
     at_ms: int
+    keeps_accepted: bool = False  # procedures that a person accepted outlive the age of their tapes
 
 
 class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -613,6 +615,7 @@ CandidateAction = Literal[
     "undone",
     "superseded",
     "restored",
+    "withdrawn",
 ]
 CandidateSource = Literal["rules", "model"]
 
@@ -656,7 +659,8 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory_id: str | None = None  # the item that shows it while it is applied
     memory_revision: int | None = None  # of that item, after the last change of the candidate
     revision_before: int | None = None  # of that item, before it was applied; 0: it was added
-    superseded_id: str | None = None  # the item that this one corrected
+    superseded_id: str | None = None  # the item, or the procedure, that this one corrected
+    procedure: Procedure | None = None  # of that kind
     revision: int = 1
     created_ms: int
     changed_ms: int

@@ -4,7 +4,7 @@ A candidate has evidence: the words of an event, verbatim.  Its score decides ab
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
 itself if the mode is `auto`, the rules have found it, no sign speaks against it and every text of
-the run was trusted.  A procedure is never applied by itself.
+the run was trusted.  A procedure is never applied by itself; applied, it is a tool (`core.learning.procedures`).
 
     from        action      to
     proposed    applied     applied     a person accepts it, or the second threshold is reached
@@ -17,6 +17,7 @@ the run was trusted.  A procedure is never applied by itself.
     applied     undone      undone      the memory is as before
     applied     superseded  superseded  a later one corrects it
     superseded  restored    applied     that correction was undone
+    applied     withdrawn   proposed    a procedure failed twice in a row: a person decides again
     rejected    undone      proposed
     undone      applied     applied
 
@@ -27,6 +28,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.journal.procedure import Procedure
 from palyra.core.journal.records import (
     CandidateAction,
     CandidateChange,
@@ -55,6 +57,7 @@ TRANSITIONS: dict[tuple[CandidateState, CandidateAction], CandidateState] = {
     ("applied", "undone"): "undone",
     ("applied", "superseded"): "superseded",
     ("superseded", "restored"): "applied",
+    ("applied", "withdrawn"): "proposed",
     ("rejected", "undone"): "proposed",
     ("undone", "applied"): "applied",
 }
@@ -148,7 +151,7 @@ def see_again(
     ):
         return None
     signals = {**candidate.signals, "again": AGAIN_BPS * len(candidate.evidence)}
-    fields = {
+    fields: dict[str, object] = {
         "evidence": (*candidate.evidence, evidence),
         "score_bps": min(
             FULL_BPS, max(score_bps, candidate.score_bps - candidate.signals.get("again", 0))
@@ -157,6 +160,19 @@ def see_again(
         "signals": signals,
     }  # fmt: skip
     return _revise(candidate, "seen", candidate.state, by="", now_ms=now_ms, fields=fields)
+
+
+def show_steps(
+    candidate: CandidateRecord, procedure: Procedure, *, now_ms: int, **fields: object
+) -> CandidateRecord:
+    """Return the revision with other proofs, steps or uses of its procedure; the state stays."""
+    return msgspec.structs.replace(
+        candidate,
+        **fields,
+        procedure=procedure,
+        revision=candidate.revision + 1,
+        changed_ms=now_ms,
+    )
 
 
 def _revise(

@@ -24,6 +24,7 @@ FailureClass = Literal[
     "timeout",
     "malformed",
     "unavailable",
+    "step_failed",  # of a procedure
 ]
 FAILURE_CLASSES: tuple[FailureClass, ...] = FailureClass.__args__  # type: ignore[attr-defined]  # Literal has it
 RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "unavailable"})

@@ -120,6 +120,7 @@ ACTIONS = {  # how to correct a failure, by class; the default is to check the p
     "window",
     "content_policy": "change the message, or choose another model",
     "quota": "see to the provider's account, or name another model in models.failover",
+    "step_failed": "read the result of that step; make the calls that are left one by one",
     "auth": "see to the provider's key; `palyra secrets test` looks for it",
 }
 

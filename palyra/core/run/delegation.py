@@ -103,8 +103,9 @@ def plan_delegation(run: Run, call: Call, *, run_id: str, left: Budget) -> Deleg
     milliseconds; shares of children that are open count as spent.  A share is what the call wants,
     at most what is left; by default one of `MAX_CHILDREN` parts of it.
     """
-    wanted: Mapping[str, Any] = call.arguments.get("budget") or {}
-    wall_s = call.arguments.get("wall_s")
+    asked: Mapping[str, Any] = call.arguments if call.tool == DELEGATE else {}
+    wanted: Mapping[str, Any] = asked.get("budget") or {}
+    wall_s = asked.get("wall_s")
     open_shares = [
         each.delegated.budget
         for each in run.calls
@@ -119,7 +120,7 @@ def plan_delegation(run: Run, call: Call, *, run_id: str, left: Budget) -> Deleg
         call_id=call.call_id,
         run_id=run_id,
         depth=run.accepted.depth + 1,
-        agent=call.arguments.get("agent") or run.accepted.agent,
+        agent=asked.get("agent") or run.accepted.agent,
         budget=Budget(tokens=tokens, usd_micros=usd, wall_ms=_least(wall_ms, left.wall_ms)),
     )
 

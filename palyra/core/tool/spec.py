@@ -58,6 +58,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     excerpt_bytes: int = 8_192  # of the output in the model's context
     executor: str = "inline"  # inline | thread | async | process | wasm | mcp | client
     enforcement: str = "none"  # isolation layers
+    principal: str = ""  # whose runs alone have it; "": those of all
 
     @property
     def may_rerun(self) -> bool:
@@ -70,13 +71,18 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Mapping[str, ToolSpec]
     hash: str
+    has_owned: bool = False  # some belong to one principal
 
 
 def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
     """Build a catalogue; the hash does not depend on the order of tools."""
     tools = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
     listed = [msgspec.to_builtins(spec) for spec in tools.values()]
-    return Catalogue(tools=tools, hash=digest_of(listed))
+    for each in listed:
+        if not each["principal"]:
+            del each["principal"]  # hashes on tapes are older than the field
+    has_owned = any(spec.principal for spec in tools.values())
+    return Catalogue(tools=tools, hash=digest_of(listed), has_owned=has_owned)
 
 
 # --- risk ----------------------------------------------------------------------------------------
@@ -173,6 +179,15 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None  # that the run answers
     memory_scope: MemoryScope = "principal"  # of the agent
     trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
+
+
+class DelegatedWork(msgspec.Struct, frozen=True, kw_only=True):
+    """Task of a delegated run: `tools` None means all of the calling run, "" agent and model the same."""
+
+    task: str
+    tools: tuple[str, ...] | None = None
+    agent: str = ""
+    model: str = ""
 
 
 class DelegatedEnd(msgspec.Struct, frozen=True, kw_only=True):

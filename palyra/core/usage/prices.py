@@ -40,7 +40,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         return model == self.model
 
 
-FREE = Price(model="scripted", input=0, output=0)  # the embedded model calls no provider
+FREE = tuple(  # the embedded models call no provider
+    Price(model=name, input=0, output=0) for name in ("scripted", "palyra:procedure")
+)
 
 
 class Prices:
@@ -48,7 +50,7 @@ class Prices:
 
     def __init__(self, entries: Iterable[Price] = ()) -> None:
         """Add entries to the embedded model's; of two equal keys the later entry applies."""
-        listed = enumerate((FREE, *entries))
+        listed = enumerate((*FREE, *entries))
         # The most specific first, then the newest.
         self._entries = [
             price for _, price in sorted(listed, key=lambda item: _rank(*item), reverse=True)

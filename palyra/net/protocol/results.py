@@ -15,6 +15,7 @@ import msgspec
 
 from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.changes import MemoryLogLine
+from palyra.core.journal.procedure import Procedure
 from palyra.core.journal.records import (
     ApprovalRecord,
     BudgetAction,
@@ -477,6 +478,7 @@ class LearningCandidate(Result, frozen=True, kw_only=True):
     source: Annotated[str, known(CandidateSource)]
     state: Annotated[str, known(CandidateState)]
     memory_id: str | None = None
+    procedure: Procedure | None = None  # of that kind
     revision: int
     created_ms: int
     changed_ms: int

@@ -55,7 +55,11 @@ def _remove_run(connection: apsw.Connection, removal: RunRemoval) -> None:
     )
     connection.execute("DELETE FROM approvals WHERE run_id = ?", (removal.run_id,))
     connection.execute("DELETE FROM memory_uses WHERE run_id = ?", (removal.run_id,))
-    connection.execute("DELETE FROM candidates WHERE instr(record, ?)", (removal.run_id,))
+    connection.execute(
+        "DELETE FROM candidates WHERE instr(record, ?)"
+        " AND NOT (? AND kind = 'procedure' AND state = 'applied')",
+        (removal.run_id, removal.keeps_accepted),
+    )
 
 
 def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> None:

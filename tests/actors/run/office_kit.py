@@ -40,6 +40,7 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
+from palyra.models.procedure import ProcedurePlayer
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
@@ -51,6 +52,7 @@ from palyra.services.history import ConversationHistory
 from palyra.services.incidents import Incidents
 from palyra.services.learning import Reflections
 from palyra.services.model_router import ModelRouter
+from palyra.services.procedures import Procedures
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
 from palyra.tools.artifacts import artifact_tool
@@ -301,6 +303,10 @@ class Kit:
         return SessionServices(
             journal=self.journal,  # type: ignore[arg-type]  # the inline twin
             hub=self.hub,
+            player=ProcedurePlayer(new_id),
+            procedures=Procedures(
+                self.journal, run_blocking=inline_blocking, now_ms=now_ms, new_id=new_id
+            ),
             toolbox=toolbox,
             artifacts=self.artifacts,
             gate=gate,

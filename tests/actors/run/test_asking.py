@@ -504,7 +504,7 @@ async def test_a_tool_that_was_not_handed_down_is_denied_and_never_asked_about(
             run = kit.live(await ask(kit)).run
             accepted = msgspec.structs.replace(run.accepted, tools=handed_down, depth=1)
             child = msgspec.structs.replace(run, accepted=accepted)
-            prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None))
+            prefix = kit.services.agents.prefix(await kit.services.agents.get_present(None), "ann")
             named = call(("ask_do", {"text": "git"})).calls[0]
             gate = kit.services.gate
             verdict = gate.evaluate(child, named, gate.validate(named, prefix), prefix).verdict

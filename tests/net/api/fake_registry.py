@@ -70,7 +70,7 @@ class FakeAgents(Asked):
     async def get_present(self, name: str | None) -> AgentRecord:
         return await self._answer("get_present", name)
 
-    def prefix(self, agent: AgentRecord) -> Prefix:
+    def prefix(self, agent: AgentRecord, _principal: str) -> Prefix:
         return stable_prefix(agent, Catalogue(tools={"echo": ECHO}, hash="h"))
 
     async def create(

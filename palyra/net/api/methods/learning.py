@@ -10,6 +10,7 @@ import msgspec
 from palyra.core.journal.changes import CandidateFilter
 from palyra.core.journal.records import CandidateKind, CandidateRecord, CandidateState
 from palyra.core.learning.views import CandidateChanged, Reflected
+from palyra.errors import InvalidParams
 from palyra.net.api.method import Id, Limit, Method, MethodCall, Mutation, cursor_of
 from palyra.net.api.methods.memory import Principal
 from palyra.net.protocol.params import Params
@@ -43,10 +44,11 @@ class LearningChange(Mutation, frozen=True, kw_only=True):
 
 
 class LearningEdit(Mutation, frozen=True, kw_only=True):
-    """The candidate, and the text that it would store."""
+    """The candidate, and the text that it would store or, of a procedure, the name of the tool."""
 
     candidate_id: Id
-    text: str
+    text: str | None = None
+    name: str | None = None
 
 
 class LearningReflect(Params, frozen=True, kw_only=True):
@@ -97,9 +99,15 @@ async def reject(call: MethodCall, params: LearningChange) -> CandidateChanged:
 
 
 async def edit(call: MethodCall, params: LearningEdit) -> CandidateChanged:
-    learning = call.backend.learning
+    learning, text, name = call.backend.learning, params.text, params.name
+    if name is not None and text is None:
+        return await call.once(
+            CandidateChanged, lambda: learning.rename(call.caller, params.candidate_id, name)
+        )
+    if text is None or name is not None:
+        raise InvalidParams("give either a text or, for a procedure, a name", field="text")
     return await call.once(
-        CandidateChanged, lambda: learning.edit(call.caller, params.candidate_id, params.text)
+        CandidateChanged, lambda: learning.edit(call.caller, params.candidate_id, text)
     )
 
 

@@ -29,7 +29,9 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
     agents = call.backend.agents
-    catalogue = agents.prefix(await agents.get_present(params.agent)).catalogue
+    catalogue = agents.prefix(
+        await agents.get_present(params.agent), call.caller.principal
+    ).catalogue
     tools = [
         msgspec.structs.replace(spec, risk=compute_risk(spec, is_tainted=False))
         for _, spec in sorted(catalogue.tools.items())

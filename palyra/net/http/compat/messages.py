@@ -538,7 +538,7 @@ async def count_tokens(sources: CompatSources, caller: Caller, request: CountReq
     target = await find_target(sources, caller, request.model)
     agents = sources.backend.agents
     name = request.palyra.agent or target.agent or DEFAULT_AGENT.name
-    prefix = agents.prefix(await agents.get(caller, name))
+    prefix = agents.prefix(await agents.get(caller, name), caller.principal)
     return await run_sync(partial(_count, request, target, prefix))
 
 
