@@ -25,8 +25,8 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.learning.candidates import LearningRules, is_reviewable, show_steps, step
 from palyra.core.learning.procedures import (
+    MIN_RUNS,
     MIN_STEPS,
-    RecordedCall,
     RecordedRun,
     check_name,
     describe_procedure,
@@ -225,11 +225,15 @@ class Procedures:
             for each in await self._journal.read(lambda s: s.list_learned(wanted))
             if each.procedure is not None and shape_of(each.procedure) == shape_of(found)
         ]
-        latest = {call.seq: call for call in runs[0].calls}
-        calls = [latest[seq] for seq in found.proofs[0].seqs]
+        by_run = {each.run_id: {call.seq: call for call in each.calls} for each in runs}
+        proofs = [[by_run[each.run_id][seq] for seq in each.seqs] for each in found.proofs]
         waiting = next((each for each in alike if each.state in WAITING), None)
-        if any(_fits(each, calls) for each in alike if each is not waiting):
-            return []  # it is a tool already, or was refused, or another one replaced it
+        for each in alike:
+            if each is waiting or each.procedure is None:
+                continue
+            others = [calls for calls in proofs if not fits(each.procedure, calls)]
+            if len(others) < MIN_RUNS:  # it is a tool already, or was refused, or replaced
+                return []
         if waiting is not None and waiting.procedure is not None:
             named = msgspec.structs.replace(found, name=waiting.procedure.name)
             seen = show_steps(waiting, named, now_ms=self._now_ms(), **_fields(found, rules))
@@ -256,10 +260,6 @@ class Procedures:
             **fields,
         }
         return CandidateRecord(**made)
-
-
-def _fits(candidate: CandidateRecord, calls: Sequence[RecordedCall]) -> bool:
-    return candidate.procedure is not None and fits(candidate.procedure, calls)
 
 
 def _fields(found: Procedure, rules: LearningRules) -> dict[str, Any]:

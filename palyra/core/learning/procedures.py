@@ -1,14 +1,16 @@
 """Procedures: sequences of tool calls that runs made alike, as one call with parameters.
 
-A procedure is a block of neighbouring calls that two or more runs made with the same tools and the
-same names of arguments.  An argument that is equal in all of them is fixed; the others are filled
-by parameters, and those with equal values in every run share one.  Values are compared as canonical
-JSON, since Python holds `True`, `1` and `1.0` for equal.
+A procedure is a block of successful calls, one after the other, that two or more runs made with the
+same tools and the same names of arguments.  Failed calls between them, and reading the daemon's own
+records, are left out.  An argument that is equal in all runs is fixed; the others are filled by
+parameters, and those with equal values in every run share one.  Values are compared as canonical
+JSON, since Python holds `True`, `1` and `1.0` for equal.  An argument with one value in the newest
+runs and another one in all before has changed for good: then only the runs since count.
 
 It is proved before it is offered: from its steps and the values of each run follow exactly the calls
 that the tape of this run has.  Refused are runs with a denied call or with text that had injection
-findings, calls that did not succeed, calls whose arguments were redacted, and calls whose arguments
-belong to one run alone (`_NEVER`).
+findings, and blocks across a call that cannot be a step: its arguments were redacted, or belong to
+one run alone (`_NEVER`).
 
 A person who accepts it gets a tool `procedure:NAME`.  A call of it is delegated (`core.run.delegation`)
 to a run whose turns are the steps: the model `palyra:procedure` proposes one after the other, so
@@ -46,7 +48,8 @@ BASE_BPS = 7_500
 RUN_BPS = 1_000  # for each run beyond the first
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
-_NEVER = ("delegate", "artifact_read", "session_search", "memory_", "process_", PREFIX)
+_NEVER = ("delegate", "process_", PREFIX)
+_READS = ("artifact_read", "session_search", "memory_")
 _REDACTED = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 _SHOWN_CHARS = 60
 _PLAN = "Palyra procedure plan 1\n"
@@ -128,7 +131,7 @@ def find_procedure(latest: RecordedRun, earlier: Sequence[RecordedRun]) -> Proce
         shown += [(run_id, known[shape]) for run_id, known in others.items() if shape in known]
         if len(shown) < MIN_RUNS:
             continue
-        found = _generalise(shown[:MAX_RUNS])
+        found = _generalise(_since_change(shown[:MAX_RUNS]))
         if is_worth_it(found) and is_proved(found, [latest, *earlier]):
             return found
     return None
@@ -198,18 +201,23 @@ def fits(procedure: Procedure, calls: Sequence[RecordedCall]) -> bool:
 
 
 def _blocks(run: RecordedRun) -> dict[Shape, tuple[RecordedCall, ...]]:
-    """Return the first block of usable neighbours for each shape, in the order of the run."""
+    """Return the first block of usable calls for each shape, in the order of the run."""
     if run.is_tainted or any(call.outcome == "denied" for call in run.calls):
         return {}
+    calls = tuple(
+        call
+        for call in run.calls
+        if call.outcome == "succeeded" and not call.tool.startswith(_READS)
+    )
     found: dict[Shape, tuple[RecordedCall, ...]] = {}
-    for first in range(len(run.calls)):
+    for first in range(len(calls)):
         shape: Shape = ()
-        for last, call in enumerate(run.calls[first : first + MAX_STEPS], first):
+        for last, call in enumerate(calls[first : first + MAX_STEPS], first):
             if not _is_usable(call):
                 break
             shape = (*shape, (call.tool, tuple(sorted(call.arguments))))
             if len(shape) >= MIN_STEPS:
-                found.setdefault(shape, run.calls[first : last + 1])
+                found.setdefault(shape, calls[first : last + 1])
     return found
 
 
@@ -218,7 +226,23 @@ def _is_usable(call: RecordedCall) -> bool:
     return call.outcome == "succeeded" and not is_refused
 
 
-def _generalise(shown: Sequence[tuple[str, tuple[RecordedCall, ...]]]) -> Procedure:
+Block = tuple[str, tuple[RecordedCall, ...]]  # with the id of its run
+
+
+def _since_change(shown: Sequence[Block]) -> Sequence[Block]:
+    """Return the newest blocks, those since an argument changed for good; all if none did."""
+    newest = len(shown)
+    for index, call in enumerate(shown[0][1]):
+        for argument in call.arguments:
+            values = [_canonical(block[index].arguments[argument]) for _, block in shown]
+            same = next((n for n, each in enumerate(values) if each != values[0]), len(values))
+            before = values[same:]
+            if same >= MIN_RUNS and len(before) >= MIN_RUNS and len(set(before)) == 1:
+                newest = min(newest, same)
+    return shown[:newest]
+
+
+def _generalise(shown: Sequence[Block]) -> Procedure:
     """Return what blocks of one shape have in common."""
     names: dict[tuple[bytes, ...], str] = {}  # parameters by their canonical values
     columns: dict[str, list[Any]] = {}  # and their values in each run

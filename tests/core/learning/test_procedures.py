@@ -137,6 +137,7 @@ def test_values_are_equal_as_json() -> None:
         {"is_redacted": True},
         {"tool": "procedure:x"},
         {"tool": "delegate"},
+        {"tool": "process_start"},
         {"tool": "memory_retain"},
         {"tool": "artifact_read"},
     ],
@@ -186,6 +187,35 @@ def test_the_longest_block_wins() -> None:
         msgspec.structs.replace(one, calls=more), msgspec.structs.replace(two, calls=both)
     )
     assert ["list", "read", "write"] == [step.tool for step in longer.steps]
+
+
+def test_failed_calls_and_reads_of_records_between_the_steps_are_left_out() -> None:
+    """A call that cannot be a step is not: no procedure goes across it."""
+    one, two = build("a", "p"), build("b", "q")
+
+    def between(**change: Any) -> RecordedRun:
+        other = msgspec.structs.replace(call(9, "other", x=1), **change)
+        return msgspec.structs.replace(two, calls=(two.calls[0], other, two.calls[1]))
+
+    for change in ({"outcome": "failed"}, {"tool": "memory_search"}, {"tool": "artifact_read"}):
+        steps = found(one, between(**change)).steps
+        assert ["read", "write"] == [step.tool for step in steps]
+    changes: list[dict[str, Any]] = [
+        {}, {"is_redacted": True}, {"tool": "delegate"}, {"tool": "procedure:x"},
+    ]  # fmt: skip
+    for fields in changes:
+        assert find_procedure(one, [between(**fields)]) is None
+
+
+def test_a_value_that_changed_for_good_is_fixed_to_the_new_one() -> None:
+    """Two runs with the new value, and two with the old one, are needed; else it is a parameter."""
+    new = [build(run, run, "new") for run in "ab"]
+    old = [build(run, run, "old") for run in "cd"]
+    procedure = found(*new, *old)
+    assert "new" == procedure.steps[1].fixed["text"]
+    assert 2 == len(procedure.proofs)
+    for runs in ([new[0], *old], [*new, old[0]], [new[0], old[0], new[1], old[1]]):
+        assert "text" in found(*runs).parameters["properties"]
 
 
 def test_a_procedure_stays_small() -> None:
