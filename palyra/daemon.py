@@ -282,7 +282,7 @@ class Daemon:
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
-                *([self.toolset.branch(self.watchdog.notice)] if self.toolset.services else []),
+                *([self.toolset.branch(self.watchdog.note_exit)] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 ChildSpec("purges", self._resume_purges, "transient"),
@@ -307,7 +307,7 @@ class Daemon:
         The journal stops last, so all durable data is complete; the process exits without the stuck
         children.
         """
-        self.watchdog.notice(end)
+        self.watchdog.note_exit(end)
         if end.outcome == "stuck":
             self._stuck.append(end.id)
         elif end.id == "journal" and end.was_asked and self._stuck and self.abandon is not None:
