@@ -169,9 +169,9 @@ def restore(
     The home has everything that the backup has.  The next daemon reports the restore as an
     incident, with your name and the reason.
     """
-    from palyra.store.backup.restore import Wish, restore_backup  # noqa: PLC0415 - as above
+    from palyra.store.backup.restore import RestoreRequest, restore_backup  # noqa: PLC0415 - as above
 
-    wish = Wish(
+    request = RestoreRequest(
         by=_find_user(),
         reason=reason,
         at_ms=time.time_ns() // 1_000_000,
@@ -179,7 +179,7 @@ def restore(
         trusted=() if key is None else (_read_key(key),),
     )
     try:
-        restored = restore_backup(path.absolute(), target.absolute(), wish)
+        restored = restore_backup(path.absolute(), target.absolute(), request)
     except PalyraError as error:
         raise stop_for(error) from None
     if options.as_json:
