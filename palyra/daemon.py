@@ -53,7 +53,12 @@ from palyra.wiring.edge import (
 )
 from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
-from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
+from palyra.wiring.journal import (
+    build_backups,
+    build_retention_stores,
+    journal_spec,
+    sqlite_journal,
+)
 from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
@@ -155,7 +160,7 @@ class Daemon:
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )
         learning = build_learning(config, self.services, self.memories, documents, self.host)
-        kept = build_kept(config, store, self.host)
+        kept = build_retention_stores(config, store, self.host)
         self.tasks = build_tasks(
             config,
             self.host,

@@ -15,12 +15,12 @@ from palyra import __version__
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.cli.tape import parse_key
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport, BackupRestored
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
-from palyra.net.protocol.discovery import find_discovery, find_home
+from palyra.net.protocol.discovery import find_home
 
 KEYS_ORIGIN = {
     "backup": "its keys are those of the backup",
@@ -41,14 +41,13 @@ def backup() -> None:
 def create(options: Options, path: Path | None, *, with_keys: bool) -> None:
     """Make a backup as the new folder PATH, by default in backups/ of the data directory.
 
-    The daemon goes on meanwhile.  Without a daemon its stopped directory is copied.
+    The daemon serves meanwhile.  Without a daemon the directory is copied as it is.
     """
     target = None if path is None else str(path.absolute())
-    found = find_discovery(find_home(options.home))
-    if options.url is None and (found is None or not found.is_alive):
-        made = _create_stopped(options, target, with_keys=with_keys)
-    else:
+    if is_daemon_needed(options):
         made = talk(options, lambda client: client.create_backup(target, with_keys=with_keys))
+    else:
+        made = _create_stopped(options, target, with_keys=with_keys)
     if options.as_json:
         print_json(made)
         return

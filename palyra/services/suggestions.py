@@ -90,7 +90,7 @@ class Suggestions:
         are broken, TooLarge for more decisions than can be compared.  Cancellation: nothing happened.
         """
         caller.require("policies:read")
-        with self._alone():
+        with self._exclusive():
             found, proof = await self._find(min_answers, with_folders=with_folders)
         return SuggestionList(
             suggestions=tuple(map(as_suggestion, found)),
@@ -112,7 +112,7 @@ class Suggestions:
         errors of `suggest`.  Cancellation: the file may have been written.
         """
         caller.require("policies:write")
-        with self._alone():
+        with self._exclusive():
             found, proof = await self._find(min_answers, with_folders=with_folders)
             candidate = next((each for each in found if each.suggestion_id == suggestion_id), None)
             if candidate is None:
@@ -141,15 +141,13 @@ class Suggestions:
         `suggest`.  Cancellation: the file may have been written.
         """
         caller.require("policies:write")
-        with self._alone():
+        with self._exclusive():
             self._check_policies()
             call = await self._journal.read(partial(self._read_asked, caller, approval_id))
-            refused = (
-                why_not_offered(call)
-                if call is not None
-                else ("the tool of this call is gone or changed: propose the call again")
-            )
-            if call is None or refused:
+            if call is None:
+                refused = "the tool of this call was removed or changed: propose the call again"
+                return RuleFor(approval_id=approval_id, refused=refused)
+            if refused := why_not_offered(call):
                 return RuleFor(approval_id=approval_id, refused=refused)
             history = await self._read()
             found = await self._run_blocking(
@@ -198,7 +196,7 @@ class Suggestions:
         return undone
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive(self) -> Generator[None]:
         if self._is_busy:
             raise Overloaded("the recorded decisions are being read already", retry_after_ms=2_000)
         self._is_busy = True
@@ -307,7 +305,7 @@ def decide_rule(
         cedar=candidate.cedar,
         reach=shown.calls,
         calls=len(reached),
-        asked=sum(each.decided in {"allowed", "denied", "unanswered"} for each in reached),
+        asked=sum(each.was_asked for each in reached),
     )
 
 

@@ -12,7 +12,7 @@ from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.purge import DataRights
-from palyra.actors.retention import Kept, Retention
+from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
@@ -79,7 +79,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     sessions: Sessions,
     usage: UsageService,
     backups: Backups,
-    kept: Kept,
+    kept: RetentionStores,
     tasks: TaskParts,
     policy: CedarPolicy,
     healing: HealingModes,
