@@ -19,8 +19,8 @@ from palyra.core.policy.recorded import PolicyEvidence, find_asked, read_calls
 from palyra.core.policy.suggestion import (
     MIN_ANSWERS,
     AppliedSuggestion,
-    Candidate,
     Proof,
+    RuleCandidate,
     RuleFor,
     SuggestionList,
     as_proof,
@@ -60,7 +60,7 @@ class RecordedDecisions(msgspec.Struct):
     purged_runs: int = 0
 
 
-class Suggestions:
+class RuleSuggestions:
     """Suggested rules.  Every method takes the authenticated caller first."""
 
     def __init__(
@@ -205,7 +205,9 @@ class Suggestions:
         finally:
             self._is_busy = False
 
-    async def _find(self, min_answers: int, *, with_folders: bool) -> tuple[list[Candidate], Proof]:
+    async def _find(
+        self, min_answers: int, *, with_folders: bool
+    ) -> tuple[list[RuleCandidate], Proof]:
         self._check_policies()
         history = await self._read()
         return await self._run_blocking(
@@ -251,7 +253,7 @@ class Suggestions:
 
 def decide_suggestions(
     policy: PolicyTrial, history: RecordedDecisions, min_answers: int, *, with_folders: bool = False
-) -> tuple[list[Candidate], Proof]:
+) -> tuple[list[RuleCandidate], Proof]:
     """Return the rules to suggest and the proof.  Blocks."""
     candidates = [
         each
@@ -309,18 +311,18 @@ def decide_rule(
     )
 
 
-def _asks_now(policy: PolicyTrial, candidate: Candidate) -> bool:
+def _asks_now(policy: PolicyTrial, candidate: RuleCandidate) -> bool:
     """True if the rules in force ask about the call that speaks for the candidate last."""
     return policy.decide(candidate.calls[-1].request).answer == "ask"
 
 
-def _is_allowed(policy: PolicyTrial, candidate: Candidate) -> bool:
+def _is_allowed(policy: PolicyTrial, candidate: RuleCandidate) -> bool:
     """True if no other rule keeps the candidate from giving the answers."""
     return all(policy.decide(call.request).answer == "allow" for call in candidate.calls)
 
 
 def find_wrong(
-    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], candidates: Sequence[Candidate]
+    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], candidates: Sequence[RuleCandidate]
 ) -> set[str]:
     """Return the ids of the candidates that would allow a call that no person allowed.
 

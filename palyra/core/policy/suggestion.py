@@ -139,7 +139,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return 1_000 - self.folder.count("/")
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class RuleCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A shape with its rule, and the answers that it would have given."""
 
     shape: Shape
@@ -200,7 +200,7 @@ def why_not_offered(call: PolicyEvidence) -> str:
     )
 
 
-def exact_candidate(call: PolicyEvidence) -> Candidate:
+def exact_candidate(call: PolicyEvidence) -> RuleCandidate:
     """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
     shape = shapes_of(call.request)[0]
     if shape.folder is not None:  # several paths: these, not their folder
@@ -302,7 +302,7 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
 
 def find_candidates(
     evidence: Sequence[PolicyEvidence], *, min_answers: int, with_folders: bool = False
-) -> list[Candidate]:
+) -> list[RuleCandidate]:
     """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`.
 
     Beyond exact shapes these are choices, or folders instead of them.
@@ -431,10 +431,10 @@ def _is_free(shape: Shape, word: str, denied: Iterable[PolicyRequest]) -> bool:
     return not _is_narrower(msgspec.structs.replace(shape, argv=argv, path=path), denied)
 
 
-def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> Candidate:
+def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> RuleCandidate:
     body = _conditions(shape)
     name = f"sug_{hashlib.sha256(f'{_scope(shape)}{body}'.encode()).hexdigest()[:16]}"
-    return Candidate(
+    return RuleCandidate(
         shape=shape,
         suggestion_id=name,
         title=title_of(shape),
@@ -444,14 +444,14 @@ def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> Candidate:
 
 
 def choose(
-    candidates: Sequence[Candidate], is_safe: Callable[[str], bool], *, min_answers: int
-) -> list[Candidate]:
+    candidates: Sequence[RuleCandidate], is_safe: Callable[[str], bool], *, min_answers: int
+) -> list[RuleCandidate]:
     """Return the rules to suggest, by the number of answers that they save.
 
     `is_safe` says of a suggestion id if the rule passed the proof.
     """
     given: set[tuple[str, str]] = set()
-    chosen: list[Candidate] = []
+    chosen: list[RuleCandidate] = []
     for candidate in candidates:
         left = [call for call in candidate.calls if (call.run_id, call.call_id) not in given]
         if not is_supported(candidate.shape, left, min_answers) or not is_safe(
@@ -595,7 +595,7 @@ class PastCall(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+class RuleSuggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A rule to choose, with the calls that it would have allowed."""
 
     suggestion_id: str
@@ -638,15 +638,15 @@ class AppliedSuggestion(msgspec.Struct, frozen=True, kw_only=True):
 class SuggestionList(msgspec.Struct, frozen=True, kw_only=True):
     """Suggested rules, the largest first, with the proof that holds for each."""
 
-    suggestions: tuple[Suggestion, ...]
+    suggestions: tuple[RuleSuggestion, ...]
     proof: Proof
     applied: tuple[AppliedSuggestion, ...] = ()
 
 
-def as_suggestion(candidate: Candidate) -> Suggestion:
+def as_suggestion(candidate: RuleCandidate) -> RuleSuggestion:
     """Return the candidate as it is shown."""
     calls = candidate.calls
-    return Suggestion(
+    return RuleSuggestion(
         suggestion_id=candidate.suggestion_id,
         title=candidate.title,
         principal=candidate.shape.principal,
@@ -675,7 +675,7 @@ def as_proof(evidence: Iterable[PolicyEvidence], **more: int) -> Proof:
 
 
 def trials(
-    evidence: Iterable[PolicyEvidence], candidates: Sequence[Candidate]
+    evidence: Iterable[PolicyEvidence], candidates: Sequence[RuleCandidate]
 ) -> Mapping[PolicyRequest, bool]:
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from palyra.core.preview.blocks import DiffLine, FileBlock, FileChange, Hunk
+from palyra.core.preview.blocks import DiffHunk, DiffLine, FileBlock, FileChange
 from palyra.core.preview.spelling import Speller, spell_out
 from palyra.core.text.diff import Same, find_same
 from palyra.core.tool.checkpoints import Content
@@ -147,9 +147,9 @@ def _edits(same: Sequence[Same], old_count: int, new_count: int) -> list[_Edit]:
 
 def _hunks(
     edits: Sequence[_Edit], old: list[str], new: list[str], spell: Speller, max_lines: int
-) -> tuple[tuple[Hunk, ...], int]:
+) -> tuple[tuple[DiffHunk, ...], int]:
     """Return the hunks with at most that many lines, and the number of lines left out."""
-    hunks: list[Hunk] = []
+    hunks: list[DiffHunk] = []
     left, cut, pairs = max_lines, 0, _MAX_PAIRS
     for group in _groups(edits):
         first, last = group[0], group[-1]
@@ -173,7 +173,7 @@ def _hunks(
         left -= len(lines)
         cut += size - len(lines)
         hunks.append(
-            Hunk(
+            DiffHunk(
                 old_start=old_range.start + bool(old_range),
                 old_lines=len(old_range),
                 new_start=new_range.start + bool(new_range),
