@@ -22,9 +22,8 @@ holds for one.  No shape matches a part of a word.
 
 **Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
 once, support has to come from two runs, a choice and a folder need as many runs as answers and no run may
-bring more than half of the words, and calls of
-delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, a way out
-to the network other than reading, a path outside or protected, code in its arguments, a program of
+bring more than half of the words, and calls of delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, network
+egress other than reading, a path outside or protected, code in its arguments, a program of
 `NEVER`, critical risk, or a character outside of printable ASCII.
 
 **Choice.**  Shapes are tried from the narrowest to the widest; a shape is chosen if enough answers that no
@@ -51,9 +50,8 @@ MIN_RUNS = 2
 MAX_CANDIDATES = 1_000
 MAX_SUGGESTIONS = 20
 MAX_CHOICE = 100  # words of one choice; the most frequent are kept
-MAX_CHOICE_CHARS = (
-    6_000  # of them, so that all suggestions together are within the limits of policies
-)
+# Of the words of one choice; all suggestions together are then within the limits of policies.
+MAX_CHOICE_CHARS = 6_000
 SHOWN_CALLS = 50  # past calls listed for one suggestion
 
 # Programs that remove, send, install, or change what is outside the workspace.  A person answers for
@@ -173,29 +171,25 @@ def why_not_offered(call: PolicyEvidence) -> str:
     """Return why no rule is offered for this call, and what would work; "" if one is."""
     request = call.request
     answer_once = "answer each such call once"
-    reasons = {
-        f"the call has a secret: {answer_once}": not call.is_whole or bool(request.facets.secrets),
-        f"injected text has reached the run, and a rule would not hold there: {answer_once}, and "
-        "propose the call in a new session": request.is_tainted,
-        f"the run is not interactive: {answer_once}, or write a rule for these runs": (
-            request.origin != "interactive" or request.depth > 0
-        ),
-        "a path of the call is protected or outside of the workspace: use a path inside": bool(
-            request.paths.marks
-        ),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            return reason
+    if not call.is_whole or request.facets.secrets:
+        return f"the call has a secret: {answer_once}"
+    if request.is_tainted:
+        return (
+            "injected text has reached the run, and a rule would not hold there: "
+            f"{answer_once}, and propose the call in a new session"
+        )
+    if request.origin != "interactive" or request.depth > 0:
+        return f"the run is not interactive: {answer_once}, or write a rule for these runs"
+    if request.paths.marks:
+        return "a path of the call is protected or outside of the workspace: use a path inside"
     if is_offered(msgspec.structs.replace(call, decided="allowed")) and shapes_of(request):
         return ""
-    if "process" in request.capabilities and not request.facets.argv:
-        return (
-            "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
-            f"or {answer_once}"
-        )
+    is_line = "process" in request.capabilities and not request.facets.argv
     return (
-        "this program, tool or text could do more than its words show, so a rule for it is not "
+        "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
+        f"or {answer_once}"
+        if is_line
+        else "this program, tool or text could do more than its words show, so a rule for it is not "
         f"offered: {answer_once}, or write the rule by hand (docs/operations.md)"
     )
 
@@ -340,6 +334,7 @@ def _spoiled(evidence: Iterable[PolicyEvidence]) -> set[tuple[Shape, str]]:
 
 
 def _of_anyone(shape: Shape) -> Shape:
+    """Return the shape for any principal, agent and class."""
     return msgspec.structs.replace(
         shape, principal="", agent="", action="", tool_class="", capabilities=()
     )
@@ -617,9 +612,8 @@ class RuleFor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     suggestion_id: str = ""
     title: str = ""
     cedar: str = ""
-    reach: tuple[
-        PastCall, ...
-    ] = ()  # recorded calls that it would have allowed, at most `SHOWN_CALLS`
+    # Recorded calls that it would have allowed, at most `SHOWN_CALLS`.
+    reach: tuple[PastCall, ...] = ()
     calls: int = 0  # all of them
     asked: int = 0  # of these, calls that a person was asked about
     file: str = ""  # that has the rule, once it is written
@@ -665,7 +659,7 @@ def as_suggestion(candidate: RuleCandidate) -> RuleSuggestion:
 
 
 def as_proof(evidence: Iterable[PolicyEvidence], **more: int) -> Proof:
-    """Return the numbers of decisions."""
+    """Count the recorded decisions by their outcome; `more` has the other counts."""
     counts: dict[str, int] = defaultdict(int)
     for call in evidence:
         counts["decisions"] += 1

@@ -22,9 +22,7 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     old: int | None = None
     new: int | None = None
-    spans: tuple[
-        tuple[int, int], ...
-    ] = ()  # of the text: characters that differ from the other side
+    spans: tuple[tuple[int, int], ...] = ()  # characters that differ from the other side
     cut_chars: int = 0  # characters left out at the end of the line
     no_newline: bool = False  # the file ends here without a line feed
 
