@@ -39,11 +39,11 @@ def write_generated(path: Path, origin: str, body: str, *, exists: str) -> None:
         )
     head = f"// palyra {origin}, sha256 {sha256_hex(body.encode())}\n"
     try:
-        _create(path, (head + body).encode())
-    except FileExistsError:
-        raise Conflict(exists) from None
+        is_new = _create(path, (head + body).encode())
     except OSError as error:
         raise Unavailable(f"{path} could not be written: {error}") from error
+    if not is_new:
+        raise Conflict(exists)
 
 
 def read_generated(path: Path, origin: re.Pattern[str]) -> GeneratedFile:
@@ -75,7 +75,8 @@ def remove_generated(path: Path, origin: re.Pattern[str]) -> GeneratedFile:
     return found
 
 
-def _create(path: Path, data: bytes) -> None:
+def _create(path: Path, data: bytes) -> bool:
+    """Create the file with its data; False if it exists.  Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.parent / f".{path.stem}.{os.getpid()}.tmp"
     draft.unlink(missing_ok=True)  # of a process that was killed
@@ -85,10 +86,13 @@ def _create(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, path)  # fails if it exists
+        os.link(draft, path)
+    except FileExistsError:
+        return False
     finally:
         draft.unlink()
     _sync(path.parent)
+    return True
 
 
 def _sync(folder: Path) -> None:
