@@ -29,7 +29,7 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.tape_row import TapeRow
 from palyra.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S
 from palyra.store.backup.create import Home, create_backup
-from palyra.store.backup.restore import Wish, restore_backup
+from palyra.store.backup.restore import RestoreRequest, restore_backup
 from palyra.store.backup.verify import verify_backup
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
@@ -160,7 +160,7 @@ async def one_round(base: Path, source: Home, handle: JournalHandle, number: int
     alone_s = await timed(partial(create_backup, source, alone, order, lambda: False))
     verify_s = await timed(partial(verify_backup, backup))
     restore_s = await timed(
-        partial(restore_backup, backup, base / f"home{number}", Wish("b", "", 1))
+        partial(restore_backup, backup, base / f"home{number}", RestoreRequest("b", "", 1))
     )
     for name in ("raw", "alone", "home", "backup"):
         shutil.rmtree(base / f"{name}{number}")

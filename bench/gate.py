@@ -109,7 +109,7 @@ def decide(call: CheckedCall) -> PolicyDecision:
 
 def decide_anew(call: CheckedCall) -> PolicyDecision:
     """Evaluate the rules on the call without cached decisions."""
-    POLICY._force.known.clear()  # noqa: SLF001 - clears the cache
+    POLICY._active.known.clear()  # noqa: SLF001 - clears the cache
     return decide(call)
 
 
@@ -131,7 +131,7 @@ def bare() -> Callable[[], object]:
     """Return the bare call of the engine."""
     request = policy_request(admitted(READ), FACTS)
     asked, entities = question(request, ())[0], build_entities(*facts(request))
-    policies = POLICY._force.rules.policies  # noqa: SLF001 - rules for the raw peer
+    policies = POLICY._active.rules.policies  # noqa: SLF001 - rules for the raw peer
     return lambda: cedarpy.is_authorized(asked, policies, entities)
 
 
@@ -139,7 +139,7 @@ def bare_with_schema() -> Callable[[], object]:
     """Return the bare call with the engine's own request check, which ours replaces."""
     request = policy_request(admitted(READ), FACTS)
     asked, entities = question(request, ())[0], build_entities(*facts(request))
-    rules = POLICY._force.rules  # noqa: SLF001 - likewise
+    rules = POLICY._active.rules  # noqa: SLF001 - likewise
     return lambda: cedarpy.is_authorized(asked, rules.policies, entities, rules.schema)
 
 

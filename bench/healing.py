@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from palyra.actors.watchdog import PIECE, SILENT_PIECE, Watchdog, find_silent
+from palyra.actors.watchdog import BATCH_RUNS, BATCH_SILENT, Watchdog, find_silent
 from palyra.services.healing import HealingModes
 
 RUNS, SWEEPS = 10_000, 20
@@ -63,17 +63,17 @@ async def measure(count: int) -> dict[str, float]:
             await dog.find_runs()
             took_ms = (time.perf_counter() - started) * 1_000
             found.setdefault(f"sweep of {count} {name}", []).append(took_ms)
-        some: Any = runs[:PIECE]
+        some: Any = runs[:BATCH_RUNS]
         started = time.perf_counter()
         find_silent(some, now_s, WINDOW_S)
         piece_ms = (time.perf_counter() - started) * 1_000
-        found.setdefault(f"one piece of {PIECE} runs", []).append(piece_ms)
-        stuck: Any = runs[:SILENT_PIECE]
+        found.setdefault(f"one batch of {BATCH_RUNS} runs", []).append(piece_ms)
+        stuck: Any = runs[:BATCH_SILENT]
         started = time.perf_counter()
         for run in stuck:
-            dog.look_at(run, now_s)
+            dog.check_run(run, now_s)
         stuck_ms = (time.perf_counter() - started) * 1_000
-        found.setdefault(f"one piece of {SILENT_PIECE} stuck runs", []).append(stuck_ms)
+        found.setdefault(f"one batch of {BATCH_SILENT} stuck runs", []).append(stuck_ms)
     return {name: median(times) for name, times in found.items()}
 
 

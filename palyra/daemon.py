@@ -53,7 +53,12 @@ from palyra.wiring.edge import (
 )
 from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
-from palyra.wiring.journal import build_backups, build_kept, journal_spec, sqlite_journal
+from palyra.wiring.journal import (
+    build_backups,
+    build_retention_stores,
+    journal_spec,
+    sqlite_journal,
+)
 from palyra.wiring.models import Modelset, build_modelset
 from palyra.wiring.runs import (
     build_incidents,
@@ -156,7 +161,7 @@ class Daemon:
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )
         learning = build_learning(config, self.services, self.memories, documents, self.host)
-        kept = build_kept(config, store, self.host)
+        kept = build_retention_stores(config, store, self.host)
         self.tasks = build_tasks(
             config,
             self.host,
@@ -283,7 +288,7 @@ class Daemon:
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
-                *([self.toolset.branch(self.watchdog.notice)] if self.toolset.services else []),
+                *([self.toolset.branch(self.watchdog.note_exit)] if self.toolset.services else []),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 ChildSpec("purges", self._resume_purges, "transient"),
@@ -308,7 +313,7 @@ class Daemon:
         The journal stops last, so all durable data is complete; the process exits without the stuck
         children.
         """
-        self.watchdog.notice(end)
+        self.watchdog.note_exit(end)
         if end.outcome == "stuck":
             self._stuck.append(end.id)
         elif end.id == "journal" and end.was_asked and self._stuck and self.abandon is not None:

@@ -1,20 +1,15 @@
-"""Backups on request: one at a time, in a thread, while everything else goes on.
+"""Backups on request: one at a time, in a thread, while the daemon serves.
 
 Owns: whether a backup is being made.  Never: blocks the loop or the writer of the journal.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
-
-import trio
-
+from palyra.actors.kernel.threads import run_stoppable
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport
 from palyra.core.ports import BackupStore, NowMs, RunBlocking
-from palyra.errors import Overloaded, PalyraError, Unavailable
+from palyra.errors import Overloaded, Unavailable
 
-T = TypeVar("T")
 SCOPE = "backups:write"
 
 
@@ -54,7 +49,9 @@ class Backups:
             raise Overloaded("a backup is being made: wait for its end", retry_after_ms=1_000)
         self._is_busy = True
         try:
-            return await self._run(lambda is_stopped: store.create(path, order, is_stopped))
+            return await run_stoppable(
+                lambda is_stopped: self._run_blocking(store.create, path, order, is_stopped)
+            )
         finally:
             self._is_busy = False
 
@@ -65,44 +62,11 @@ class Backups:
         """
         caller.require(SCOPE)
         store = self._get_store()
-        return await self._run(lambda is_stopped: store.verify(path, is_stopped))
+        return await run_stoppable(
+            lambda is_stopped: self._run_blocking(store.verify, path, is_stopped)
+        )
 
     def _get_store(self) -> BackupStore:
         if self._store is None:
             raise Unavailable("this daemon keeps no files: there is nothing to back up")
         return self._store
-
-    async def _run(self, work: Callable[[Callable[[], bool]], T]) -> T:
-        """Do the work in a thread, which polls for a cancel: trio does not cancel threads.
-
-        Cancellation: the work is stopped first.
-        """
-        stop = _Stop()
-        refusal: PalyraError | None = None
-        results: list[T] = []
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop.when_cancelled)
-            try:
-                results.append(await self._run_blocking(work, stop.is_set))
-            except PalyraError as error:  # else it would leave the nursery in a group
-                refusal = error
-            nursery.cancel_scope.cancel("the work is done")
-        if refusal is not None:
-            raise refusal
-        return results[0]
-
-
-class _Stop:
-    """A flag that is set when its task is cancelled."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    async def when_cancelled(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            self._is_set = True

@@ -1,6 +1,6 @@
 """Session checkpoints: mark a point of a session, list the points, continue from one in a branch.
 
-Owns: nothing; it is a set of functions over the sessions, the journal and the file checkpoints.
+Owns: nothing.  Talks to: sessions, the journal, the gateway, file checkpoints.
 Never: changes the session that it restores from.
 
 A compaction is a checkpoint of its own: `compaction.applied` is on the tape, the conversation before
@@ -9,7 +9,7 @@ after a crash.  A checkpoint on request is a record.
 
 A restore first puts the files back, if that is wanted, then starts the branch.  Both steps change
 nothing when they are repeated: files that are as before stay, and the branch has the receipt of the
-request in its own commit.  So a request that a crash cut short is completed by repeating it.
+request in its own commit.  So a repeated request completes one that a crash interrupted.
 """
 
 from collections.abc import Iterator
@@ -76,8 +76,9 @@ class Checkpointer:
         session = await self._get_own(caller, session_id)
         if (run_id is None) != (seq is None):
             raise InvalidParams("give run_id and seq, or neither of them", field="seq")
-        found = await services.journal.read(lambda store: _find_point(store, session, run_id, seq))
-        mark, point, applied = found
+        mark, point, applied = await services.journal.read(
+            lambda store: _find_point(store, session, run_id, seq)
+        )
         before = await self._changes(session, point, is_after=False)
         record = SessionCheckpointRecord(
             checkpoint_id=services.new_id("scp"),
@@ -192,9 +193,11 @@ def _list_changes(
 def _run_ids(store: JournalStore, session_id: str) -> list[str]:
     """Return ids of the session's runs that have started, latest start first."""
     found = store.list_runs(RunFilter(session_id=session_id, limit=MAX_RUNS))
-    began = [record for record in found if record.started_ms is not None]
-    began.sort(key=lambda record: (record.started_ms or 0, record.run_id), reverse=True)
-    return [record.run_id for record in began]
+    started = sorted(
+        ((record.started_ms, record.run_id) for record in found if record.started_ms is not None),
+        reverse=True,
+    )
+    return [run_id for _, run_id in started]
 
 
 def _compactions(store: JournalStore, session_id: str) -> Iterator[_Applied]:
@@ -209,7 +212,7 @@ def _compactions(store: JournalStore, session_id: str) -> Iterator[_Applied]:
                 yield _Applied(event.compaction_id, run_id, row.seq, row.at_ms)
 
 
-def _newest(store: JournalStore, session: SessionRecord) -> tuple[str, int]:
+def _find_newest(store: JournalStore, session: SessionRecord) -> tuple[str, int]:
     """Return the newest foreground run with a conversation, and its last event."""
     for run_id in _run_ids(store, session.session_id):
         loaded = read_run(store, run_id)
@@ -226,7 +229,7 @@ def _find_point(
 ) -> tuple[ForkMark, Mark, list[_Applied]]:
     """Return the mark, and the compactions before it."""
     if run_id is None or seq is None:
-        run_id, seq = _newest(store, session)
+        run_id, seq = _find_newest(store, session)
     record = store.find_run(run_id)
     if record is None or record.session_id != session.session_id:
         raise NotFound(f"the session has no run {run_id!r}", field="run_id")
@@ -285,14 +288,13 @@ def _get_marked(
     store: JournalStore, session: SessionRecord, checkpoint_id: str | None
 ) -> tuple[SessionCheckpointRecord, ForkMark, Mark]:
     """Return a checkpoint of the session and its mark; without an id that of the last compaction."""
-    every = _list(store, session, MAX_LISTED)
-    if checkpoint_id is None:
-        record = next((each for each in every if each.cause == "compaction"), None)
-        if record is None:
-            raise IllegalState(f"{session.session_id} was never compacted")
+    for record in _list(store, session, MAX_LISTED):
+        is_wanted = record.checkpoint_id == checkpoint_id
+        if is_wanted or (checkpoint_id is None and record.cause == "compaction"):
+            break
     else:
-        record = next((each for each in every if each.checkpoint_id == checkpoint_id), None)
-    if record is None:
+        if checkpoint_id is None:
+            raise IllegalState(f"{session.session_id} was never compacted")
         raise NotFound(
             f"the session has no checkpoint {checkpoint_id!r}: `palyra sessions checkpoints "
             f"{session.session_id}` lists them",

@@ -7,8 +7,8 @@ A purge of a session, step by step; each step is committed before the next, and 
 nothing.
 
 1. The request.  The session's record gets it, with the id of the purge, in the session's own actor:
-   no run of the session is open then and none starts later.  From here on a crash or an error is
-   made good: the next start, or the same request again, goes on (`resume`).
+   no run of the session is open then and none starts later.  After a crash or an error from here on,
+   the next start or the same request completes the purge (`resume`).
 2. Each run.  One change appends `run.purged`, which is signed, replaces all earlier payloads and
    deletes the run's approvals and uses of memory.
 3. The memory.  Items that came from this session alone go, with their entries in workspace
@@ -97,7 +97,7 @@ class DataRights:
             by=caller.principal,
             requested_ms=self._services.now_ms(),
         )
-        return await self._carry_out(await self._sessions.mark_purged(record, purge))
+        return await self._complete(await self._sessions.mark_purged(record, purge))
 
     async def purge_principal(
         self, caller: Caller, principal: str, *, sessions: bool, cancel: bool, dry_run: bool
@@ -105,7 +105,7 @@ class DataRights:
         """Delete a principal's memory, and with `sessions` the content of all its sessions first.
 
         Raises as `purge_session` and `Memories.purge` do.  Cancellation: some sessions may have been
-        purged; the same request goes on.
+        purged; the same request completes the others.
         """
         caller.require(WRITE)
         whose = whose_memory(caller, principal)
@@ -129,7 +129,7 @@ class DataRights:
         found = await self._services.journal.read(lambda store: store.list_purging())
         for record in found:
             try:
-                await self._carry_out(record)
+                await self._complete(record)
             except PalyraError as error:
                 log.warning(
                     "purge.not_completed", session_id=record.session_id, error=error.message
@@ -177,8 +177,8 @@ class DataRights:
             branches=await self._list_branches(record.session_id, run_ids),
         )
 
-    async def _carry_out(self, record: SessionRecord) -> SessionPurged:
-        """Take the steps behind the request, one request of a session at a time."""
+    async def _complete(self, record: SessionRecord) -> SessionPurged:
+        """Take the steps after the request, one request of a session at a time."""
         session_id = record.session_id
         async with self._locks.setdefault(session_id, trio.Lock()):
             latest = await self._services.journal.find(lambda s: s.find_session(session_id))
@@ -230,7 +230,7 @@ class DataRights:
         )
 
     async def purge_unpurged(self, run: RunRecord, purge: SessionPurge) -> int:
-        """Purge a run, as `purge_run` does; return 0 if another purge was quicker.
+        """Purge a run, as `purge_run` does; return 0 if another purge has purged it.
 
         Raises Unavailable and Conflict.  Cancellation: as of `purge_run`.
         """

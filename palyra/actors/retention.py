@@ -1,13 +1,13 @@
 """Retention: apply the bounds of `[retention]`, and return the space to the file system.
 
-Owns: whether retention is being applied.  Called by clients, and by whatever runs maintenance
-periodically: `maintain` is one call that does both.
+Owns: the flag that retention is being applied.  Called by clients, and by periodic maintenance with
+`maintain`.
 Never: removes what is in use (`store.sqlite.retention`), or a row of a tape.
 
 A tape over a bound is pruned by the mechanism of a purge (`actors.purge`): its payloads are replaced,
 its hashes stay, and `run.purged`, whose id starts with `ret_`, proves it.  Each run is one commit, so
-other commits wait for one run at most.  What was removed stays removed wherever an application is cut
-short; the next one plans again.
+other commits wait for one run at most.  After an interruption the removed part stays removed, and the
+next application makes a new plan.
 """
 
 from collections.abc import Sequence
@@ -69,8 +69,8 @@ class PrunableFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The stores that retention looks after; None if the journal is not in files."""
+class RetentionStores:
+    """The stores that retention prunes; `source` is None if the journal is not in files."""
 
     source: RetentionSource | None
     artifacts: PrunableFiles
@@ -83,7 +83,7 @@ class Retention:
     def __init__(
         self,
         limits: RetentionLimits,
-        kept: Kept,
+        kept: RetentionStores,
         data_rights: DataRights,
         services: SessionServices,
     ) -> None:
@@ -114,7 +114,7 @@ class Retention:
         """Remove what is over the bounds, at most `max_runs` tapes.
 
         Raises Forbidden, Overloaded while it is being applied, Unavailable.
-        Cancellation: some of it may be removed; the same request goes on.
+        Cancellation: some of it may be removed; the same request removes the rest.
         """
         caller.require(SCOPE)
         return await self.enforce(caller.principal, max_runs=max_runs)
@@ -132,8 +132,8 @@ class Retention:
     async def maintain(self, *, max_runs: int = BATCH_RUNS, max_steps: int = 64) -> RetentionReport:
         """Apply retention and compact the journal, a bounded part of both.
 
-        For a periodic task: `is_complete` is False if there is more to do at once.  Raises as `apply`
-        and `compact` do.  Cancellation: a part may be done.
+        For a periodic task: `is_complete` is False if there is more to do at once.  Raises Overloaded,
+        Unavailable.  Cancellation: a part may be done.
         """
         report = await self.enforce(DAEMON, max_runs=max_runs)
         space = await self.release_pages(max_steps=max_steps)
@@ -141,7 +141,10 @@ class Retention:
         return msgspec.structs.replace(report, is_complete=is_complete)
 
     async def enforce(self, by: str, *, max_runs: int | None = None) -> RetentionReport:
-        """Remove what is over the bounds; see `apply`."""
+        """Remove what is over the bounds, as `apply` does for a client.
+
+        Raises Overloaded, Unavailable.  Cancellation: a part may be removed.
+        """
         source = self._get_source()
         if self._is_busy:
             raise Overloaded("retention is being applied: wait for its end", retry_after_ms=1_000)
@@ -152,7 +155,10 @@ class Retention:
             self._is_busy = False
 
     async def release_pages(self, *, max_steps: int | None = None) -> CompactionReport:
-        """Shorten the database file; see `compact`."""
+        """Shorten the database file, as `compact` does for a client.
+
+        Raises Unavailable.  Cancellation: some pages may be returned.
+        """
         source = self._get_source()
         before = space = await self._run_blocking(source.measure)
         steps = 0

@@ -1,8 +1,8 @@
-"""The watchdog: finds what is stuck, and treats incidents as the mode of their domain says.
+"""The watchdog: finds stuck runs, calls, tasks and indexes, and treats incidents by the mode of their domain.
 
 Owns: the crashes of services, the times of attempts.
-Talks to: the registry of actors, open approvals, the incidents, and whatever a remedy changes.
-Never: sends a heartbeat, records progress for others, or holds the loop for more than a piece of runs.
+Talks to: the registry of actors, open approvals, the incidents, and the subjects of remedies.
+Never: sends a heartbeat, records progress for others, or occupies the loop for more than a batch of runs.
 Restart: permanent.  The time of silence is kept by the runs, attempts are counted in the records of
 incidents.  The rules are `core.healing`.
 
@@ -61,23 +61,22 @@ from palyra.services.task_queue import TaskQueue
 
 log = structlog.get_logger("palyra.watchdog")
 
-PIECE = 2_000  # runs compared in one turn of the event loop: 0.1 ms
-SILENT_PIECE = 100  # silent runs looked at in one turn: at most 0.5 ms
+BATCH_RUNS = 2_000  # compared in one turn of the event loop: 0.1 ms
+BATCH_SILENT = 100  # silent runs checked in one turn: at most 0.5 ms
 INDEX_S = 5.0  # longest wait for the turn of an index
 TASK_S = 5.0  # longest wait for the state of tasks that were put back
 DISK = "/disk"  # no provider has such a name
 DAEMON = "palyra"  # cancels runs
 ATTEMPT_S = 30.0  # of one remedy
-PATIENT = frozenset(
-    {"retry delay", "budget", "person", "child"}
-)  # `waits_for` of tasks that are not stuck
+# Values of `waits_for` of tasks that are not stuck.
+EXTERNAL_WAITS = frozenset({"retry delay", "budget", "person", "child"})
 
 Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
 
 
 @dataclass(slots=True)
 class Watchdog:
-    """The state of the watchdog, and what it looks at."""
+    """State of the watchdog, and the parts of the daemon that it observes."""
 
     incidents: Incidents
     modes: HealingModes
@@ -88,23 +87,22 @@ class Watchdog:
     queue: TaskQueue | None = None
     indexes: Mapping[str, SharedMemoryIndex] = field(default_factory=dict)  # by child of the daemon
     providers: Sequence[str] = ()
-    look: Callable[[str], ProviderHealth] | None = None  # health of a provider
-    held: set[str] = field(
-        default_factory=set
-    )  # providers with a queue, and `DISK` when it is full
-    held_s: dict[str, float] = field(default_factory=dict)  # until when at the latest
-    damaged_s: dict[str, float] = field(default_factory=dict)  # since when, by index
+    find_health: Callable[[str], ProviderHealth] | None = None  # of a provider
+    # Delays that are no fault of a run: providers with a queue, and `DISK` when it is full.
+    delays: set[str] = field(default_factory=set)
+    delayed_s: dict[str, float] = field(default_factory=dict)  # time of the last delay
+    damaged_s: dict[str, float] = field(default_factory=dict)  # since this time, by index
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # by incident
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
     attempts: dict[str, ChildTask] = field(default_factory=dict)  # in progress, by incident
-    woken: trio.Event = field(default_factory=trio.Event)
+    wakeup: trio.Event = field(default_factory=trio.Event)
 
     # --- reports
 
-    def notice(self, end: Exit) -> None:
-        """Note the end of an actor, as supervisors report it; a plain call that never waits."""
+    def note_exit(self, end: Exit) -> None:
+        """Count the crash of an actor and report a crash loop; supervisors call this."""
         if end.outcome != "crashed" or end.was_asked:
             return
         now_s = trio.current_time()
@@ -113,11 +111,11 @@ class Watchdog:
             self._report(
                 symptoms.actor_crashes(end.supervisor, end.id, len(crashes), str(end.error))
             )
-            self.woken.set()
+            self.wakeup.set()
 
     def wake(self) -> None:
-        """Begin the next sweep now."""
-        self.woken.set()
+        """Start the next sweep now."""
+        self.wakeup.set()
 
     # --- find
 
@@ -136,16 +134,16 @@ class Watchdog:
         await self._check_indexes(nursery)
 
     def _find_silent_journal(self) -> None:
-        """Note what may hold up runs without a fault of theirs; report a journal that hangs."""
-        now_s, held = trio.current_time(), set[str]()
+        """Record delays of runs by the disk and by queues of providers; report a journal that hangs."""
+        now_s, delays = trio.current_time(), set[str]()
         since_s = self.journal.find_silence(now_s)
         if not self.journal.has_room or (since_s is not None and since_s < now_s):
-            held.add(DISK)
-        if self.look is not None:
-            held.update(each for each in self.providers if self.look(each).waiting)
+            delays.add(DISK)
+        if self.find_health is not None:
+            delays.update(each for each in self.providers if self.find_health(each).waiting)
         # A queue that was there at the last sweep may have ended just now.
-        self.held_s.update(dict.fromkeys(held | self.held, now_s))
-        self.held = held
+        self.delayed_s.update(dict.fromkeys(delays | self.delays, now_s))
+        self.delays = delays
         if since_s is not None and is_stuck(since_s, now_s, self.modes.stuck_s):
             self._report(symptoms.journal_stuck(self.journal.backlog, round(now_s - since_s)))
         else:
@@ -162,28 +160,28 @@ class Watchdog:
                 self.incidents.clear(key, "the run progresses")
 
     async def find_runs(self) -> None:
-        """Compare the silence of all runs with the window, in pieces."""
+        """Compare the silence of all runs with the window, in batches."""
         now_s = trio.current_time()
         runs, silent = list(self.registry.runs.values()), list[RunHandle]()
-        for piece in pieces_of(runs, PIECE):
-            silent += find_silent(piece, now_s, self.modes.stuck_s)
+        for batch in batches_of(runs, BATCH_RUNS):
+            silent += find_silent(batch, now_s, self.modes.stuck_s)
             await trio.lowlevel.checkpoint()
-        for piece in pieces_of(silent, SILENT_PIECE):
-            for run in piece:
-                self.look_at(run, now_s)
+        for batch in batches_of(silent, BATCH_SILENT):
+            for run in batch:
+                self.check_run(run, now_s)
             await trio.lowlevel.checkpoint()
 
-    def look_at(self, run: RunHandle, now_s: float) -> None:
-        """Report a silent run, unless it waits for something outside it, or did until lately."""
+    def check_run(self, run: RunHandle, now_s: float) -> None:
+        """Report a silent run, unless it waits for something outside it, or waited within the window."""
         since_s = run.silent_since_s
         if since_s is None or self.registry.runs.get(run.run_id) is not run:
-            return  # it has progressed meanwhile
+            return  # it has progressed in the meantime
         if is_waiting(run):
             run.silent_since_s = now_s
             return
-        since_s = max(since_s, self.held_s.get(DISK, -inf))
+        since_s = max(since_s, self.delayed_s.get(DISK, -inf))
         if run.reservation is None or not run.reservation.chars:  # it may have no lease yet
-            since_s = max(since_s, self.held_s.get(run.run.asked_provider, -inf))
+            since_s = max(since_s, self.delayed_s.get(run.run.asked_provider, -inf))
         if not is_stuck(since_s, now_s, self.modes.stuck_s):
             return
         call = next((each for each in run.tasks.values() if each.id.startswith("tool:")), None)
@@ -203,7 +201,7 @@ class Watchdog:
             if entry.silent_since_s is None:
                 entry.silent_since_s = now_s
                 continue
-            since_s = max(entry.silent_since_s, self.held_s.get(DISK, -inf))
+            since_s = max(entry.silent_since_s, self.delayed_s.get(DISK, -inf))
             if is_stuck(since_s, now_s, self.modes.stuck_s):
                 still_s, task = round(now_s - since_s), entry.task
                 self._report(symptoms.task_stuck(task_id, task.kind, task.attempts, still_s))
@@ -226,12 +224,14 @@ class Watchdog:
                 for task_id in await queue.list_ended(list(gone)):
                     self.incidents.clear(gone[task_id], "the task has ended")
         except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
-            log.debug("stuck tasks were not looked at", error=error.message)
+            log.debug("stuck tasks were not checked", error=error.message)
 
     def _find_approvals(self) -> None:
         now_s = trio.current_time()
-        is_held = now_s - self.held_s.get(DISK, -inf) < OVERDUE_S  # an answer may wait for the disk
-        for question in () if is_held else self.approvals.list_overdue(now_s - OVERDUE_S):
+        is_delayed = (
+            now_s - self.delayed_s.get(DISK, -inf) < OVERDUE_S
+        )  # an answer may wait for the disk
+        for question in () if is_delayed else self.approvals.list_overdue(now_s - OVERDUE_S):
             late_s = round(now_s - (question.deadline_s or now_s))
             prompt = question.prompt
             self._report(symptoms.approval_overdue(prompt.approval_id, prompt.run_id, late_s))
@@ -249,27 +249,27 @@ class Watchdog:
             self.incidents.clear(symptoms.crashes_key(actor), f"no crash for {CRASH_WINDOW_S:g} s")
 
     async def _check_indexes(self, nursery: trio.Nursery) -> None:
-        """Check each index in a child task: a read that hangs must not hold up the sweeps."""
-        begun = [name for name in self.indexes if name not in self.checks]
-        for name in begun:
+        """Check each index in a child task: a read that hangs must not delay the sweeps."""
+        started = [name for name in self.indexes if name not in self.checks]
+        for name in started:
             self.checks[name] = trio.Event()
             nursery.start_soon(self._check_index, name, self.indexes[name])
         with trio.move_on_after(INDEX_S):
-            for done in [self.checks[name] for name in begun]:
+            for done in [self.checks[name] for name in started]:
                 await done.wait()
         for name in self.checks:
-            self._judge_index(name, "it does not answer")
+            self._update_index(name, "it does not answer")
 
     async def _check_index(self, name: str, index: SharedMemoryIndex) -> None:
-        """Look for damage of an index.  Cancellation: waits for the thread that reads."""
+        """Check an index for damage.  Cancellation: waits for the thread that reads."""
         try:
-            self._judge_index(name, await index.find_damage())
+            self._update_index(name, await index.find_damage())
         except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
             log.debug("the memory index was not checked", error=error.message)
         self.checks.pop(name).set()
 
-    def _judge_index(self, name: str, damage: str) -> None:
-        """Report an index without its file, or without vectors for the window; clear a sound one."""
+    def _update_index(self, name: str, damage: str) -> None:
+        """Report an index without its file, or without vectors for the window; clear an intact one."""
         if not damage:
             self.damaged_s.pop(name, None)
             self.incidents.clear(
@@ -298,7 +298,7 @@ class Watchdog:
     # --- treat
 
     def recover(self) -> None:
-        """Reopen incidents whose attempt a restart interrupted; their cool-down begins now."""
+        """Reopen incidents whose attempt a restart interrupted; their cool-down starts now."""
         now_s = trio.current_time()
         for incident in self.incidents.list_unresolved():
             if incident.attempts and incident.incident_id not in self.tried_s:
@@ -318,7 +318,7 @@ class Watchdog:
             tried_s = self.tried_s.get(incident.incident_id)
             match plan_step(incident, mode, tried_s=tried_s, now_s=now_s):
                 case Try(remedy=remedy):
-                    self._begin(nursery, incident, remedy, now_s)
+                    self._start_attempt(nursery, incident, remedy, now_s)
                 case Propose(remedy=remedy):
                     self.incidents.propose(incident.key, remedy)
                     log.info("would attempt a remedy", key=incident.key, remedy=remedy)
@@ -330,7 +330,7 @@ class Watchdog:
         for gone in self.tried_s.keys() - {each.incident_id for each in unresolved}:
             del self.tried_s[gone]
 
-    def _begin(
+    def _start_attempt(
         self, nursery: trio.Nursery, incident: IncidentRecord, remedy: Remedy, now_s: float
     ) -> None:
         self.tried_s[incident.incident_id] = now_s
@@ -352,19 +352,19 @@ class Watchdog:
         with trio.move_on_after(ATTEMPT_S):
             done = self.remedies[remedy](key)
             outcome = done if isinstance(done, str) else await done
-        self._end(key, remedy, outcome)
+        self._end_attempt(key, remedy, outcome)
 
     async def _note_failure(self, key: str, task: ChildTask, error: Exception) -> None:
         text = error.message if isinstance(error, PalyraError) else type(error).__name__
-        self._end(key, task.waits_for, f"failed: {text}")
+        self._end_attempt(key, task.waits_for, f"failed: {text}")
 
-    def _end(self, key: str, remedy: str, outcome: str) -> None:
+    def _end_attempt(self, key: str, remedy: str, outcome: str) -> None:
         self.incidents.end_attempt(key, outcome)
         log.info("a remedy was attempted", key=key, remedy=remedy, outcome=outcome)
 
 
 def find_silent(runs: Iterable[RunHandle], now_s: float, window_s: float) -> list[RunHandle]:
-    """Note which runs are silent from now on; return those that are for the window."""
+    """Set the start of silence of runs that have none; return the runs silent for the window."""
     before_s, silent = now_s - window_s, list[RunHandle]()
     for run in runs:
         since_s = run.silent_since_s
@@ -378,7 +378,7 @@ def find_silent(runs: Iterable[RunHandle], now_s: float, window_s: float) -> lis
 def is_waiting(run: RunHandle) -> bool:
     """True if a run waits for its turn, the journal, a person, a budget or the time of a retry."""
     is_asking = run.lifecycle in {"queued", "suspended"} or run.run.asked_ms is not None
-    return is_asking or any(task.waits_for in PATIENT for task in run.tasks.values())
+    return is_asking or any(task.waits_for in EXTERNAL_WAITS for task in run.tasks.values())
 
 
 def is_only_resumed(run: RunHandle) -> bool:
@@ -387,8 +387,8 @@ def is_only_resumed(run: RunHandle) -> bool:
     return is_resumed and (run.reservation is None or not run.reservation.chars)
 
 
-def pieces_of(runs: list[RunHandle], size: int) -> Iterable[list[RunHandle]]:
-    """Cut a list into pieces of this size at most."""
+def batches_of(runs: list[RunHandle], size: int) -> Iterable[list[RunHandle]]:
+    """Split a list into batches of at most this size."""
     return (runs[start : start + size] for start in range(0, len(runs), size))
 
 
@@ -408,8 +408,8 @@ async def watch(
         task_status.started()
         while True:
             with trio.move_on_after(watchdog.modes.sweep_s):
-                await watchdog.woken.wait()
-            watchdog.woken = trio.Event()
+                await watchdog.wakeup.wait()
+            watchdog.wakeup = trio.Event()
             await watchdog.find(nursery)
             watchdog.treat(nursery)
 

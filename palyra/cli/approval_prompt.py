@@ -65,7 +65,7 @@ class ApprovalPrompt:
             case ApprovalRequested() as asked:
                 self._pending[asked.approval_id] = asked
                 if self._descriptor is None:
-                    _say_how(asked)
+                    _print_commands(asked)
             case ApprovalResolved() as answered:
                 self._pending.pop(answered.approval_id, None)
                 if self._shown == answered.approval_id:
@@ -83,10 +83,10 @@ class ApprovalPrompt:
         asked = next(iter(self._pending.values()))
         if self._shown != asked.approval_id:
             self._shown = asked.approval_id
-            _forget_typed(self._descriptor)
+            _discard_typed(self._descriptor)
             await self._show(asked)
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
-        if _is_readable(self._descriptor):
+        if select.select([self._descriptor], [], [], 0)[0]:
             await self._read_answer(asked, self._descriptor)
 
     async def _show(self, asked: ApprovalRequested) -> None:
@@ -103,25 +103,25 @@ class ApprovalPrompt:
         else:
             print_preview(preview, err=True)
             inspection = beyond_files(inspection, preview)
-        met = without_empty(inspection)
-        if met:
+        state = without_empty(inspection)
+        if state:
             say("  current state that must be unchanged when the call runs:", err=True)
-            _show_json(met)
+            _show_json(state)
         if asked.covers:
             count = len(asked.covers)
             say(f"  the answer applies to {count} identical calls of this turn", err=True)
         say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
-        _prompt(asked)
+        _print_question(asked)
 
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
         if not line:  # end of input
             self._descriptor = None
-            _say_how(asked)
+            _print_commands(asked)
             return
         answer = ANSWERS.get(line.strip().lower())
         if answer is None or answer[1] not in asked.scopes:
-            _prompt(asked)
+            _print_question(asked)
             return
         decision, scope = answer
         del self._pending[asked.approval_id]
@@ -139,14 +139,10 @@ def find_terminal() -> int | None:
     return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
 
-def _forget_typed(descriptor: int) -> None:
+def _discard_typed(descriptor: int) -> None:
     """Discard input typed before the prompt, because it cannot be an answer to it."""
     with suppress(termios.error):  # the descriptor is not a terminal
         termios.tcflush(descriptor, termios.TCIFLUSH)
-
-
-def _is_readable(descriptor: int) -> bool:
-    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def _show_json(value: object) -> None:
@@ -154,13 +150,13 @@ def _show_json(value: object) -> None:
         say(f"    {line}", err=True)
 
 
-def _prompt(asked: ApprovalRequested) -> None:
+def _print_question(asked: ApprovalRequested) -> None:
     key = describe_key(asked.grant_key)
     session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
     click.echo(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
 
 
-def _say_how(asked: ApprovalRequested) -> None:
+def _print_commands(asked: ApprovalRequested) -> None:
     say("  waiting for an answer:", err=True, fg="magenta")
     say(f"    palyra approvals show {asked.approval_id}", err=True)
     say(f"    palyra approvals allow {asked.approval_id}   (or deny)", err=True)

@@ -15,12 +15,12 @@ from palyra import __version__
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.cli.tape import parse_key
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport, BackupRestored
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
-from palyra.net.protocol.discovery import find_discovery, find_home
+from palyra.net.protocol.discovery import find_home
 
 KEYS_ORIGIN = {
     "backup": "its keys are those of the backup",
@@ -41,14 +41,13 @@ def backup() -> None:
 def create(options: Options, path: Path | None, *, with_keys: bool) -> None:
     """Make a backup as the new folder PATH, by default in backups/ of the data directory.
 
-    The daemon goes on meanwhile.  Without a daemon its stopped directory is copied.
+    The daemon serves meanwhile.  Without a daemon the directory is copied as it is.
     """
     target = None if path is None else str(path.absolute())
-    found = find_discovery(find_home(options.home))
-    if options.url is None and (found is None or not found.is_alive):
-        made = _create_stopped(options, target, with_keys=with_keys)
-    else:
+    if is_daemon_needed(options):
         made = talk(options, lambda client: client.create_backup(target, with_keys=with_keys))
+    else:
+        made = _create_stopped(options, target, with_keys=with_keys)
     if options.as_json:
         print_json(made)
         return
@@ -169,9 +168,9 @@ def restore(
     The home has everything that the backup has.  The next daemon reports the restore as an
     incident, with your name and the reason.
     """
-    from palyra.store.backup.restore import Wish, restore_backup  # noqa: PLC0415 - as above
+    from palyra.store.backup.restore import RestoreRequest, restore_backup  # noqa: PLC0415 - as above
 
-    wish = Wish(
+    request = RestoreRequest(
         by=_find_user(),
         reason=reason,
         at_ms=time.time_ns() // 1_000_000,
@@ -179,7 +178,7 @@ def restore(
         trusted=() if key is None else (_read_key(key),),
     )
     try:
-        restored = restore_backup(path.absolute(), target.absolute(), wish)
+        restored = restore_backup(path.absolute(), target.absolute(), request)
     except PalyraError as error:
         raise stop_for(error) from None
     if options.as_json:

@@ -18,7 +18,7 @@ from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
 
 E = TypeVar("E", bound=ev.Event)
-Tell = Callable[[Any], "EventLine"]
+Renderer = Callable[[Any], "EventLine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ def narrate(item: TapeEvent) -> EventLine:
     purged = read_tombstone(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
-    tell = _TELL.get(type(item.event)) if item.event is not None else None
-    if tell is None:
+    render = _RENDERERS.get(type(item.event)) if item.event is not None else None
+    if render is None:
         return EventLine(
             "·", f"{visible(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}"
         )
-    line = tell(item.event)
+    line = render(item.event)
     return replace(line, text=visible(line.text))
 
 
@@ -245,7 +245,7 @@ def _purged(event: ev.RunPurged) -> EventLine:
     return EventLine("■", f"content of {events} purged by {event.by} ({event.purge_id})")
 
 
-_TELL: dict[type[ev.Event], Tell] = {
+_RENDERERS: dict[type[ev.Event], Renderer] = {
     ev.RunAccepted: _accepted,
     ev.ConversationInherited: _inherited,
     ev.MessageReceived: _received,

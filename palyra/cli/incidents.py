@@ -9,7 +9,7 @@ from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
-from palyra.core.healing.rules import RULES, Rule, kind_of
+from palyra.core.healing.rules import RULES, HealingRule, kind_of
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.records import IncidentDomain, IncidentState
 from palyra.net.protocol.results import IncidentView
@@ -106,9 +106,9 @@ def _remedy(incident: IncidentView) -> str:
     return f"auto: {incident.remedy}" if incident.remedy else ""
 
 
-def _rule(incident: IncidentView) -> Rule:
+def _rule(incident: IncidentView) -> HealingRule:
     """Return the rule of self-healing for an incident; one without remedies if there is none."""
-    return RULES.get(kind_of(incident.key)) or Rule(incident.domain, (), "")
+    return RULES.get(kind_of(incident.key)) or HealingRule(incident.domain, (), "")
 
 
 def _healing(incident: IncidentView) -> list[tuple[object, ...]]:

@@ -39,7 +39,10 @@ def explain(
     options: Options, tool: str, arguments: str, agent: str | None, session_id: str | None
 ) -> None:
     """Show the decision about a call of TOOL with ARGUMENTS (a JSON object), and the reason."""
-    given = _parse(arguments)
+    try:
+        given = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"ARGUMENTS is not a JSON object: {error}") from None
     found = talk(
         options,
         lambda client: client.explain_policy(tool, given, agent=agent, session_id=session_id),
@@ -274,10 +277,3 @@ def _print_suggestions(found: SuggestionList) -> None:
 
 def _folder(options: Options, folder: Path | None) -> Path:
     return load_config(options.home, None).policy_dir if folder is None else folder
-
-
-def _parse(arguments: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(arguments, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"ARGUMENTS is not a JSON object: {error}") from None

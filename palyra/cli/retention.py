@@ -5,11 +5,10 @@ import click
 from palyra.cli.command import confirm_loss, load_config, shared_options
 from palyra.cli.errors import stop_for
 from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.core.journal.retention import CompactionReport, RetentionReport
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
-from palyra.net.protocol.discovery import find_discovery, find_home
 
 
 @click.group()
@@ -63,13 +62,12 @@ def _print_report(report: RetentionReport, what: str) -> None:
 def compact(options: Options) -> None:
     """Return free pages of the database file to the file system.
 
-    A daemon does it in small steps while it goes on.  Without a daemon the file is rewritten.
+    A daemon does it in small steps while it serves.  Without a daemon the file is rewritten.
     """
-    found = find_discovery(find_home(options.home))
-    if options.url is None and (found is None or not found.is_alive):
-        report = _rewrite(options)
-    else:
+    if is_daemon_needed(options):
         report = talk(options, lambda client: client.compact_journal())
+    else:
+        report = _rewrite(options)
     if options.as_json:
         print_json(report)
     else:

@@ -42,13 +42,21 @@ def find_options(context: click.Context) -> Options:
     return Options(home=own.get("home") or root.get("home"), url=own.get("url") or root.get("url"))
 
 
+def is_daemon_needed(options: Options) -> bool:
+    """True if the command must ask a daemon: a URL is given, or a daemon runs in this home."""
+    from palyra.net.protocol import discovery  # noqa: PLC0415 - help must be instant
+
+    found = discovery.find_discovery(discovery.find_home(options.home))
+    return options.url is not None or (found is not None and found.is_alive)
+
+
 def talk(
     options: Options, work: Callable[[Client], Awaitable[T]], *, patience_s: float = PATIENCE_S
 ) -> T:
     """Run `work` with a connected client and return its result.
 
-    Connecting may take `patience_s`.  Raises CommandFailed for an interrupt and for a PalyraError, and the OSError if only the output
-    failed.
+    Connecting may take `patience_s`.  Raises CommandFailed for an interrupt and for a PalyraError, and
+    the OSError if only the output failed.
     """
     import trio  # noqa: PLC0415 - help must be instant
 

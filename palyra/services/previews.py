@@ -178,7 +178,7 @@ def _reach(
     return Reach(
         scope=scope,
         calls=len(found),
-        asked=sum(each.decided in {"allowed", "denied", "unanswered"} for each in found),
+        asked=sum(each.was_asked for each in found),
         examples=tuple(each.summary for each in found[:_EXAMPLES]),
     )
 

@@ -18,7 +18,7 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.policy.recorded import PolicyEvidence, find_asked, read_calls
 from palyra.core.policy.suggestion import (
     MIN_ANSWERS,
-    Candidate,
+    RuleCandidate,
     as_proof,
     as_suggestion,
     choose,
@@ -57,7 +57,7 @@ class RecordedDecisions(msgspec.Struct):
     purged_runs: int = 0
 
 
-class Suggestions:
+class RuleSuggestions:
     """Suggested rules.  Every method takes the authenticated caller first."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Suggestions:
         are broken, TooLarge for more decisions than can be compared.  Cancellation: nothing happened.
         """
         caller.require("policies:read")
-        with self._alone():
+        with self._exclusive():
             found, proof = await self._find(min_answers, with_folders=with_folders)
         return SuggestionList(
             suggestions=tuple(map(as_suggestion, found)),
@@ -109,7 +109,7 @@ class Suggestions:
         errors of `suggest`.  Cancellation: the file may have been written.
         """
         caller.require("policies:write")
-        with self._alone():
+        with self._exclusive():
             found, proof = await self._find(min_answers, with_folders=with_folders)
             candidate = next((each for each in found if each.suggestion_id == suggestion_id), None)
             if candidate is None:
@@ -138,15 +138,13 @@ class Suggestions:
         `suggest`.  Cancellation: the file may have been written.
         """
         caller.require("policies:write")
-        with self._alone():
+        with self._exclusive():
             self._check_policies()
             call = await self._journal.read(partial(self._read_asked, caller, approval_id))
-            refused = (
-                why_not_offered(call)
-                if call is not None
-                else ("the tool of this call is gone or changed: propose the call again")
-            )
-            if call is None or refused:
+            if call is None:
+                refused = "the tool of this call was removed or changed: propose the call again"
+                return RuleFor(approval_id=approval_id, refused=refused)
+            if refused := why_not_offered(call):
                 return RuleFor(approval_id=approval_id, refused=refused)
             history = await self._read()
             found = await self._run_blocking(
@@ -195,7 +193,7 @@ class Suggestions:
         return undone
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive(self) -> Generator[None]:
         if self._is_busy:
             raise Overloaded("the recorded decisions are being read already", retry_after_ms=2_000)
         self._is_busy = True
@@ -204,7 +202,9 @@ class Suggestions:
         finally:
             self._is_busy = False
 
-    async def _find(self, min_answers: int, *, with_folders: bool) -> tuple[list[Candidate], Proof]:
+    async def _find(
+        self, min_answers: int, *, with_folders: bool
+    ) -> tuple[list[RuleCandidate], Proof]:
         self._check_policies()
         history = await self._read()
         return await self._run_blocking(
@@ -250,7 +250,7 @@ class Suggestions:
 
 def decide_suggestions(
     policy: PolicyTrial, history: RecordedDecisions, min_answers: int, *, with_folders: bool = False
-) -> tuple[list[Candidate], Proof]:
+) -> tuple[list[RuleCandidate], Proof]:
     """Return the rules to suggest and the proof.  Blocks."""
     candidates = [
         each
@@ -304,22 +304,22 @@ def decide_rule(
         cedar=candidate.cedar,
         reach=shown.calls,
         calls=len(reached),
-        asked=sum(each.decided in {"allowed", "denied", "unanswered"} for each in reached),
+        asked=sum(each.was_asked for each in reached),
     )
 
 
-def _asks_now(policy: PolicyTrial, candidate: Candidate) -> bool:
+def _asks_now(policy: PolicyTrial, candidate: RuleCandidate) -> bool:
     """True if the rules in force ask about the call that speaks for the candidate last."""
     return policy.decide(candidate.calls[-1].request).answer == "ask"
 
 
-def _is_allowed(policy: PolicyTrial, candidate: Candidate) -> bool:
+def _is_allowed(policy: PolicyTrial, candidate: RuleCandidate) -> bool:
     """True if no other rule keeps the candidate from giving the answers."""
     return all(policy.decide(call.request).answer == "allow" for call in candidate.calls)
 
 
 def find_wrong(
-    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], candidates: Sequence[Candidate]
+    policy: PolicyTrial, evidence: Sequence[PolicyEvidence], candidates: Sequence[RuleCandidate]
 ) -> set[str]:
     """Return the ids of the candidates that would allow a call that no person allowed.
 

@@ -12,7 +12,7 @@ from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.purge import DataRights
-from palyra.actors.retention import Kept, Retention
+from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
@@ -52,7 +52,7 @@ from palyra.services.healing import HealingModes
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.previews import Previews
-from palyra.services.suggestions import Suggestions
+from palyra.services.suggestions import RuleSuggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
@@ -79,7 +79,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     sessions: Sessions,
     usage: UsageService,
     backups: Backups,
-    kept: Kept,
+    kept: RetentionStores,
     tasks: TaskParts,
     policy: CedarPolicy,
     healing: HealingModes,
@@ -132,7 +132,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         tasks=tasks.tasks,
         schedules=tasks.schedules,
         skills=toolset.skills,
-        suggestions=Suggestions(
+        suggestions=RuleSuggestions(
             services.journal,
             services.gate,
             policy,

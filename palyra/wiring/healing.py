@@ -65,7 +65,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         queue=queue,
         indexes=indexes,
         providers=modelset.names,
-        look=modelset.look,
+        find_health=modelset.look,
     )
 
 

@@ -7,7 +7,7 @@ from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
-from palyra.actors.retention import Kept
+from palyra.actors.retention import RetentionStores
 from palyra.config.load import Config
 from palyra.config.sections import RetentionConfig
 from palyra.core.journal.retention import RetentionLimits
@@ -49,11 +49,11 @@ def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host
     return Backups(backups, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_kept(config: Config, store: JournalStore, host: Host) -> Kept:
+def build_retention_stores(config: Config, store: JournalStore, host: Host) -> RetentionStores:
     """Build the stores that retention looks after."""
     artifacts, checkpoints = _folders(config, host)
     source = store.retention() if isinstance(store, SqliteJournal) else None
-    return Kept(source, artifacts, checkpoints)
+    return RetentionStores(source, artifacts, checkpoints)
 
 
 def retention_limits(bounds: RetentionConfig) -> RetentionLimits:

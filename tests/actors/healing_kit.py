@@ -83,7 +83,7 @@ class Desk:
 
     def notice_worker(self, end: Exit) -> None:
         """Pass the crash of a worker on, as the wiring does."""
-        self.watchdog.notice(end)
+        self.watchdog.note_exit(end)
 
     def note(self, method: str, shown: Any, **rest: Any) -> None:
         """Note what changes in an incident, before clients are notified."""
@@ -156,7 +156,7 @@ def add_tool(desk: Desk, name: str, work: Any) -> None:
 def crash(desk: Desk, supervisor: str, child: str, times: int) -> None:
     """Report crashes of an actor, as its supervisor does."""
     for _ in range(times):
-        desk.watchdog.notice(Exit(supervisor, child, 1, "crashed", ValueError("broken pipe")))
+        desk.watchdog.note_exit(Exit(supervisor, child, 1, "crashed", ValueError("broken pipe")))
 
 
 async def hang_run(desk: Desk) -> None:

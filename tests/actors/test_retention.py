@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from palyra.actors.purge import DataRights
-from palyra.actors.retention import Kept, Retention
+from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.task_work import Cleanup
 from palyra.core.journal.records import SessionPurge
 from palyra.core.journal.retention import RetentionLimits, RetentionReport, RunToPrune
@@ -54,7 +54,9 @@ async def test_a_run_that_was_purged_meanwhile_is_done(now: Any) -> None:
     rights = rights_over(journal)
     services = cast("Any", SimpleNamespace(**dict.fromkeys(("run_blocking", "now_ms", "new_id"))))
     services.journal = journal
-    retention = Retention(RetentionLimits(), Kept(None, *[cast("Any", None)] * 2), rights, services)
+    retention = Retention(
+        RetentionLimits(), RetentionStores(None, *[cast("Any", None)] * 2), rights, services
+    )
     assert [] == await retention._prune_runs([RunToPrune("run_1", 9)], PURGE)
     assert 0 == await rights.purge_unpurged(RUN, PURGE)
 

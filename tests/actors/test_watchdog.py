@@ -197,7 +197,7 @@ async def test_time_in_the_queue_of_a_provider_does_not_count(
     async with watching("observe_only") as desk:
         queue_ends_s = trio.current_time() + 503
         desk.watchdog.providers = ("scripted",)
-        desk.watchdog.look = lambda name: ProviderHealth(
+        desk.watchdog.find_health = lambda name: ProviderHealth(
             provider=name, waiting=trio.current_time() < queue_ends_s
         )
         desk.play(answer_then_hang)

@@ -98,7 +98,7 @@ async def test_a_case_that_comes_out_otherwise(folder: Path) -> None:
     cases.write_text(CASES.replace('expect = "ask"', 'expect = "allow"'))
     found = await palyra("policy", "test", str(cases), "--policies", str(folder))
     assert (found.code, found.out.count("ok  "), found.out.count("FAIL")) == (1, 6, 1)
-    assert "expected allow, found ask: asks: default/ask wants" in " ".join(found.out.split())
+    assert "expected allow, found ask: asks: default/ask requires" in " ".join(found.out.split())
     shown = await palyra("policy", "test", str(cases), "--policies", str(folder), "--json")
     outcomes = json.loads(shown.out)["outcomes"]
     assert (shown.code, [row["passed"] for row in outcomes].count(False)) == (1, 1)

@@ -16,7 +16,7 @@ from palyra.core.policy.views import SuggestionList
 from palyra.core.tape import events as ev
 from palyra.errors import Overloaded, TooLarge
 from palyra.services import suggestions
-from palyra.services.suggestions import Suggestions
+from palyra.services.suggestions import RuleSuggestions
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from tests.tools.policy.suggestion_kit import shell
@@ -88,9 +88,9 @@ async def inline(fn: Callable[..., Any], *args: Any) -> Any:  # noqa: RUF029 - t
     return fn(*args)
 
 
-def a_service(folder: Path, *tapes: list[TapeRow]) -> tuple[Suggestions, FakeTapes]:
+def a_service(folder: Path, *tapes: list[TapeRow]) -> tuple[RuleSuggestions, FakeTapes]:
     stored = FakeTapes(*tapes)
-    service = Suggestions(
+    service = RuleSuggestions(
         cast("Any", stored),
         cast("Any", FakeGate()),
         CedarPolicy(folder),

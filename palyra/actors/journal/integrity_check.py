@@ -9,6 +9,7 @@ A journal that is closed, because it has crashed and is about to be opened again
 check waits for it.  Crashing with it would use up the restarts of the daemon within milliseconds.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -16,6 +17,7 @@ import trio
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.threads import run_stoppable
 from palyra.errors import Unavailable
 
 log = structlog.get_logger("palyra.journal")
@@ -30,37 +32,19 @@ async def page_check(
     Cancellation: the check is stopped and is due again at the next start.
     """
     task_status.started()
-    walk = _Walk()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_when_cancelled, walk)
-        damage = await _find_damage(journal, walk)
-        nursery.cancel_scope.cancel("the check is done")
+    damage = await run_stoppable(partial(_find_damage, journal))
     if damage is not None:
         raise Unavailable(damage)
 
 
-async def _find_damage(journal: JournalHandle, walk: "_Walk") -> str | None:
+async def _find_damage(journal: JournalHandle, is_stopped: Callable[[], bool]) -> str | None:
     """Return the finding of a check of all pages, as soon as the journal is open."""
     while True:
         try:
-            return await journal.read(lambda store: store.check(lambda: walk.is_stopped))
+            return await journal.read(lambda store: store.check(is_stopped))
         except Unavailable as error:
             log.warning("page check waits", error=error.message, retry_s=RETRY_S)
             await trio.sleep(RETRY_S)
-
-
-class _Walk:
-    """The flag that the checking thread polls."""
-
-    is_stopped = False
-
-
-async def _stop_when_cancelled(walk: _Walk) -> None:
-    """Set the flag when this task is cancelled: a call in a thread is not cancelled by trio."""
-    try:
-        await trio.sleep_forever()
-    finally:
-        walk.is_stopped = True
 
 
 def child_spec(journal: JournalHandle) -> ChildSpec:

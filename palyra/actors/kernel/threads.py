@@ -3,18 +3,18 @@
 Owns: the pool's limit.  Never: re-enters trio from a thread.
 A call in a thread runs to its end even if the calling task is cancelled: both kinds of call wait for
 it, so that no two owners use one resource at once.  A call that may hang therefore needs its own
-limit (a socket timeout, a busy timeout), not a cancel scope.
+limit (a socket timeout, a busy timeout), not a cancel scope; a long one polls `run_stoppable`'s flag.
 """
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple
 
 import outcome
 import trio
 
-from palyra.errors import ActorGone
+from palyra.errors import ActorGone, PalyraError
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -42,6 +42,34 @@ def _pool() -> trio.CapacityLimiter:
         limiter = trio.CapacityLimiter(POOL_SIZE)
         _POOL.set(limiter)
         return limiter
+
+
+async def run_stoppable(call: Callable[[Callable[[], bool]], Awaitable[T]]) -> T:
+    """Return the result of `call(is_stopped)`, whose thread polls `is_stopped` and returns early.
+
+    Raises the PalyraErrors of the call as they are.
+    Cancellation: `is_stopped` returns true from then on; waits until the call returns.
+    """
+    stop = threading.Event()
+    error: PalyraError | None = None
+    results: list[T] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_set_when_cancelled, stop)
+        try:
+            results.append(await call(stop.is_set))
+        except PalyraError as refused:  # the nursery would wrap it in a group
+            error = refused
+        nursery.cancel_scope.cancel("the call has returned")
+    if error is not None:
+        raise error
+    return results[0]
+
+
+async def _set_when_cancelled(stop: threading.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        stop.set()
 
 
 class DedicatedThread:

@@ -20,8 +20,8 @@ treated like this:
 
 The n-th attempt uses the n-th remedy of the rule; an incident is escalated when the cool-down after
 the last one has passed and it is still open.  The cool-down is 60 s after the first attempt and
-doubles.  Attempts are counted in the record, so a restart does not begin again; after a restart the
-cool-down of the last attempt starts from its beginning.  A rule without remedies escalates at once:
+doubles.  Attempts are counted in the record, so a restart does not reset the count; after a restart
+the cool-down of the last attempt starts from its beginning.  A rule without remedies escalates at once:
 the trouble needs a person, and nothing that the daemon could do would help.
 
 **Modes** of a domain: `auto` acts, `observe_only` records the remedy that `auto` would try next,
@@ -38,16 +38,9 @@ from palyra.core.journal.records import IncidentDomain, IncidentRecord
 
 HealingMode = Literal["disabled", "observe_only", "auto"]
 Remedy = Literal[
-    "cancel_run",
-    "resume_run",
-    "requeue_task",
-    "expire_approval",
-    "restart_actor",
-    "trip_provider",
-    "rebuild_vectors",
-    "reverify_journal",
-    "checkpoint_wal",
-]
+    "cancel_run", "resume_run", "requeue_task", "expire_approval", "restart_actor",
+    "trip_provider", "rebuild_vectors", "reverify_journal", "checkpoint_wal",
+]  # fmt: skip
 
 MAX_ATTEMPTS = 3
 COOL_DOWN_S = 60.0  # after the first attempt; doubled by each further one
@@ -64,15 +57,14 @@ ACTOR_CRASHES = "actor_crashes"
 INDEX_DAMAGED = "index_damaged"
 JOURNAL_STUCK = "journal_stuck"
 
-
 # Kinds that a sweep finds, and clears when it does not find them again.  A step of such an incident is
 # taken in a sweep that finds it: after an attempt the subject has the whole window to progress.
-SWEPT = frozenset(
-    {RUN_STUCK, CALL_STUCK, TASK_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK}
-)
+SWEPT = frozenset({
+    RUN_STUCK, CALL_STUCK, TASK_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK,
+})  # fmt: skip
 
 
-class Rule(msgspec.Struct, frozen=True):
+class HealingRule(msgspec.Struct, frozen=True):
     """Remedies of one kind of incident, in the order of the attempts, and their blast radius."""
 
     domain: IncidentDomain
@@ -85,28 +77,28 @@ def _always(remedy: Remedy) -> tuple[Remedy, ...]:
 
 
 # kind: domain, remedy of each attempt, all that an attempt may change
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, HealingRule] = {
     # A turn is repeated from the tape, which costs a model call; calls of tools have ended.
-    RUN_STUCK: Rule("run", ("resume_run", "resume_run", "cancel_run"), "one run"),
+    RUN_STUCK: HealingRule("run", ("resume_run", "resume_run", "cancel_run"), "one run"),
     # A call may have had an effect, so it is not repeated.
-    CALL_STUCK: Rule("run", _always("cancel_run"), "one run and its programs"),
+    CALL_STUCK: HealingRule("run", _always("cancel_run"), "one run and its programs"),
     # The attempt counts; the run of a prompt is not stopped, the next attempt waits for its end.
-    TASK_STUCK: Rule("task", _always("requeue_task"), "one task: its work begins again"),
-    APPROVAL_OVERDUE: Rule("approval", _always("expire_approval"), "one approval: denied"),
-    "provider_left_alone": Rule(
+    TASK_STUCK: HealingRule("task", _always("requeue_task"), "one task: its work begins again"),
+    APPROVAL_OVERDUE: HealingRule("approval", _always("expire_approval"), "one approval: denied"),
+    "provider_left_alone": HealingRule(
         "provider", _always("trip_provider"), "calls of one provider, for 30 s"
     ),
-    "chain_broken": Rule("store", ("reverify_journal",), "nothing: it only reads"),
+    "chain_broken": HealingRule("store", ("reverify_journal",), "nothing: it only reads"),
     # Its thread waits for the disk, and cannot be interrupted.
-    JOURNAL_STUCK: Rule("store", (), "none: runs wait for the disk"),
-    "journal_refuses": Rule("store", _always("checkpoint_wal"), "the write-ahead log"),
-    INDEX_DAMAGED: Rule(
+    JOURNAL_STUCK: HealingRule("store", (), "none: runs wait for the disk"),
+    "journal_refuses": HealingRule("store", _always("checkpoint_wal"), "the write-ahead log"),
+    INDEX_DAMAGED: HealingRule(
         "memory",
         ("rebuild_vectors", "rebuild_vectors", "restart_actor"),
         "searches use words until it is built",
     ),
-    ACTOR_CRASHES: Rule("tool_runtime", (), "none: its supervisor has restarted it"),
-    "walls_leak": Rule("tool_runtime", (), "none: no program is run"),
+    ACTOR_CRASHES: HealingRule("tool_runtime", (), "none: its supervisor has restarted it"),
+    "walls_leak": HealingRule("tool_runtime", (), "none: no program is run"),
 }
 
 
@@ -171,7 +163,7 @@ def cool_down_s(attempts: int) -> float:
 def plan_step(
     incident: IncidentRecord, mode: HealingMode, *, tried_s: float | None, now_s: float
 ) -> Step | None:
-    """Return what happens with an unresolved incident now; None to leave it as it is.
+    """Return the next step of an unresolved incident; None to leave it as it is.
 
     `tried_s` is the time of the last attempt, None for none yet.
     """

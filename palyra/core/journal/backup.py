@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+KeysOrigin = Literal["backup", "given", "new"]  # of the keys of a restored home
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
 
@@ -104,6 +105,6 @@ class BackupRestored(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     head_position: int
-    keys: Literal["backup", "given", "new"]  # origin of its keys
+    keys: KeysOrigin
     key_id: str
     open_runs: int  # they continue at the next start

@@ -54,6 +54,11 @@ class PolicyEvidence(msgspec.Struct, frozen=True, kw_only=True):
     is_whole: bool = True  # False: a secret was redacted from the arguments
     at_ms: int = 0
 
+    @property
+    def was_asked(self) -> bool:
+        """True if a person was asked about this call, with or without an answer."""
+        return self.decided in {"allowed", "denied", "unanswered"}
+
 
 class _Tape:
     """The events of one tape that decide about its calls."""

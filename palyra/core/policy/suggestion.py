@@ -22,9 +22,8 @@ holds for one.  No shape matches a part of a word.
 
 **Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
 once, support has to come from two runs, a choice and a folder need as many runs as answers and no run may
-bring more than half of the words, and calls of
-delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, a way out
-to the network other than reading, a path outside or protected, code in its arguments, a program of
+bring more than half of the words, and calls of delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, network
+egress other than reading, a path outside or protected, code in its arguments, a program of
 `NEVER`, critical risk, or a character outside of printable ASCII.
 
 **Choice.**  Shapes are tried from the narrowest to the widest; a shape is chosen if enough answers that no
@@ -42,7 +41,7 @@ import msgspec
 
 from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
-from palyra.core.policy.views import PastCall, Proof, Suggestion
+from palyra.core.policy.views import PastCall, Proof, RuleSuggestion
 from palyra.core.text.visible import visible
 from palyra.core.tool.spec import MEMORY_WRITE, SHARED_HOST
 from palyra.core.tool.words import MAX_CHARS, MAX_WORDS, folders_above, folders_of
@@ -52,9 +51,8 @@ MIN_RUNS = 2
 MAX_CANDIDATES = 1_000
 MAX_SUGGESTIONS = 20
 MAX_CHOICE = 100  # words of one choice; the most frequent are kept
-MAX_CHOICE_CHARS = (
-    6_000  # of them, so that all suggestions together are within the limits of policies
-)
+# Of the words of one choice; all suggestions together are then within the limits of policies.
+MAX_CHOICE_CHARS = 6_000
 SHOWN_CALLS = 50  # past calls listed for one suggestion
 
 # Programs that remove, send, install, or change what is outside the workspace.  A person answers for
@@ -140,7 +138,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return 1_000 - self.folder.count("/")
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class RuleCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A shape with its rule, and the answers that it would have given."""
 
     shape: Shape
@@ -174,34 +172,30 @@ def why_not_offered(call: PolicyEvidence) -> str:
     """Return why no rule is offered for this call, and what would work; "" if one is."""
     request = call.request
     answer_once = "answer each such call once"
-    reasons = {
-        f"the call has a secret: {answer_once}": not call.is_whole or bool(request.facets.secrets),
-        f"injected text has reached the run, and a rule would not hold there: {answer_once}, and "
-        "propose the call in a new session": request.is_tainted,
-        f"the run is not interactive: {answer_once}, or write a rule for these runs": (
-            request.origin != "interactive" or request.depth > 0
-        ),
-        "a path of the call is protected or outside of the workspace: use a path inside": bool(
-            request.paths.marks
-        ),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            return reason
+    if not call.is_whole or request.facets.secrets:
+        return f"the call has a secret: {answer_once}"
+    if request.is_tainted:
+        return (
+            "injected text has reached the run, and a rule would not hold there: "
+            f"{answer_once}, and propose the call in a new session"
+        )
+    if request.origin != "interactive" or request.depth > 0:
+        return f"the run is not interactive: {answer_once}, or write a rule for these runs"
+    if request.paths.marks:
+        return "a path of the call is protected or outside of the workspace: use a path inside"
     if is_offered(msgspec.structs.replace(call, decided="allowed")) and shapes_of(request):
         return ""
-    if "process" in request.capabilities and not request.facets.argv:
-        return (
-            "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
-            f"or {answer_once}"
-        )
+    is_line = "process" in request.capabilities and not request.facets.argv
     return (
-        "this program, tool or text could do more than its words show, so a rule for it is not "
+        "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
+        f"or {answer_once}"
+        if is_line
+        else "this program, tool or text could do more than its words show, so a rule for it is not "
         f"offered: {answer_once}, or write the rule by hand (docs/operations.md)"
     )
 
 
-def exact_candidate(call: PolicyEvidence) -> Candidate:
+def exact_candidate(call: PolicyEvidence) -> RuleCandidate:
     """Return the narrowest rule for one call, for which `why_not_offered` has no reason."""
     shape = shapes_of(call.request)[0]
     if shape.folder is not None:  # several paths: these, not their folder
@@ -303,7 +297,7 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
 
 def find_candidates(
     evidence: Sequence[PolicyEvidence], *, min_answers: int, with_folders: bool = False
-) -> list[Candidate]:
+) -> list[RuleCandidate]:
     """Return the supported shapes, narrowest first; at most `MAX_CANDIDATES`.
 
     Beyond exact shapes these are choices, or folders instead of them.
@@ -341,6 +335,7 @@ def _spoiled(evidence: Iterable[PolicyEvidence]) -> set[tuple[Shape, str]]:
 
 
 def _of_anyone(shape: Shape) -> Shape:
+    """Return the shape for any principal, agent and class."""
     return msgspec.structs.replace(
         shape, principal="", agent="", action="", tool_class="", capabilities=()
     )
@@ -432,10 +427,10 @@ def _is_free(shape: Shape, word: str, denied: Iterable[PolicyRequest]) -> bool:
     return not _is_narrower(msgspec.structs.replace(shape, argv=argv, path=path), denied)
 
 
-def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> Candidate:
+def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> RuleCandidate:
     body = _conditions(shape)
     name = f"sug_{hashlib.sha256(f'{_scope(shape)}{body}'.encode()).hexdigest()[:16]}"
-    return Candidate(
+    return RuleCandidate(
         shape=shape,
         suggestion_id=name,
         title=title_of(shape),
@@ -445,14 +440,14 @@ def _candidate(shape: Shape, calls: Sequence[PolicyEvidence]) -> Candidate:
 
 
 def choose(
-    candidates: Sequence[Candidate], is_safe: Callable[[str], bool], *, min_answers: int
-) -> list[Candidate]:
+    candidates: Sequence[RuleCandidate], is_safe: Callable[[str], bool], *, min_answers: int
+) -> list[RuleCandidate]:
     """Return the rules to suggest, by the number of answers that they save.
 
     `is_safe` says of a suggestion id if the rule passed the proof.
     """
     given: set[tuple[str, str]] = set()
-    chosen: list[Candidate] = []
+    chosen: list[RuleCandidate] = []
     for candidate in candidates:
         left = [call for call in candidate.calls if (call.run_id, call.call_id) not in given]
         if not is_supported(candidate.shape, left, min_answers) or not is_safe(
@@ -572,10 +567,10 @@ def _shown(word: str) -> str:
 # --- proof ---------------------------------------------------------------------------------------
 
 
-def as_suggestion(candidate: Candidate) -> Suggestion:
+def as_suggestion(candidate: RuleCandidate) -> RuleSuggestion:
     """Return the candidate as it is shown."""
     calls = candidate.calls
-    return Suggestion(
+    return RuleSuggestion(
         suggestion_id=candidate.suggestion_id,
         title=candidate.title,
         principal=candidate.shape.principal,
@@ -594,7 +589,7 @@ def as_suggestion(candidate: Candidate) -> Suggestion:
 
 
 def as_proof(evidence: Iterable[PolicyEvidence], **more: int) -> Proof:
-    """Return the numbers of decisions."""
+    """Count the recorded decisions by their outcome; `more` has the other counts."""
     counts: dict[str, int] = defaultdict(int)
     for call in evidence:
         counts["decisions"] += 1
@@ -604,7 +599,7 @@ def as_proof(evidence: Iterable[PolicyEvidence], **more: int) -> Proof:
 
 
 def trials(
-    evidence: Iterable[PolicyEvidence], candidates: Sequence[Candidate]
+    evidence: Iterable[PolicyEvidence], candidates: Sequence[RuleCandidate]
 ) -> Mapping[PolicyRequest, bool]:
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 

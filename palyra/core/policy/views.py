@@ -31,7 +31,7 @@ class PastCall(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
 
-class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+class RuleSuggestion(msgspec.Struct, frozen=True, kw_only=True):
     """A rule to choose, with the calls that it would have allowed."""
 
     suggestion_id: str
@@ -74,7 +74,7 @@ class AppliedSuggestion(msgspec.Struct, frozen=True, kw_only=True):
 class SuggestionList(msgspec.Struct, frozen=True, kw_only=True):
     """Suggested rules, the largest first, with the proof that holds for each."""
 
-    suggestions: tuple[Suggestion, ...]
+    suggestions: tuple[RuleSuggestion, ...]
     proof: Proof
     applied: tuple[AppliedSuggestion, ...] = ()
 

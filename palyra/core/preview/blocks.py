@@ -22,14 +22,12 @@ class DiffLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     old: int | None = None
     new: int | None = None
-    spans: tuple[
-        tuple[int, int], ...
-    ] = ()  # of the text: characters that differ from the other side
+    spans: tuple[tuple[int, int], ...] = ()  # characters that differ from the other side
     cut_chars: int = 0  # characters left out at the end of the line
     no_newline: bool = False  # the file ends here without a line feed
 
 
-class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+class DiffHunk(msgspec.Struct, frozen=True, kw_only=True):
     """Changed lines with the lines around them."""
 
     old_start: int
@@ -56,7 +54,7 @@ class FileBlock(
     after_mode: str = ""
     added: int = 0  # lines, also those left out
     removed: int = 0
-    hunks: tuple[Hunk, ...] = ()
+    hunks: tuple[DiffHunk, ...] = ()
     cut: int = 0  # lines left out
     is_redacted: bool = False
     notes: tuple[str, ...] = ()

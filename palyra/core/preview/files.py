@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from palyra.core.preview.blocks import DiffLine, FileBlock, FileChange, Hunk
+from palyra.core.preview.blocks import DiffHunk, DiffLine, FileBlock, FileChange
 from palyra.core.preview.spelling import Speller, spell_out
 from palyra.core.text.diff import Same, find_same
 from palyra.core.tool.checkpoints import Content
@@ -56,27 +56,17 @@ def file_block(
         before_mode=_mode(before),
         after_mode=_mode(after),
     )
-    return _with_diff(block, before, after, (redact, spell), max_lines)
-
-
-def _with_diff(
-    block: FileBlock,
-    before: Content | None,
-    after: Content | None,
-    show: tuple[Redact, Speller],
-    max_lines: int,
-) -> FileBlock:
-    redact, spell = show
     old_text, new_text = _text(before), _text(after)
     if old_text is None or new_text is None:
         return replace(block, is_binary=True)
     if len(old_text) + len(new_text) > MAX_DIFF_BYTES:
         return replace(block, notes=("too large to compare: only sizes and digests are shown",))
-    (old_shown, old_redacted), (new_shown, new_redacted) = redact(old_text), redact(new_text)
-    old, new = _lines(old_shown), _lines(new_shown)
+    sides = redact(old_text), redact(new_text)
+    old, new = (_lines(text) for text, _ in sides)
+    is_redacted = any(has_mark for _, has_mark in sides)
     edits = _edits(find_same(old, new), len(old), len(new))
     notes: tuple[str, ...] = ()
-    if old_redacted or new_redacted:
+    if is_redacted:
         more = "; all differences are in them" if old_text != new_text and not edits else ""
         notes = (f"secrets are replaced by marks; changes inside of them are not shown{more}",)
     hunks, cut = _hunks(edits, old, new, spell, max_lines)
@@ -86,7 +76,7 @@ def _with_diff(
         removed=sum(len(edit.old) for edit in edits),
         hunks=hunks,
         cut=cut,
-        is_redacted=old_redacted or new_redacted,
+        is_redacted=is_redacted,
         notes=notes,
     )
 
@@ -128,12 +118,8 @@ def _text(content: Content | None) -> str | None:
 
 def _lines(text: str) -> list[str]:
     """Return the lines with their line feeds, so that a missing last one is a difference."""
-    lines = text.split("\n")
-    return (
-        [*(f"{line}\n" for line in lines[:-1]), *lines[-1:]]
-        if lines[-1]
-        else [f"{line}\n" for line in lines[:-1]]
-    )
+    *lines, last = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
 
 
 def _edits(same: Sequence[Same], old_count: int, new_count: int) -> list[_Edit]:
@@ -147,9 +133,9 @@ def _edits(same: Sequence[Same], old_count: int, new_count: int) -> list[_Edit]:
 
 def _hunks(
     edits: Sequence[_Edit], old: list[str], new: list[str], spell: Speller, max_lines: int
-) -> tuple[tuple[Hunk, ...], int]:
+) -> tuple[tuple[DiffHunk, ...], int]:
     """Return the hunks with at most that many lines, and the number of lines left out."""
-    hunks: list[Hunk] = []
+    hunks: list[DiffHunk] = []
     left, cut, pairs = max_lines, 0, _MAX_PAIRS
     for group in _groups(edits):
         first, last = group[0], group[-1]
@@ -173,7 +159,7 @@ def _hunks(
         left -= len(lines)
         cut += size - len(lines)
         hunks.append(
-            Hunk(
+            DiffHunk(
                 old_start=old_range.start + bool(old_range),
                 old_lines=len(old_range),
                 new_start=new_range.start + bool(new_range),

@@ -116,124 +116,24 @@ _ALIKE = {
 }
 # Punctuation, digits and spacing marks of these scripts belong to their own letters: away from them a
 # sof pasuq is a colon, two Lao zeros are the o's of a host.  The first word of a character's name.
-_OTHER_SCRIPTS = frozenset(
-    [
-        "ADLAM",
-        "AEGEAN",
-        "AHOM",
-        "ARABIC",
-        "ARMENIAN",
-        "AVESTAN",
-        "BALINESE",
-        "BAMUM",
-        "BASSA",
-        "BATAK",
-        "BENGALI",
-        "BHAIKSUKI",
-        "BRAHMI",
-        "BUGINESE",
-        "CANADIAN",
-        "CHAKMA",
-        "CHAM",
-        "CHEROKEE",
-        "COPTIC",
-        "CUNEIFORM",
-        "CYPRIOT",
-        "DEVANAGARI",
-        "ETHIOPIC",
-        "EXTENDED",
-        "GEORGIAN",
-        "GRANTHA",
-        "GUJARATI",
-        "GUNJALA",
-        "GURMUKHI",
-        "HANIFI",
-        "HEBREW",
-        "IMPERIAL",
-        "JAVANESE",
-        "KAITHI",
-        "KANNADA",
-        "KATAKANA",
-        "KAYAH",
-        "KHAROSHTHI",
-        "KHMER",
-        "KHOJKI",
-        "KHUDAWADI",
-        "LAO",
-        "LEPCHA",
-        "LIMBU",
-        "LISU",
-        "LYDIAN",
-        "MAHAJANI",
-        "MALAYALAM",
-        "MANDAIC",
-        "MANICHAEAN",
-        "MASARAM",
-        "MEDEFAIDRIN",
-        "MEETEI",
-        "MODI",
-        "MONGOLIAN",
-        "MRO",
-        "MYANMAR",
-        "NABATAEAN",
-        "NEW",
-        "NEWA",
-        "NKO",
-        "NYIAKENG",
-        "OGHAM",
-        "OL",
-        "OLD",
-        "ORIYA",
-        "OSMANYA",
-        "PAHAWH",
-        "PALMYRENE",
-        "PHAISTOS",
-        "PHOENICIAN",
-        "PSALTER",
-        "REJANG",
-        "RUNIC",
-        "SAMARITAN",
-        "SAURASHTRA",
-        "SHARADA",
-        "SIDDHAM",
-        "SINHALA",
-        "SOGDIAN",
-        "SORA",
-        "SUNDANESE",
-        "SYLOTI",
-        "SYRIAC",
-        "TAI",
-        "TAKRI",
-        "TAMIL",
-        "TELUGU",
-        "THAANA",
-        "THAI",
-        "TIBETAN",
-        "TIFINAGH",
-        "TIRHUTA",
-        "UGARITIC",
-        "VAI",
-        "VEDIC",
-        "WANCHO",
-        "WARANG",
-        "YEZIDI",
-        "ZANABAZAR",
-    ]
-)
-_INDIC = frozenset(
-    [
-        "DEVANAGARI",
-        "BENGALI",
-        "GURMUKHI",
-        "GUJARATI",
-        "ORIYA",
-        "TAMIL",
-        "TELUGU",
-        "KANNADA",
-        "MALAYALAM",
-        "SINHALA",
-    ]
-)
+_OTHER_SCRIPTS = frozenset({
+    "ADLAM", "AEGEAN", "AHOM", "ARABIC", "ARMENIAN", "AVESTAN", "BALINESE", "BAMUM", "BASSA",
+    "BATAK", "BENGALI", "BHAIKSUKI", "BRAHMI", "BUGINESE", "CANADIAN", "CHAKMA", "CHAM", "CHEROKEE",
+    "COPTIC", "CUNEIFORM", "CYPRIOT", "DEVANAGARI", "ETHIOPIC", "EXTENDED", "GEORGIAN", "GRANTHA",
+    "GUJARATI", "GUNJALA", "GURMUKHI", "HANIFI", "HEBREW", "IMPERIAL", "JAVANESE", "KAITHI",
+    "KANNADA", "KATAKANA", "KAYAH", "KHAROSHTHI", "KHMER", "KHOJKI", "KHUDAWADI", "LAO", "LEPCHA",
+    "LIMBU", "LISU", "LYDIAN", "MAHAJANI", "MALAYALAM", "MANDAIC", "MANICHAEAN", "MASARAM",
+    "MEDEFAIDRIN", "MEETEI", "MODI", "MONGOLIAN", "MRO", "MYANMAR", "NABATAEAN", "NEW", "NEWA",
+    "NKO", "NYIAKENG", "OGHAM", "OL", "OLD", "ORIYA", "OSMANYA", "PAHAWH", "PALMYRENE", "PHAISTOS",
+    "PHOENICIAN", "PSALTER", "REJANG", "RUNIC", "SAMARITAN", "SAURASHTRA", "SHARADA", "SIDDHAM",
+    "SINHALA", "SOGDIAN", "SORA", "SUNDANESE", "SYLOTI", "SYRIAC", "TAI", "TAKRI", "TAMIL",
+    "TELUGU", "THAANA", "THAI", "TIBETAN", "TIFINAGH", "TIRHUTA", "UGARITIC", "VAI", "VEDIC",
+    "WANCHO", "WARANG", "YEZIDI", "ZANABAZAR",
+})  # fmt: skip
+_INDIC = frozenset({
+    "DEVANAGARI", "BENGALI", "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA",
+    "MALAYALAM", "SINHALA",
+})  # fmt: skip
 # Scripts that write with the signs of another one.
 _SHARED = {
     "DEVANAGARI": _INDIC,
@@ -258,11 +158,8 @@ def exact(text: str) -> str:
     """Return the text with deceptive characters escaped and every blank kept."""
     if text.isascii() and text.isprintable():
         return text
-    return _BEFORE_NUMBER.sub(_escape_all, "".join(_escaped(text)))
-
-
-def _escape_all(found: re.Match[str]) -> str:
-    return "".join(map(_escape, found[0]))
+    escaped = "".join(_escaped(text))
+    return _BEFORE_NUMBER.sub(lambda found: "".join(map(_escape, found[0])), escaped)
 
 
 def render_json(value: object) -> str:
@@ -284,7 +181,7 @@ def _lines(value: object) -> list[str]:
 
 
 def least_chars(value: object) -> int:
-    """Return the minimal length of a rendered JSON value; takes some microseconds per 1,000."""
+    """Return the minimal length of a rendered JSON value, in some microseconds per 1,000 characters."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -366,7 +263,7 @@ def _escaped(text: str) -> Iterator[str]:
     for syntax in _SYNTAX.finditer(text):
         if syntax.start() > at:
             yield _escaped_segment(text[at : syntax.start()])
-        yield from map(_escape_hidden, syntax[0])
+        yield from (_escape(char) if _is_hidden(char) else char for char in syntax[0])
         at = syntax.end()
     yield _escaped_segment(text[at:])
 
@@ -450,9 +347,12 @@ def _last_drawn(text: str, start: int, end: int) -> str:
 
 def _is_contextual(char: str) -> bool:
     """True if the neighbours decide whether the character is hidden: see `_is_needed`."""
-    if char in "\ufe0e\ufe0f\u20e3\u200c\u200d" or char in _STROKES:
-        return True
-    return "\uff01" <= char <= "\uff5e" and not char.isalnum()
+    return char in "\ufe0e\ufe0f\u20e3\u200c\u200d" or _is_east_asian_punctuation(char)
+
+
+def _is_east_asian_punctuation(char: str) -> bool:
+    """True for strokes, and for full-width forms of punctuation."""
+    return char in _STROKES or ("\uff01" <= char <= "\uff5e" and not char.isalnum())
 
 
 def _is_stray(char: str, scripts: set[str]) -> bool:
@@ -500,7 +400,7 @@ _TRANSPARENT = frozenset("\ufe0e\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U
 
 def _is_needed(before: str, char: str, after: str) -> bool:
     """True if a hidden character is a normal part of an emoji, a word, or a line of Chinese."""
-    if char in _STROKES or ("\uff01" <= char <= "\uff5e" and not char.isalnum()):
+    if _is_east_asian_punctuation(char):
         near = before + after
         is_apart = char.isalpha() and char not in _VERTICAL and not near.strip()
         return is_apart or any(map(_is_east_asian, near))
@@ -583,10 +483,6 @@ def _script(char: str) -> str:
     if char.isascii():
         return "LATIN"
     return unicodedata.name(char, "").split(" ", 1)[0].split("-", 1)[0]
-
-
-def _escape_hidden(char: str) -> str:
-    return _escape(char) if _is_hidden(char) else char
 
 
 @lru_cache(maxsize=65_536)  # more than a prompt has characters: a lookup costs 1-2 us

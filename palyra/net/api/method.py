@@ -47,7 +47,7 @@ from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
 from palyra.services.previews import Previews
 from palyra.services.schedules import Schedules
-from palyra.services.suggestions import Suggestions
+from palyra.services.suggestions import RuleSuggestions
 from palyra.services.tasks import Tasks
 from palyra.services.usage import UsageService
 
@@ -111,7 +111,7 @@ class Backend:
     skills: SkillService
     tasks: Tasks
     schedules: Schedules
-    suggestions: Suggestions
+    suggestions: RuleSuggestions
     hub: Hub
     journal: Journal
     receipts: IdempotencyStore

@@ -21,8 +21,8 @@ from palyra.store.backup.tree import (
     IsStopped,
     Key,
     open_folder,
+    raise_if_stopped,
     read_digest,
-    require_going,
     sort_key,
     walk,
 )
@@ -86,7 +86,7 @@ def read_pairs(
     listed = _read_list(folder, manifest, report)
     line = next(listed, None)
     for found in _walk_data(folder, report):
-        require_going(is_stopped)
+        raise_if_stopped(is_stopped)
         key = sort_key(found.path)
         while line is not None and sort_key(line.path) < key:
             report(f"{DATA}/{line.path}: missing")

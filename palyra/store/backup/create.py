@@ -1,7 +1,7 @@
 """Making a backup while the daemon writes.
 
 1. Copy the vectors of the memory.
-2. Begin a read transaction.  It sees one state of the database until it ends, whatever is committed
+2. Start a read transaction.  It sees one state of the database until it ends, whatever is committed
    meanwhile; readers do not block the writer of a write-ahead log.  Copy the database in steps of
    `STEP_PAGES`, by SQLite's backup API, and the signed roots over rows of that state.
 3. End the transaction, and copy the files that rows refer to.
@@ -14,7 +14,7 @@ locks (POSIX, fcntl).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -39,8 +39,8 @@ from palyra.store.backup.tree import (
     FoundFile,
     IsStopped,
     open_folder,
+    raise_if_stopped,
     read_digest,
-    require_going,
     sort_key,
     walk,
     write_all,
@@ -130,7 +130,8 @@ def create_backup(
     with make_draft(place) as draft:
         with draft.new_file(LIST) as descriptor:
             listing = _Listing(descriptor)
-            snapshot = _copy_all(home, draft, listing, order, is_stopped)
+            copying = _Copying(home, draft, listing, is_stopped)
+            snapshot = copying.copy_all(with_keys=order.with_keys)
         manifest = BackupManifest(
             backup_id=order.backup_id,
             version=home.version,
@@ -149,7 +150,7 @@ def create_backup(
         )
         with draft.new_file(MANIFEST) as descriptor:
             write_all(descriptor, encode_manifest(manifest, home.keys))
-        require_going(is_stopped)
+        raise_if_stopped(is_stopped)
         draft.publish()
     made = BackupMade(
         backup_id=order.backup_id,
@@ -214,20 +215,6 @@ def _measure(home: Home) -> Iterator[int]:
                 continue
 
 
-def _copy_all(
-    home: Home, draft: BackupDraft, listing: _Listing, order: BackupOrder, is_stopped: IsStopped
-) -> _Snapshot:
-    """Copy unit by unit, in the order of the list."""
-    copying = _Copying(home, draft, listing, is_stopped)
-    copying.copy_units(["vectors"])
-    snapshot = copying.copy_journal()
-    copying.copy_units(["artifacts", "checkpoints", "skills"])
-    copying.copy_configuration()
-    if order.with_keys:
-        copying.copy_units([KEYS, VAULT])
-    return snapshot
-
-
 @dataclass(frozen=True, slots=True)
 class _Copying:
     home: Home
@@ -235,7 +222,17 @@ class _Copying:
     listing: _Listing
     is_stopped: IsStopped
 
-    def copy_units(self, names: Sequence[str]) -> None:
+    def copy_all(self, *, with_keys: bool) -> _Snapshot:
+        """Copy unit by unit, in the order of the list.  Raises OSError, Unavailable."""
+        self._copy_units("vectors")
+        snapshot = self._copy_journal()
+        self._copy_units("artifacts", "checkpoints", "skills")
+        self._copy_configuration()
+        if with_keys:
+            self._copy_units(KEYS, VAULT)
+        return snapshot
+
+    def _copy_units(self, *names: str) -> None:
         """Copy the regular files of these entries, which may be links to folders elsewhere.
 
         A file that vanishes meanwhile was evicted.
@@ -264,7 +261,7 @@ class _Copying:
             finally:
                 os.close(descriptor)
 
-    def copy_configuration(self) -> None:
+    def _copy_configuration(self) -> None:
         """Copy policies and configuration file from their places, which may be links."""
         policies = sorted(self.home.policy_dir.glob("*.cedar"))
         named = [(f"{POLICIES}/{path.name}", path) for path in policies]
@@ -273,7 +270,7 @@ class _Copying:
                 with path.open("rb") as file:
                     self._copy(name, file.fileno())
 
-    def copy_journal(self) -> _Snapshot:
+    def _copy_journal(self) -> _Snapshot:
         """Copy the database and the roots over it."""
         with closing(self.home.open_snapshot()) as source:
             owner = source.execute("SELECT journal_id, epoch, head_position FROM owner").get
@@ -282,16 +279,18 @@ class _Copying:
         with self._new_file(ROOTS) as target:
             path = self.home.data_dir / ROOTS
             lines = _roots_through(path, snapshot.head_position) if path.exists() else iter(())
-            found = _write_lines(target, lines)
-        self.listing.add(ROOTS, found)
+            for line in lines:
+                write_all(target, line)
+            os.lseek(target, 0, os.SEEK_SET)
+            self.listing.add(ROOTS, read_digest(target, self.is_stopped))
         return snapshot
 
     def _copy_database(self, source: apsw.Connection) -> None:
         with self._new_file(DATABASE) as target:
-            self._fill_database(source)
+            self._copy_pages(source)
             self.listing.add(DATABASE, read_digest(target, self.is_stopped))
 
-    def _fill_database(self, source: apsw.Connection) -> None:
+    def _copy_pages(self, source: apsw.Connection) -> None:
         path = self.draft.path / DATA / DATABASE
         with (
             storage_errors("back up", path),
@@ -301,7 +300,7 @@ class _Copying:
             copy.pragma("journal_mode", "off")
             with copy.backup("main", source, "main") as backup:
                 while not backup.done:
-                    require_going(self.is_stopped)
+                    raise_if_stopped(self.is_stopped)
                     backup.step(STEP_PAGES)
 
     def _copy(self, name: str, source: int) -> None:
@@ -309,7 +308,7 @@ class _Copying:
             name.encode()
         except UnicodeEncodeError:
             raise Unavailable(f"{name!r}: rename the file: its name is not UTF-8") from None
-        require_going(self.is_stopped)
+        raise_if_stopped(self.is_stopped)
         with self._new_file(name) as target:
             found = read_digest(source, self.is_stopped, target)
         self.listing.add(name, found)
@@ -341,15 +340,6 @@ def _through(line: bytes) -> int:
         return msgspec.json.decode(line, type=_RootLine).body.through_position
     except msgspec.MsgspecError:
         return -1
-
-
-def _write_lines(target: int, lines: Iterator[bytes]) -> Digest:
-    digest, size = sha256(), 0
-    for line in lines:
-        write_all(target, line)
-        digest.update(line)
-        size += len(line)
-    return Digest(size, digest.hexdigest())
 
 
 def _note_latest(home: Home, made: BackupMade) -> None:

@@ -15,16 +15,14 @@ import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from palyra.core.journal.backup import BackupManifest, BackupRestored, Restoration
+from palyra.core.journal.backup import BackupManifest, BackupRestored, KeysOrigin, Restoration
 from palyra.core.journal.tape_row import merkle_root
 from palyra.errors import IllegalState, Unavailable
 from palyra.store.backup.contents import FileMatch, find_difference, read_manifest, read_pairs
 from palyra.store.backup.draft import BackupDraft, make_draft, require_absolute
 from palyra.store.backup.tree import KEYS, ROOTS, VAULT, IsStopped, never
 from palyra.store.backup.verify import (
-    JournalFindings,
     Problems,
     check_journal,
     is_known_key,
@@ -34,15 +32,15 @@ from palyra.store.backup.verify import (
 )
 from palyra.store.files.disk import OsFile
 from palyra.store.files.private_files import create_file, make_directory, read_secret
-from palyra.store.journal.keys import BOND_NAME, KEY_NAME, KeyRing, write_former
+from palyra.store.journal.keys import BOND_NAME, KEY_NAME, PUBLIC_NAME, KeyRing, write_former
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.sqlite.tapes import Tapes
 
-_OWN_KEYS = (KEY_NAME, "signing.pub", "operator.token", "vault.key")
+_OWN_KEYS = (KEY_NAME, PUBLIC_NAME, "operator.token", "vault.key")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RestoreRequest:
     """A request to restore a backup."""
 
     by: str
@@ -53,7 +51,7 @@ class Wish:
 
 
 def restore_backup(
-    path: Path, target: Path, wish: Wish, *, is_stopped: IsStopped = never
+    path: Path, target: Path, request: RestoreRequest, *, is_stopped: IsStopped = never
 ) -> BackupRestored:
     """Restore a backup as the folder `target`, which does not exist or is empty.
 
@@ -66,7 +64,7 @@ def restore_backup(
         manifest = read_manifest(folder, problems.report)
         _require_sound(path, problems)
         assert manifest is not None  # noqa: S101 - else there is a problem
-        if is_known_key(manifest, wish.trusted) is False:
+        if is_known_key(manifest, request.trusted) is False:
             raise IllegalState(
                 f"{path}: signed with another key than the given one: "
                 "give the public key of the daemon that made it"
@@ -79,26 +77,9 @@ def restore_backup(
             journal = check_journal(draft.path, manifest, problems)
             _require_sound(path, problems)
             assert journal is not None  # noqa: S101 - else there is a problem
-            origin, keys = _provide_keys(draft, manifest, wish)
-            _record(draft, manifest, wish, keys)
+            origin, keys = _provide_keys(draft, manifest, request)
+            _record(draft, manifest, request, keys)
             draft.publish()
-    return _describe(place, manifest, journal, origin, keys)
-
-
-def _copy(pair: FileMatch, draft: BackupDraft, problems: Problems, is_stopped: IsStopped) -> None:
-    with draft.new_file(pair.listed.path) as copy:
-        difference = find_difference(pair, is_stopped, copy)
-    if difference:
-        problems.report(f"{pair.listed.path}: {difference}")
-
-
-def _describe(
-    place: Path,
-    manifest: BackupManifest,
-    journal: JournalFindings,
-    origin: Literal["backup", "given", "new"],
-    keys: KeyRing,
-) -> BackupRestored:
     return BackupRestored(
         backup_id=manifest.backup_id,
         path=str(place),
@@ -110,6 +91,13 @@ def _describe(
         key_id=keys.key_id,
         open_runs=journal.open_runs,
     )
+
+
+def _copy(pair: FileMatch, draft: BackupDraft, problems: Problems, is_stopped: IsStopped) -> None:
+    with draft.new_file(pair.listed.path) as copy:
+        difference = find_difference(pair, is_stopped, copy)
+    if difference:
+        problems.report(f"{pair.listed.path}: {difference}")
 
 
 def _require_sound(path: Path, problems: Problems) -> None:
@@ -140,17 +128,17 @@ def _choose_target(path: Path, target: Path) -> Path:
 
 
 def _provide_keys(
-    draft: BackupDraft, manifest: BackupManifest, wish: Wish
-) -> tuple[Literal["backup", "given", "new"], KeyRing]:
+    draft: BackupDraft, manifest: BackupManifest, request: RestoreRequest
+) -> tuple[KeysOrigin, KeyRing]:
     """Return the keys of the restored home and their origin.  Raises OSError, Unavailable."""
     folder = draft.path / KEYS
-    origin: Literal["backup", "given", "new"] = "new"
-    if wish.keys_from is not None:
+    origin: KeysOrigin = "new"
+    if request.keys_from is not None:
         origin = "given"
         if folder.exists():
             shutil.rmtree(folder)
         (draft.path / VAULT).unlink(missing_ok=True)  # sealed with the other vault's key
-        _copy_keys(wish.keys_from, draft)
+        _copy_keys(request.keys_from, draft)
     elif manifest.has_keys:
         origin = "backup"
     make_directory(folder)
@@ -175,7 +163,9 @@ def _copy_keys(source: Path, draft: BackupDraft) -> None:
             os.write(copy, vault.read_bytes())
 
 
-def _record(draft: BackupDraft, manifest: BackupManifest, wish: Wish, keys: KeyRing) -> None:
+def _record(
+    draft: BackupDraft, manifest: BackupManifest, request: RestoreRequest, keys: KeyRing
+) -> None:
     """Sign the rows after the last root, then the line about the restore."""
     with (
         closing(open_database(draft.path)) as connection,
@@ -192,7 +182,7 @@ def _record(draft: BackupDraft, manifest: BackupManifest, wish: Wish, keys: KeyR
                 first=signed + 1,
                 through=head,
                 merkle_root=merkle_root(hashes),
-                at_ms=wish.at_ms,
+                at_ms=request.at_ms,
             )
         through = max(head, signed)
         roots.append(
@@ -200,13 +190,13 @@ def _record(draft: BackupDraft, manifest: BackupManifest, wish: Wish, keys: KeyR
             first=through + 1,
             through=through,
             merkle_root=b"",
-            at_ms=wish.at_ms,
+            at_ms=request.at_ms,
             found=Restoration(
                 backup_id=manifest.backup_id,
                 created_ms=manifest.created_ms,
-                by=wish.by,
-                reason=wish.reason,
-                at_ms=wish.at_ms,
+                by=request.by,
+                reason=request.reason,
+                at_ms=request.at_ms,
                 head_position=head,
             ),
         )

@@ -118,7 +118,7 @@ def read_digest(descriptor: int, is_stopped: IsStopped, target: int | None = Non
     """Read a file to its end, writing it to `target` if given.  Raises OSError, Unavailable."""
     digest, size, unsynced = sha256(), 0, 0
     while chunk := os.read(descriptor, CHUNK_BYTES):
-        require_going(is_stopped)
+        raise_if_stopped(is_stopped)
         digest.update(chunk)
         size += len(chunk)
         if target is None:
@@ -138,7 +138,7 @@ def write_all(descriptor: int, content: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def require_going(is_stopped: IsStopped) -> None:
+def raise_if_stopped(is_stopped: IsStopped) -> None:
     """Raise Unavailable once the request was cancelled."""
     if is_stopped():
         raise Unavailable("it was stopped before its end")

@@ -2,12 +2,12 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import apsw
+from msgspec.structs import replace
 
 from palyra.core.journal.backup import BackupManifest, BackupReport
 from palyra.core.journal.changes import ChainViolation, VerifyReport
@@ -16,7 +16,7 @@ from palyra.store.backup.contents import find_difference, read_manifest, read_pa
 from palyra.store.backup.create import DATA
 from palyra.store.backup.tree import DATABASE, ROOTS, IsStopped, never, open_folder
 from palyra.store.files.disk import OsFile
-from palyra.store.journal.keys import KeyRing
+from palyra.store.journal.keys import KeyRing, key_id_of
 from palyra.store.journal.signed_roots import SignedRoot, read_roots
 from palyra.store.journal.verification import verify_journal
 from palyra.store.sqlite.connection import STORAGE_ERRORS
@@ -192,37 +192,32 @@ def _report(
     *,
     is_known: bool | None = None,
 ) -> BackupReport:
-    found = BackupReport(
+    report = BackupReport(
         path=str(path),
         is_intact=not problems.count,
         problem_count=problems.count,
         problems=tuple(problems.first),
     )
-    if manifest is None:
-        return found
-    checked = None if journal is None else journal.report
-    return BackupReport(
-        path=found.path,
-        is_intact=found.is_intact,
-        problem_count=found.problem_count,
-        problems=found.problems,
-        backup_id=manifest.backup_id,
-        version=manifest.version,
-        created_ms=manifest.created_ms,
-        has_keys=manifest.has_keys,
-        files=manifest.files,
-        size_bytes=manifest.size_bytes,
-        head_position=manifest.head_position,
-        key_id=key_id(manifest),
-        is_known_key=is_known,
-        checked_events=0 if checked is None else checked.checked_events,
-        purged_events=0 if checked is None else checked.purged_events,
-        checked_roots=0 if checked is None else checked.checked_roots,
-        recorded_breaks=0 if journal is None else journal.recorded_breaks,
-        open_runs=0 if journal is None else journal.open_runs,
-    )
-
-
-def key_id(manifest: BackupManifest) -> str:
-    """Return the id of the key that signed the backup."""
-    return sha256(bytes.fromhex(manifest.public_key)).hexdigest()[:16]
+    if manifest is not None:
+        report = replace(
+            report,
+            backup_id=manifest.backup_id,
+            version=manifest.version,
+            created_ms=manifest.created_ms,
+            has_keys=manifest.has_keys,
+            files=manifest.files,
+            size_bytes=manifest.size_bytes,
+            head_position=manifest.head_position,
+            key_id=key_id_of(bytes.fromhex(manifest.public_key)),
+            is_known_key=is_known,
+        )
+    if journal is not None:
+        report = replace(
+            report,
+            checked_events=journal.report.checked_events,
+            purged_events=journal.report.purged_events,
+            checked_roots=journal.report.checked_roots,
+            recorded_breaks=journal.recorded_breaks,
+            open_runs=journal.open_runs,
+        )
+    return report

@@ -67,7 +67,7 @@ class KeyRing:
         self.former = tuple(former)
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
         self.public_key = self._private.public_key().public_bytes_raw()  # 32 bytes
-        self.key_id = hashlib.sha256(self.public_key).hexdigest()[:16]
+        self.key_id = key_id_of(self.public_key)
 
     @classmethod
     def open(cls, directory: Path) -> "KeyRing":
@@ -210,6 +210,11 @@ def write_former(directory: Path, keys: Sequence[bytes]) -> None:
     """Replace `signing.former`.  Raises OSError."""
     lines = "".join(f"{key.hex()}\n" for key in keys)
     private_files.create_file(directory / FORMER_NAME, lines.encode())
+
+
+def key_id_of(public_key: bytes) -> str:
+    """Return the id of a key: 16 hex digits of the SHA-256 of its public half."""
+    return hashlib.sha256(public_key).hexdigest()[:16]
 
 
 def is_signed_by(public_keys: Sequence[bytes], message: bytes, signature: bytes) -> bool:

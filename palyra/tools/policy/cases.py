@@ -77,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...] = ()
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyFolder(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a valid folder of policies."""
 
     folder: str
@@ -86,14 +86,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-def check_policies(folder: Path) -> Checked:
+def check_policies(folder: Path) -> PolicyFolder:
     """Parse and validate the folder's policies with the shipped ones.  Raises BrokenPolicy."""
-    theirs = read_policy_files(folder, "user")
-    rules = build_rules([*shipped_files(), *theirs])
+    user_files = read_policy_files(folder, "user")
+    rules = build_rules([*shipped_files(), *user_files])
     names = sorted(rule.id for rule in rules.rules.values() if rule.id.startswith("user/"))
-    return Checked(
+    return PolicyFolder(
         folder=str(folder),
-        files=tuple(file.name for file in theirs),
+        files=tuple(file.name for file in user_files),
         rules=tuple(names),
         version=rules.version,
     )

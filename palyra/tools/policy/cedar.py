@@ -51,7 +51,7 @@ MAX_PATH_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class _Force:
+class _ActiveRules:
     """The active rule set and its decision cache; replaced as a whole."""
 
     rules: RuleSet
@@ -82,17 +82,17 @@ class CedarPolicy:
         self._state = tuple(str(place) for place in state)
         self._shipped = shipped_files()
         self._entities = lru_cache(maxsize=_ENTITY_SETS)(build_entities)
-        self._force = self._first_force()
+        self._active = self._load_first()
 
     @property
     def version(self) -> str:
         """SHA-256 of all rules and the schema, in hex."""
-        return self._force.version
+        return self._active.version
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Errors in the current user policies; empty if they are in force."""
-        return self._force.problems
+        return self._active.problems
 
     def refresh(self) -> None:
         """Reload the user policies if their files changed since the last read (blocks)."""
@@ -102,42 +102,44 @@ class CedarPolicy:
     def reload(self) -> bool:
         """Reload the user policies (blocks); False if they are broken, see `problems`."""
         try:
-            self._force = _force(self._read())
+            self._active = _activate(self._read())
         except BrokenPolicy as broken:
-            kept = self._force
-            self._force = _Force(kept.rules, kept.version, kept.is_degraded, (broken.message,))
+            kept = self._active
+            self._active = _ActiveRules(
+                kept.rules, kept.version, kept.is_degraded, (broken.message,)
+            )
             return False
         return True
 
     def decide(self, request: PolicyRequest) -> PolicyDecision:
         """Decide a request: allow, ask or deny.  Every error results in deny with a reason."""
-        force = self._force
+        active = self._active
         is_harmless = request.tool_class == "read_only_safe" and not request.capabilities
-        if force.is_degraded and not is_harmless:
-            reason = f"the user policies are broken ({force.problems[0]}); mend or remove them"
-            return _decision("deny", "policy_broken", reason, (), force.version)
+        if active.is_degraded and not is_harmless:
+            reason = f"the user policies are broken ({active.problems[0]}); repair or remove them"
+            return _decision("deny", "policy_broken", reason, (), active.version)
         about = facts(request)
-        shows_paths = mentions_paths(force.rules.mentions)
+        shows_paths = mentions_paths(active.rules.mentions)
         if shows_paths and (excess := _excess(request.paths)):
-            return _decision("deny", "too_many_paths", excess, (), force.version)
+            return _decision("deny", "too_many_paths", excess, (), active.version)
         try:
             asked, context = question(
                 request,
                 self._state,
                 shows_paths=shows_paths,
-                shows_words=force.rules.reads_words,
+                shows_words=active.rules.reads_words,
             )
         except ValueError as error:  # a fact outside the schema
-            return _error(str(error), force.version)
-        key = _key(request, about, context, force.rules.mentions)
-        known = None if key is None else force.known.get(key)
+            return _error(str(error), active.version)
+        key = _key(request, about, context, active.rules.mentions)
+        known = None if key is None else active.known.get(key)
         if known is not None:
             return known
-        decision = self._ask_engine(force, request, asked)
+        decision = self._ask_engine(active, request, asked)
         if key is not None:
-            if len(force.known) >= _KNOWN:
-                force.known.clear()
-            force.known[key] = decision
+            if len(active.known) >= _KNOWN:
+                active.known.clear()
+            active.known[key] = decision
         return decision
 
     def with_rules(self, rules: Sequence[str]) -> "CedarPolicy":
@@ -170,16 +172,16 @@ class CedarPolicy:
             yield frozenset(labels[key] or "" for key in result.diagnostics.reasons)
 
     def _ask_engine(
-        self, force: _Force, request: PolicyRequest, asked: dict[str, Any]
+        self, active: _ActiveRules, request: PolicyRequest, asked: dict[str, Any]
     ) -> PolicyDecision:
         try:
             entities = self._entities(*facts(request))
-            result = cedarpy.is_authorized(asked, force.rules.policies, entities)
+            result = cedarpy.is_authorized(asked, active.rules.policies, entities)
         except ValueError as error:  # an id or a fact that the engine rejects
-            return _error(str(error), force.version)
+            return _error(str(error), active.version)
         if result.diagnostics.errors:
-            return _error(result.diagnostics.errors[0], force.version)
-        return _answer(force, request, result)
+            return _error(result.diagnostics.errors[0], active.version)
+        return _answer(active, request, result)
 
     def _read(self) -> list[PolicyFile]:
         """Read all files; the fingerprint is taken first, so that no later change is missed."""
@@ -188,22 +190,22 @@ class CedarPolicy:
             return self._shipped + self._extra
         self._seen = folder_fingerprint(folder)
         if self._had_folder and self._seen is None:
-            raise BrokenPolicy(f"{folder} is gone; what it last held stays in force")
+            raise BrokenPolicy(f"{folder} is gone; its last policies stay in force")
         self._had_folder = self._had_folder or self._seen is not None
         return self._shipped + read_policy_files(folder, "user") + self._extra
 
-    def _first_force(self) -> _Force:
+    def _load_first(self) -> _ActiveRules:
         try:
-            return _force(self._read())
+            return _activate(self._read())
         except BrokenPolicy as broken:
             rules = build_rules(self._shipped)
             version = sha256_hex(b"degraded " + rules.version.encode())
-            return _Force(rules, version, is_degraded=True, problems=(broken.message,))
+            return _ActiveRules(rules, version, is_degraded=True, problems=(broken.message,))
 
 
-def _force(files: list[PolicyFile]) -> _Force:
+def _activate(files: list[PolicyFile]) -> _ActiveRules:
     rules = build_rules(files)
-    return _Force(rules, rules.version, is_degraded=False, problems=())
+    return _ActiveRules(rules, rules.version, is_degraded=False, problems=())
 
 
 def _key(
@@ -236,32 +238,34 @@ def _labels(rules: Sequence[str]) -> Iterator[str]:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _answer(force: _Force, request: PolicyRequest, result: cedarpy.AuthzResult) -> PolicyDecision:
-    found = {key: force.rules.rules[key] for key in result.diagnostics.reasons}
+def _answer(
+    active: _ActiveRules, request: PolicyRequest, result: cedarpy.AuthzResult
+) -> PolicyDecision:
+    found = {key: active.rules.rules[key] for key in result.diagnostics.reasons}
     labels = result.diagnostics.id_annotations_by_reason
     if any(labels.get(key) != rule.label for key, rule in found.items()):
-        return _error("the engine numbers the rules in another order", force.version)
+        return _error("the engine numbers the rules in another order", active.version)
     rules = sorted(found.values(), key=lambda rule: rule.id)
     if not rules:
         reason = f"no rule permits {request.tool}; a permit among the user policies would"
-        return _decision("deny", "no_rule", reason, (), force.version)
+        return _decision("deny", "no_rule", reason, (), active.version)
     if not result.allowed:
         names = _names(rules)
         why = next((f": {rule.reason}" for rule in rules if rule.reason), "")
         return _decision(
-            "deny", "denied", f"forbidden by {', '.join(names)}{why}", names, force.version
+            "deny", "denied", f"forbidden by {', '.join(names)}{why}", names, active.version
         )
-    return _permitted(request, rules, force.version)
+    return _permitted(request, rules, active.version)
 
 
 def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) -> PolicyDecision:
     """Apply the permits of the highest layer: ask if one requires an approval, else allow."""
     top = max(rule.rank for rule in permits)
-    speaking = [rule for rule in permits if rule.rank == top]
-    names = _names(speaking)
-    if request.action != "approval.decide" and any(rule.asks for rule in speaking):
+    deciding = [rule for rule in permits if rule.rank == top]
+    names = _names(deciding)
+    if request.action != "approval.decide" and any(rule.asks for rule in deciding):
         reason = (
-            f"{', '.join(names)} wants a person's approval; a permit for {request.tool} "
+            f"{', '.join(names)} requires an approval; a permit for {request.tool} "
             "among the user policies would change that"
         )
         return _decision("ask", "asks", reason, names, version)

@@ -22,15 +22,15 @@ def find_mentions(policies: Mapping[str, Any]) -> Mentions:
     found: set[str] = set()
     for policy in policies.values():
         for condition in policy.get("conditions", ()):
-            if not _note(condition["body"], found):
+            if not _collect(condition["body"], found):
                 return None
     return frozenset(found)
 
 
-def _note(node: object, found: set[str]) -> bool:
+def _collect(node: object, found: set[str]) -> bool:
     """Add the attributes read by an expression; False if it uses the context as a whole."""
     if isinstance(node, list):
-        return all(_note(each, found) for each in node)
+        return all(_collect(each, found) for each in node)
     if not isinstance(node, dict):
         return True
     if node == _CONTEXT:
@@ -39,7 +39,7 @@ def _note(node: object, found: set[str]) -> bool:
     if path is not None:
         found.add(path)
         return True
-    return all(_note(each, found) for each in node.values())
+    return all(_collect(each, found) for each in node.values())
 
 
 def _path(node: Mapping[str, Any]) -> str | None:

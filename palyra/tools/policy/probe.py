@@ -28,11 +28,11 @@ def probe(schema: str, texts: tuple[str, ...]) -> str | None:
 
     Blocks for some tenths of a second; results are cached.
     """
-    asked = json.dumps({"schema": schema, "texts": texts})
+    given = json.dumps({"schema": schema, "texts": texts})
     try:
-        done = subprocess.run(  # noqa: S603 - no shell, the text is no argument
+        child = subprocess.run(  # noqa: S603 - no shell, the text is no argument
             [sys.executable, "-I", __file__],
-            input=asked,
+            input=given,
             capture_output=True,
             text=True,
             timeout=WALL_S,
@@ -43,11 +43,11 @@ def probe(schema: str, texts: tuple[str, ...]) -> str | None:
         return f"parsing took longer than {WALL_S:g} s"
     except (OSError, ValueError) as error:
         return f"the parser's process could not be started: {error}"
-    if done.returncode < 0:
-        return f"the parser's process died of signal {-done.returncode}"
-    if done.returncode != 0 or done.stdout != "ok":
-        said = (done.stdout or done.stderr).strip()[-OUTPUT_CHARS:]
-        return said or f"the parser's process ended with {done.returncode}"
+    if child.returncode < 0:
+        return f"the parser's process died of signal {-child.returncode}"
+    if child.returncode != 0 or child.stdout != "ok":
+        output = (child.stdout or child.stderr).strip()[-OUTPUT_CHARS:]
+        return output or f"the parser's process ended with {child.returncode}"
     return None
 
 
@@ -59,7 +59,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES, STACK_BYTES))
 
 
-def _use(schema_text: str, texts: list[str]) -> None:
+def _exercise(schema_text: str, texts: list[str]) -> None:
     """Do everything the daemon does with policy texts.  Raises ValueError for invalid ones."""
     import cedarpy  # noqa: PLC0415 - in the child only, after `_limit`
 
@@ -76,9 +76,9 @@ def _use(schema_text: str, texts: list[str]) -> None:
 
 def _main() -> None:
     _limit()
-    asked = json.load(sys.stdin)
+    given = json.load(sys.stdin)
     try:
-        _use(asked["schema"], asked["texts"])
+        _exercise(given["schema"], given["texts"])
     except ValueError as error:
         sys.stdout.write(str(error))
     else:

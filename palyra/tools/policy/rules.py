@@ -126,7 +126,7 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
     User policies are first parsed in a separate process (`probe`).
     """
     schema_text = _read(SHIPPED / "schema.cedarschema")
-    _probe_users(schema_text, files)
+    _probe_user_files(schema_text, files)
     schema = cedarpy.Schema.from_str(schema_text)
     rules = [rule for file in files for rule in _read_rules(file, schema)]
     names = [rule.id for rule in rules]
@@ -147,14 +147,14 @@ def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
     )
 
 
-def _probe_users(schema: str, files: Sequence[PolicyFile]) -> None:
+def _probe_user_files(schema: str, files: Sequence[PolicyFile]) -> None:
     """Probe the user policies.  Raises BrokenPolicy naming the first unsafe or invalid file."""
-    theirs = [file for file in files if file.layer == "user" and file.text.strip()]
-    for file in theirs:
+    user_files = [file for file in files if file.layer == "user" and file.text.strip()]
+    for file in user_files:
         check_policy_text(file.place, file.text)
-    if not theirs or probe(schema, tuple(file.text for file in theirs)) is None:
+    if not user_files or probe(schema, tuple(file.text for file in user_files)) is None:
         return
-    for file in theirs:  # find the broken file
+    for file in user_files:  # find the broken file
         why = probe(schema, (file.text,))
         if why is not None:
             raise BrokenPolicy(f"{file.place}{_line_of(schema, file)}: {why}")

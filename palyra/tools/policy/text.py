@@ -8,7 +8,6 @@ values; a test in a child process verifies the margin.
 
 import re
 from collections.abc import Iterator
-from typing import NoReturn
 
 from palyra.errors import Rejected
 
@@ -41,11 +40,17 @@ def check_policy_text(name: str, text: str) -> None:
             opened.append(piece)
         elif piece in _CLOSES and (not opened or opened.pop() != _CLOSES[piece]):
             line = line_at(text, match.start())
-            raise BrokenPolicy(f"{name}:{line}: {piece!r} closes nothing")
+            raise BrokenPolicy(f"{name}:{line}: {piece!r} has no opening bracket")
         elif piece == ";" and not opened:
             links = 0
-        if len(opened) > MAX_NESTING or links > MAX_LINKS:
-            _refuse(f"{name}:{line_at(text, match.start())}", len(opened))
+        if len(opened) > MAX_NESTING:
+            line = line_at(text, match.start())
+            raise BrokenPolicy(f"{name}:{line}: brackets are nested deeper than {MAX_NESTING}")
+        if links > MAX_LINKS:
+            raise BrokenPolicy(
+                f"{name}:{line_at(text, match.start())}: one rule has more than {MAX_LINKS} "
+                "operators, dots and brackets; use a set or several rules"
+            )
 
 
 def line_at(text: str, position: int) -> int:
@@ -67,12 +72,3 @@ def statements(text: str) -> Iterator[tuple[int, str]]:
             begin = -1
     if begin >= 0:
         yield line_at(text, begin), text[begin:]
-
-
-def _refuse(place: str, nesting: int) -> NoReturn:
-    if nesting > MAX_NESTING:
-        raise BrokenPolicy(f"{place}: brackets are nested deeper than {MAX_NESTING}")
-    raise BrokenPolicy(
-        f"{place}: one rule has more than {MAX_LINKS} operators, dots and brackets; "
-        "use a set or several rules"
-    )

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from palyra.actors.kernel import threads
-from palyra.actors.kernel.threads import POOL_SIZE, DedicatedThread, run_sync
-from palyra.errors import ActorGone
+from palyra.actors.kernel.threads import POOL_SIZE, DedicatedThread, run_stoppable, run_sync
+from palyra.errors import ActorGone, Unavailable
 
 pytestmark = pytest.mark.real
 
@@ -53,6 +53,33 @@ async def test_pool_is_bounded() -> None:
 
 def waiting() -> int:
     return threads._pool().statistics().tasks_waiting
+
+
+async def test_cancel_of_a_stoppable_call_sets_the_flag_that_its_thread_polls() -> None:
+    """A cancelled call sees the flag, returns, and leaves no task or result behind."""
+    seen: list[bool] = []
+
+    def poll(is_stopped: Callable[[], bool]) -> None:
+        trio.from_thread.run_sync(scope.cancel, "test")
+        while not is_stopped():
+            threading.Event().wait(0.001)
+        seen.append(True)
+
+    with trio.CancelScope() as scope:
+        await run_stoppable(lambda is_stopped: run_sync(poll, is_stopped))
+        seen.append(False)
+    assert [True] == seen
+
+
+async def test_stoppable_call_returns_and_raises_as_the_call_does() -> None:
+    """The result and a typed error reach the caller as they are, and the flag stays down."""
+
+    def refuse(_: Callable[[], bool]) -> None:
+        raise Unavailable("the disk is gone")
+
+    assert False is await run_stoppable(run_sync)
+    with pytest.raises(Unavailable, match="the disk is gone"):
+        await run_stoppable(lambda is_stopped: run_sync(refuse, is_stopped))
 
 
 async def test_cancelled_pool_call_has_happened() -> None:

@@ -15,7 +15,7 @@ from palyra.core.journal.backup import BackupFile, BackupManifest
 from palyra.errors import DiskFull, IllegalState, NotFound, PalyraError
 from palyra.store.backup import tree
 from palyra.store.backup.create import SignedManifest, encode_manifest
-from palyra.store.backup.restore import Wish, restore_backup
+from palyra.store.backup.restore import RestoreRequest, restore_backup
 from palyra.store.backup.verify import verify_backup
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
@@ -25,7 +25,7 @@ from tests.store.backup.kit import EVENTS, MADE_MS, WITH_KEYS, back_up, flip, jo
 from tests.store.kit import rows
 
 pytestmark = pytest.mark.real
-WISH = Wish(by="ann", reason="the disk broke", at_ms=MADE_MS + 5)
+REQUEST = RestoreRequest(by="ann", reason="the disk broke", at_ms=MADE_MS + 5)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def continued(home: Path) -> SqliteJournal:
 def test_a_restored_home_without_keys_has_a_new_one(base: Path, target: Path) -> None:
     """Old roots verify with the old public key, new ones are by the new key."""
     old = KeyRing.open(base / "home" / "keys")
-    done = restore_backup(base / "backup", target, WISH)
+    done = restore_backup(base / "backup", target, REQUEST)
     assert ("new", EVENTS, str(target)) == (done.keys, done.head_position, done.path)
     new = KeyRing.open(target / "keys")
     assert (done.key_id, (old.public_key,)) == (new.key_id, new.former)
@@ -77,7 +77,7 @@ def test_a_restored_home_without_keys_has_a_new_one(base: Path, target: Path) ->
 
 def test_without_the_former_key_old_roots_are_a_break(base: Path, target: Path) -> None:
     """The negative control: the list of former keys is why they verify."""
-    restore_backup(base / "backup", target, WISH)
+    restore_backup(base / "backup", target, REQUEST)
     (target / "keys" / "signing.former").write_bytes(b"")
     store = journal(target)
     store.open()
@@ -87,7 +87,7 @@ def test_without_the_former_key_old_roots_are_a_break(base: Path, target: Path) 
 
 def test_a_restored_home_has_the_same_content(base: Path, target: Path) -> None:
     """With keys every file is as it was, but the roots file has two more lines at its end."""
-    done = restore_backup(base / "with_keys", target, WISH)
+    done = restore_backup(base / "with_keys", target, REQUEST)
     expected, found = kit.tree(base / "with_keys" / "data"), kit.tree(target)
     roots = found.pop("journal.roots.ndjson")
     assert b"" == found.pop("keys/signing.former")
@@ -102,7 +102,7 @@ def test_a_restore_with_the_keys_of_the_newer_home_is_accepted(
     base: Path, home: Path, target: Path
 ) -> None:
     """A declared return to an earlier state is no break, and is reported once."""
-    done = restore_backup(base / "backup", target, replace(WISH, keys_from=home / "keys"))
+    done = restore_backup(base / "backup", target, replace(REQUEST, keys_from=home / "keys"))
     assert ("given", KeyRing.open(home / "keys").key_id) == (done.keys, done.key_id)
     assert b"t" * 40 == (target / "keys/operator.token").read_bytes()
     store = journal(target)
@@ -156,17 +156,17 @@ def test_a_used_target_is_refused(base: Path, home: Path, tmp_path: Path) -> Non
     before = kit.tree(home)
     for target in (home, tmp_path / "file", tmp_path / "link", backup, backup / "x", base):
         with pytest.raises(IllegalState):
-            restore_backup(backup, target, WISH)
+            restore_backup(backup, target, REQUEST)
     assert before == kit.tree(home)
     assert verify_backup(backup).is_intact
     with pytest.raises(NotFound):
-        restore_backup(tmp_path / "none", tmp_path / "new", WISH)
+        restore_backup(tmp_path / "none", tmp_path / "new", REQUEST)
 
 
 def test_an_empty_target_is_used(base: Path, target: Path) -> None:
     """The folder may exist."""
     target.mkdir()
-    restore_backup(base / "backup", target, WISH)
+    restore_backup(base / "backup", target, REQUEST)
     continued(target).close()
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_backup_is_not_restored(base: Path, target: Path, tmp_path: Pa
 
     def refuse() -> None:
         with pytest.raises(IllegalState, match="nothing was restored"):
-            restore_backup(backup, target, WISH)
+            restore_backup(backup, target, REQUEST)
         assert not target.exists()
 
     for name, content in kit.tree(backup).items():
@@ -192,9 +192,9 @@ def test_a_damaged_backup_is_not_restored(base: Path, target: Path, tmp_path: Pa
 
 def test_a_backup_by_another_key_is_refused(base: Path, target: Path) -> None:
     """Given the key of the daemon, a forged backup is not restored."""
-    wish = replace(WISH, trusted=(KeyRing(bytes(32)).public_key,))
+    request = replace(REQUEST, trusted=(KeyRing(bytes(32)).public_key,))
     with pytest.raises(IllegalState, match="another key"):
-        restore_backup(base / "backup", target, wish)
+        restore_backup(base / "backup", target, request)
 
 
 @pytest.mark.parametrize("count", range(0, 12, 3))
@@ -211,7 +211,7 @@ def test_a_full_disk_leaves_no_home(
 
     monkeypatch.setattr(tree, "write_all", write)
     with pytest.raises(DiskFull) if count < 9 else pytest.MonkeyPatch.context():  # 8 writes
-        restore_backup(base / "backup", target, WISH)
+        restore_backup(base / "backup", target, REQUEST)
     assert target.exists() == (count >= 9)
 
 
@@ -250,7 +250,7 @@ def test_a_hostile_path_does_not_escape(base: Path, tmp_path: Path, name: str) -
     listed = sorted([*listed, line], key=lambda each: tree.sort_key(each.path))
     forge(backup, listed, KeyRing(bytes(32)))
     with pytest.raises(PalyraError):
-        restore_backup(backup, backup.parent / "restored", WISH)
+        restore_backup(backup, backup.parent / "restored", REQUEST)
     assert ["backup"] == os.listdir(backup.parent)  # noqa: PTH208 - names
     assert not Path("/palyra-escaped").exists()
 
@@ -264,7 +264,7 @@ def test_a_hostile_link_is_not_followed(base: Path, tmp_path: Path, name: str) -
     (backup / name).rename(outside)
     (backup / name).symlink_to(outside)
     with pytest.raises(IllegalState):
-        restore_backup(backup, backup.parent / "restored", WISH)
+        restore_backup(backup, backup.parent / "restored", REQUEST)
     assert not (backup.parent / "restored").exists()
 
 
@@ -305,4 +305,4 @@ def test_a_journal_that_was_changed_and_signed_is_not_restored(
     (problem,) = verify_backup(backup).problems
     assert "the journal's chain is broken: 1 break(s)" in problem
     with pytest.raises(IllegalState, match="chain is broken"):
-        restore_backup(backup, target, WISH)
+        restore_backup(backup, target, REQUEST)

@@ -91,7 +91,7 @@ def test_reasons_name_rule_and_remedy() -> None:
     policy = CedarPolicy()
     assert policy.decide(ask_for("echo")).reason == "permitted by default/harmless"
     assert policy.decide(ask_for()).reason == (
-        "default/ask wants a person's approval; a permit for shell among the user policies would "
+        "default/ask requires an approval; a permit for shell among the user policies would "
         "change that"
     )
 
@@ -366,9 +366,9 @@ def test_a_number_the_engine_cannot_take_denies(tmp_path: Path) -> None:
 def test_rules_taken_for_one_another_deny(tmp_path: Path) -> None:
     """Should the engine ever number rules otherwise, nothing is allowed under a wrong name."""
     policy = with_rules(tmp_path)
-    rules = policy._force.rules
+    rules = policy._active.rules
     turned = dict(zip(rules.rules, reversed(list(rules.rules.values())), strict=True))
-    policy._force = replace(policy._force, rules=replace(rules, rules=turned))
+    policy._active = replace(policy._active, rules=replace(rules, rules=turned))
     assert answers(policy, ask_for("echo")) == ("deny", "policy_error", ())
 
 

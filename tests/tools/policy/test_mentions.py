@@ -100,14 +100,14 @@ def test_a_cached_decision_equals_a_fresh_one(
     policy = _POLICIES.get(name) or _POLICIES.setdefault(name, CedarPolicy(folder))
     for request in requests:
         kept = policy.decide(request)
-        policy._force.known.clear()
+        policy._active.known.clear()
         assert kept == policy.decide(request)
         again = policy.decide(request)
         assert kept == again
-    policy._force.known.clear()
+    policy._active.known.clear()
     in_turn = [policy.decide(request) for request in requests]
     for request, decision in zip(requests, in_turn, strict=True):
-        policy._force.known.clear()
+        policy._active.known.clear()
         assert decision == policy.decide(request)
 
 

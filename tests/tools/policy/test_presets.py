@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from palyra.errors import Conflict, NotFound, Rejected
+from palyra.errors import Conflict, NotFound, Rejected, Unavailable
 from palyra.tools.policy.cases import CaseTable, Outcome, PolicyCase, run_cases
 from palyra.tools.policy.presets import PRESETS, PresetName, remove_preset, write_preset
 
@@ -207,3 +207,12 @@ def test_a_broken_folder_gets_no_preset(tmp_path: Path) -> None:
     with pytest.raises(Rejected):
         write_preset(tmp_path, "coding")
     assert ["mine.cedar"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """The error is about the folder, not about a preset that exists."""
+    folder = tmp_path / "policies"
+    folder.write_text("")
+    with pytest.raises(Unavailable, match="could not be written"):
+        write_preset(folder, "coding")
+    assert folder.is_file()

@@ -37,6 +37,19 @@ def test_an_edited_file_is_left_alone(tmp_path: Path) -> None:
     assert path.exists()
 
 
+def test_only_the_bytes_that_were_written_are_unedited(tmp_path: Path) -> None:
+    """Other line ends, and the first line of another kind of file, count as an edit."""
+    files = SuggestedPolicyFiles(tmp_path)
+    path = Path(files.apply(ONE, RULE, [], 1).file)
+    written = path.read_bytes()
+    for edited in (written.replace(b"\n", b"\r\n"), written.replace(b"suggestion, applied", b"x")):
+        path.write_bytes(edited)
+        with pytest.raises(Conflict, match="was edited"):
+            files.undo(ONE)
+    path.write_bytes(written)
+    assert [ONE] == [files.undo(ONE).suggestion_id]
+
+
 def test_a_note_stays_a_comment(tmp_path: Path) -> None:
     """A line break in a note starts no rule."""
     files = SuggestedPolicyFiles(tmp_path / "new")

@@ -120,8 +120,8 @@ def test_size_is_bounded() -> None:
 
 @pytest.mark.parametrize("text", [")", "(]", "(;)}", "[}", "({)"])
 def test_brackets_must_match(text: str) -> None:
-    """A bracket that closes nothing is refused, so that none can hide another."""
-    with pytest.raises(BrokenPolicy, match=r"file:1: .* closes nothing"):
+    """A bracket without its opening one is refused, so that none can hide another."""
+    with pytest.raises(BrokenPolicy, match=r"file:1: .* has no opening bracket"):
         check_policy_text("file", text)
 
 
