@@ -2,7 +2,7 @@
 
 No link is followed and no path is resolved twice: each step opens one name below an open descriptor,
 so a concurrent rename cannot lead outside.  Places for secrets, the stores of version control and
-names that are not UTF-8 are left out.
+names that are not UTF-8 are left out, and what ignore files name if the walk has `ignores`.
 """
 
 import os
@@ -14,13 +14,20 @@ from time import monotonic
 from typing import NamedTuple
 
 from palyra.core.tool.paths import is_private, normal_path
+from palyra.tools.files.ignores import NAMES, STORES, Ignores, Scope
 from palyra.tools.files.workspace import READ_FLAGS, Workspace, usable
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
 TIME_S = 5.0  # half of the tool's deadline: a thread cannot be interrupted
-_STORES = frozenset({".git", ".hg", ".svn"})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Listing(NamedTuple):
+    """Entries of a folder: names of files and folders in the order of their paths."""
+
+    entries: list[tuple[str, bool]]  # (name, is a folder)
+    special: set[str]  # those of `ignores.NAMES`, of any kind
 
 
 class Found(NamedTuple):
@@ -36,7 +43,8 @@ class WorkspaceWalk:
     """One walk, which also records whether it was complete."""
 
     workspace: Workspace
-    top: str = ""  # folder or file to start at
+    top: str = ""  # folder or file to start at; it is walked even if it is ignored
+    ignores: Ignores | None = None  # None: the walk is complete
     ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
     entries: int = 0
     stopped: str | None = None  # reason for an incomplete walk
@@ -65,7 +73,8 @@ class WorkspaceWalk:
                     yield Found(normal, fd, name)
                     return
         with self.workspace.open_folder(self.top) as fd:
-            yield from self._below(fd, normal, 0)
+            scope = Scope() if self.ignores is None else self.ignores.above(normal)
+            yield from self._below(fd, normal, scope, 0)
 
     def is_over(self) -> bool:
         """True if the bound on time or entries is reached."""
@@ -75,26 +84,33 @@ class WorkspaceWalk:
             self.stopped = f"after {TIME_S:g} s"
         return self.stopped is not None
 
-    def _below(self, fd: int, folder: str, depth: int) -> Iterator[Found]:
-        for name, is_folder in self._entries(fd):
+    def _below(self, fd: int, folder: str, scope: Scope, depth: int) -> Iterator[Found]:
+        entries, special = self._entries(fd)
+        ignores = self.ignores
+        if ignores is not None and special:
+            scope = ignores.enter(scope, folder, special)
+        for name, is_folder in entries:
             if self.is_over():
                 return
             path = f"{folder}/{name}" if folder else name
-            if is_private(path):
+            if name in STORES or is_private(path):
+                continue
+            if ignores is not None and ignores.leaves_out(scope, path, name, is_folder=is_folder):
                 continue
             if not is_folder:
                 yield Found(path, fd, name)
-            elif name not in _STORES and depth < MAX_DEPTH:
-                yield from self._inside(fd, name, path, depth + 1)
+            elif depth < MAX_DEPTH:
+                yield from self._inside(fd, path, scope, depth + 1)
 
-    def _inside(self, fd: int, name: str, path: str, depth: int) -> Iterator[Found]:
-        with _opened(fd, name) as inner:
+    def _inside(self, fd: int, path: str, scope: Scope, depth: int) -> Iterator[Found]:
+        with _opened(fd, path.rpartition("/")[2]) as inner:
             if inner is not None:
-                yield from self._below(inner, path, depth)
+                yield from self._below(inner, path, scope, depth)
 
-    def _entries(self, fd: int) -> list[tuple[str, bool]]:
-        """List names of files and folders in the order of their paths."""
+    def _entries(self, fd: int) -> _Listing:
+        """List the folder."""
         found: list[tuple[str, bool]] = []
+        special: set[str] = set()
         with os.scandir(fd) as entries:
             for entry in entries:
                 self.entries += 1
@@ -102,11 +118,15 @@ class WorkspaceWalk:
                     break
                 if not _is_utf8(entry.name):
                     continue
+                if entry.name in NAMES:
+                    special.add(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     found.append((entry.name, True))
                 elif entry.is_file(follow_symlinks=False):
                     found.append((entry.name, False))
-        return sorted(found, key=lambda each: f"{each[0]}/" if each[1] else each[0])
+        return _Listing(
+            sorted(found, key=lambda each: f"{each[0]}/" if each[1] else each[0]), special
+        )
 
 
 def read_plain(found: Found, most_bytes: int) -> bytes | None:
