@@ -305,20 +305,33 @@ class _Placed(NamedTuple):
     origin: str  # named in results
 
 
-class Scope(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Scope:
     """The rules that hold in one folder, strongest first."""
 
     plain: tuple[_Placed, ...] = ()  # `.ignore`
     git: tuple[_Placed, ...] = ()  # `.gitignore`, then the excludes of the repository
     personal: tuple[_Placed, ...] = ()
+    _names: frozenset[str] = field(init=False)  # and endings, of all literal patterns
+    _has_others: bool = field(init=False)  # patterns of whole paths, or with other wildcards
+
+    def __post_init__(self) -> None:
+        rules = [each.rules for each in (*self.plain, *self.git, *self.personal)]
+        tables = (table for each in rules for table in (*each.names, *each.endings))
+        object.__setattr__(self, "_names", frozenset(key for table in tables for key in table))
+        others = any(each.wild or any(each.paths) for each in rules)
+        object.__setattr__(self, "_has_others", others)
+
+    def may_ignore(self, name: str) -> bool:
+        """False if no pattern can match the entry: a cheap filter for most entries of a walk."""
+        return self._has_others or name in self._names or name[name.rfind(".") :] in self._names
 
     def find(self, path: str, name: str, *, is_folder: bool) -> str | None:
         """Return the origin of the pattern that ignores the path; None if it is not ignored."""
-        for placed in self:
-            for each in placed:
-                found = each.rules.match(path[each.offset :], name, is_folder=is_folder)
-                if found is not None:
-                    return each.origin if found else None
+        for each in (*self.plain, *self.git, *self.personal):
+            found = each.rules.match(path[each.offset :], name, is_folder=is_folder)
+            if found is not None:
+                return each.origin if found else None
         return None
 
 
@@ -342,8 +355,6 @@ class Ignores:
 
     def leaves_out(self, scope: Scope, path: str, name: str, *, is_folder: bool) -> bool:
         """True if the entry is ignored; it is counted."""
-        if not any(scope):
-            return False
         origin = scope.find(path, name, is_folder=is_folder)
         if origin is None:
             return False
@@ -369,7 +380,7 @@ class Ignores:
 
     def enter(self, scope: Scope, folder: str, found: frozenset[str] | set[str]) -> Scope:
         """Return the scope in a folder which may have the entries `found` of NAMES.  Blocks."""
-        plain, git, personal = scope
+        plain, git, personal = scope.plain, scope.git, scope.personal
         if ".git" in found and (not folder or self._is_repository(folder)):
             placed = self._load(folder, EXCLUDE)
             git = () if placed is None else (placed,)

@@ -205,6 +205,8 @@ class _Search:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
 
     def _in_file(self, path: str, content: bytes) -> list[str]:
+        if self._find(content, 0) < 0:  # most files; cheaper than the generator
+            return []
         hits = list(islice(find_hits(content, self._find), self._limit + 1))
         if not hits:
             return []

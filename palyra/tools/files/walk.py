@@ -7,8 +7,7 @@ names that are not UTF-8 are left out, and what ignore files name if the walk ha
 
 import os
 import stat
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
@@ -23,11 +22,28 @@ TIME_S = 5.0  # half of the tool's deadline: a thread cannot be interrupted
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+_END = ("", False)  # no entry has this name
+
+
 class _Listing(NamedTuple):
     """Entries of a folder: names of files and folders in the order of their paths."""
 
     entries: list[tuple[str, bool]]  # (name, is a folder)
     special: set[str]  # those of `ignores.NAMES`, of any kind
+
+
+class _Level(NamedTuple):
+    """A folder that a walk is in."""
+
+    fd: int
+    prefix: str  # of the paths in it
+    scope: Scope
+    entries: Iterator[tuple[str, bool]]  # not yet visited
+
+    def close(self, *, is_top: bool) -> None:
+        """Close the descriptor; that of the top belongs to the caller of the walk."""
+        if not is_top:
+            os.close(self.fd)
 
 
 class Found(NamedTuple):
@@ -74,7 +90,7 @@ class WorkspaceWalk:
                     return
         with self.workspace.open_folder(self.top) as fd:
             scope = Scope() if self.ignores is None else self.ignores.above(normal)
-            yield from self._below(fd, normal, scope, 0)
+            yield from self._below(fd, normal, scope)
 
     def is_over(self) -> bool:
         """True if the bound on time or entries is reached."""
@@ -84,28 +100,63 @@ class WorkspaceWalk:
             self.stopped = f"after {TIME_S:g} s"
         return self.stopped is not None
 
-    def _below(self, fd: int, folder: str, scope: Scope, depth: int) -> Iterator[Found]:
+    def _below(self, fd: int, folder: str, scope: Scope) -> Iterator[Found]:
+        """Yield the files below an open folder.
+
+        One generator with a stack of its own: a chain of generators costs each file its depth.
+        """
+        stack = [self._level(fd, folder, scope)]
+        try:
+            while stack and not self.is_over():
+                level = stack[-1]
+                name, is_folder = next(level.entries, _END)
+                if not name:
+                    stack.pop().close(is_top=not stack)
+                elif not is_folder:
+                    yield Found(level.prefix + name, level.fd, name)
+                elif len(stack) <= MAX_DEPTH and (inner := self._enter(level, name)) is not None:
+                    stack.append(inner)
+        finally:
+            while stack:
+                stack.pop().close(is_top=not stack)
+
+    def _enter(self, level: "_Level", name: str) -> "_Level | None":
+        """Open a folder; None if it was removed, was replaced by a link, or is not readable."""
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=level.fd)
+        except OSError:
+            return None
+        try:
+            return self._level(fd, level.prefix + name, level.scope)
+        except OSError:
+            os.close(fd)
+            return None
+
+    def _level(self, fd: int, folder: str, scope: Scope) -> "_Level":
         entries, special = self._entries(fd)
+        if self.ignores is not None and special:
+            scope = self.ignores.enter(scope, folder, special)
+        prefix = f"{folder}/" if folder else ""
+        return _Level(fd, prefix, scope, self._kept(entries, prefix, scope))
+
+    def _kept(
+        self, entries: list[tuple[str, bool]], prefix: str, scope: Scope
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the entries that are neither private, nor a store, nor ignored."""
         ignores = self.ignores
-        if ignores is not None and special:
-            scope = ignores.enter(scope, folder, special)
-        for name, is_folder in entries:
-            if self.is_over():
-                return
-            path = f"{folder}/{name}" if folder else name
+        may_ignore = scope.may_ignore
+        for each in entries:
+            name, is_folder = each
+            path = prefix + name
             if name in STORES or is_private(path):
                 continue
-            if ignores is not None and ignores.leaves_out(scope, path, name, is_folder=is_folder):
+            if (
+                ignores is not None
+                and may_ignore(name)
+                and ignores.leaves_out(scope, path, name, is_folder=is_folder)
+            ):
                 continue
-            if not is_folder:
-                yield Found(path, fd, name)
-            elif depth < MAX_DEPTH:
-                yield from self._inside(fd, path, scope, depth + 1)
-
-    def _inside(self, fd: int, path: str, scope: Scope, depth: int) -> Iterator[Found]:
-        with _opened(fd, path.rpartition("/")[2]) as inner:
-            if inner is not None:
-                yield from self._below(inner, path, scope, depth)
+            yield each
 
     def _entries(self, fd: int) -> _Listing:
         """List the folder."""
@@ -152,19 +203,6 @@ def _is_file(folder_fd: int, name: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode)
-
-
-@contextmanager
-def _opened(folder_fd: int, name: str) -> Generator[int | None]:
-    try:
-        fd = os.open(name, _FOLDER, dir_fd=folder_fd)
-    except OSError:  # removed, replaced by a link, or not readable
-        yield None
-        return
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _is_utf8(name: str) -> bool:
