@@ -6,7 +6,7 @@ are asked from the strongest to the weakest, and the first that has an opinion w
     .ignore            of the folder, then of each folder above it
     .gitignore         of the folder, then of each folder above it, up to the repository's top
     .git/info/exclude  of the repository
-    global excludes    `core.excludesFile` of the person, or git's default place for it
+    global excludes    the `excludesFile` that a person configured, or git's default place for it
 
 An ignored folder is not entered, so nothing below it can be named again.  A folder with a `.git` of
 its own is another repository: the rules of git above it end there, those of `.ignore` do not.
@@ -475,7 +475,7 @@ class PersonalExcludes:
 
 
 def _excludes_of(data: bytes) -> Iterator[str]:
-    """Yield the value of `core.excludesFile` in a git configuration, if it can be read."""
+    """Yield the value of `excludesFile` in the section core of a git configuration, if it can be read."""
     text = "\n".join(line.strip() for line in data.decode("utf-8", "replace").split("\n"))
     parser = configparser.RawConfigParser(
         strict=False, allow_no_value=True, comment_prefixes=("#", ";"), delimiters=("=",),

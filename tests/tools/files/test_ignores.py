@@ -126,7 +126,7 @@ def _git(root: Path, *words: str, text: bytes = b"") -> bytes:
 def test_walks_agree_with_git(root: Path, workspace: Workspace, seed: int) -> None:
     """Every file of a random tree with nested ignore files is shown exactly if git would show it."""
     rng = random.Random(seed)
-    tree = {}
+    tree: Tree = {}
     for _ in range(60):
         path = _random_path(rng, rng.randint(1, 4))
         if not any(path.startswith(f"{each}/") or each.startswith(f"{path}/") for each in tree):
@@ -222,7 +222,7 @@ def test_a_nested_repository_has_its_own_rules(root: Path, workspace: Workspace)
     "config", ["[core]\n\texcludesFile = ~/mine # x\n", '[CORE]\nexcludesfile="mine"']
 )
 def test_global_excludes_are_found(root: Path, workspace: Workspace, config: str) -> None:
-    """In git's default place, or where `core.excludesFile` says."""
+    """In the default place of git, or where its configuration says."""
     home = root.parent / "home"
     personal = PersonalExcludes(home, home / ".config")
     fill(root, {"a.o": "", "b.x": ""})
