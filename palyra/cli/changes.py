@@ -49,31 +49,36 @@ def undo(
 ) -> None:
     """Put the files back that a run changed."""
     max_lines = MAX_LINES if is_whole else None
-    preview = talk(options, lambda client: client.preview_undo(run_id, max_lines=max_lines))
+    preview = talk(options, lambda client: client.undo_run(run_id, max_lines=max_lines))
     if not options.as_json:
         _print_preview(preview, force=force)
     paths = (*preview.files, *(preview.conflicts if force else ()))
-    if dry_run or not paths:
-        if options.as_json:
-            print_json(preview)
-        elif not paths:
-            say("nothing to put back")
-        if not dry_run and preview.conflicts:
-            raise CommandFailed(
-                f"{pluralize(len(preview.conflicts), 'file')} left alone",
-                "--force overwrites what others have changed since",
-                kind="conflict",
-            )
-        return
-    confirm_loss(f"Put {pluralize(len(paths), 'file')} back?", is_confirmed=yes)
-    done = talk(options, lambda client: client.undo_run(run_id, preview.digest, force=force))
+    result = preview
+    if paths and not dry_run:
+        confirm_loss(f"Put {pluralize(len(paths), 'file')} back?", is_confirmed=yes)
+        result = talk(options, lambda client: client.undo_run(run_id, preview.digest, force=force))
     if options.as_json:
-        print_json(done)
+        print_json(result)
+    else:
+        _print_result(result, is_empty=not paths)
+    left = 0 if force or dry_run else len(preview.conflicts)
+    if left:
+        raise CommandFailed(
+            f"{pluralize(left, 'file')} left alone",
+            "--force overwrites what was changed since by other means",
+            kind="conflict",
+        )
+
+
+def _print_result(result: RunUndo, *, is_empty: bool) -> None:
+    if is_empty:
+        say("nothing to put back")
+    if result.state == "preview":
         return
-    for path in done.files:
+    for path in result.files:
         say(f"{visible(path)} is as before the run")
-    if done.checkpoint_id is not None:
-        say(f"undo that with: palyra checkpoints restore {done.checkpoint_id}", dim=True)
+    if result.checkpoint_id is not None:
+        say(f"undo that with: palyra checkpoints restore {result.checkpoint_id}", dim=True)
 
 
 def _print_preview(preview: RunUndo, *, force: bool) -> None:

@@ -51,22 +51,25 @@ class FileMethods(RequestMethods):
         params = {"run_id": run_id, "max_lines": max_lines}
         return await self._ask("run.diff", params, RunDiff)
 
-    async def preview_undo(self, run_id: str, *, max_lines: int | None = None) -> RunUndo:
-        """Return what an undo of the run would do now, with the digest that `undo_run` takes."""
-        params = {"run_id": run_id, "dry_run": True, "max_lines": max_lines}
-        return await self._mutate("run.undo", params, RunUndo)
-
     async def undo_run(
-        self, run_id: str, digest: str, *, force: bool = False, idempotency_key: str | None = None
+        self,
+        run_id: str,
+        digest: str | None = None,
+        *,
+        force: bool = False,
+        max_lines: int | None = None,
+        idempotency_key: str | None = None,
     ) -> RunUndo:
-        """Put the files of a run back as its preview said.
+        """Put the files of a run back as the preview with that digest said.
 
-        Raises Conflict if a file has changed after the preview.
+        Without a digest only return the preview.  Raises Conflict if a file has changed after it.
         """
         params = {
             "run_id": run_id,
+            "dry_run": digest is None,
             "digest": digest,
             "force": force,
+            "max_lines": max_lines,
             "idempotency_key": idempotency_key,
         }
         return await self._mutate("run.undo", params, RunUndo)

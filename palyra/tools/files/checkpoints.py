@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -197,35 +197,8 @@ class Checkpoints:
             self._require_own(kept)
         changes = Changes(self.workspace)
         last = {file.path: (kept.checkpoint_id, file.after) for kept in made for file in kept.files}
-        return [self._follow(changes, each, last[each.path]) for each in follow_paths(made)]
-
-    def _follow(
-        self, changes: Changes, history: PathHistory, last: tuple[str, FileState | None]
-    ) -> FollowedFile:
-        path = history.path
-        try:
-            before = self._content(history.first, history.before)
-            after = self._content(*last)
-        except Unavailable as error:
-            return FollowedFile(path, None, None, "unusable", problem=error.message)
-        try:
-            found = changes.look(usable(path))
-        except ToolFailure as failure:
-            return FollowedFile(path, before, after, "unusable", problem=failure.message)
-        now = state_of(found)
-        has_mode = before is None or before.mode in {None, found and found.mode}
-        if same_bytes(now, history.before) and has_mode:
-            return FollowedFile(path, before, after, "restored", found)
-        return FollowedFile(
-            path, before, after, "left" if history.is_known(now) else "changed", found
-        )
-
-    def _content(self, checkpoint_id: str, state: FileState | None) -> Content | None:
-        """Return the content of a recorded state.  Raises Unavailable if it is not stored."""
-        if state is None:
-            return None
-        contents = self.store.contents(checkpoint_id)
-        return Content(contents[state.sha256], state.mode, state.is_executable)
+        contents = _Contents(self.store)
+        return [_follow(changes, contents, each, last[each.path]) for each in follow_paths(made)]
 
     def undo(
         self, made: Sequence[Checkpoint], paths: Collection[str], expected: Mapping[str, str]
@@ -296,6 +269,45 @@ def _wanted(
     if found is not None and same_bytes(state_of(found), state):
         return found if state.mode is None else replace(found, mode=state.mode)
     return Content(contents[state.sha256], state.mode, state.is_executable)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """Contents of checkpoints; the one that was read last is held, since files follow in order."""
+
+    store: CheckpointStore
+    held: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+
+    def get(self, checkpoint_id: str, state: FileState | None) -> Content | None:
+        """Return the content of a recorded state.  Raises Unavailable if it is not stored."""
+        if state is None:
+            return None
+        if checkpoint_id not in self.held:
+            self.held = {checkpoint_id: self.store.contents(checkpoint_id)}
+        return Content(self.held[checkpoint_id][state.sha256], state.mode, state.is_executable)
+
+
+def _follow(
+    changes: Changes,
+    contents: _Contents,
+    history: PathHistory,
+    last: tuple[str, FileState | None],
+) -> FollowedFile:
+    path = history.path
+    try:
+        before = contents.get(history.first, history.before)
+        after = contents.get(*last)
+    except Unavailable as error:
+        return FollowedFile(path, None, None, "unusable", problem=error.message)
+    try:
+        found = changes.look(usable(path))
+    except ToolFailure as failure:
+        return FollowedFile(path, before, after, "unusable", problem=failure.message)
+    now = state_of(found)
+    has_mode = before is None or before.mode in {None, found and found.mode}
+    if same_bytes(now, history.before) and has_mode:
+        return FollowedFile(path, before, after, "restored", found)
+    return FollowedFile(path, before, after, "left" if history.is_known(now) else "changed", found)
 
 
 def _sha256(content: Content | None) -> str:
