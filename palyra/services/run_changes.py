@@ -160,10 +160,11 @@ class RunChanges:
         for kept in undone:
             if kept.checkpoint_id in recorded:
                 continue
+            redacted = [self._redact(file.path) for file in kept.files]
             event = ev.RunUndone(
                 checkpoint_id=kept.checkpoint_id,
                 by=caller.principal,
-                files=tuple(file.path for file in kept.files),
+                files=tuple(path for path, _ in redacted),
                 forced=is_forced,
             )
             rows.append(
@@ -174,7 +175,7 @@ class RunChanges:
                     at_ms=self._now_ms(),
                     kind=ev.RunUndone.KIND,
                     principal=run.principal,
-                    redacted=False,
+                    redacted=any(is_redacted for _, is_redacted in redacted),
                     data=ev.encode_event(event),
                 )
             )

@@ -8,7 +8,7 @@ from palyra.client import RunView
 from palyra.client.client import Client
 from palyra.client.tapes import export_run
 from palyra.core.tape import events as ev
-from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
+from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound, PalyraError
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import ask_for, find_events, somebody, wait_tool, write_call
@@ -78,6 +78,10 @@ async def test_a_run_is_shown_and_undone(daemon: DaemonProcess) -> None:
         tape = await read_whole(client, run.run_id)
         assert 2 == len(find_events(tape, ev.RunUndone))
         assert 0 == (await client.verify_tape()).breaks
+        await client.purge_session(run.session_id)
+        assert 0 == (await client.verify_tape()).breaks
+        with pytest.raises(PalyraError, match="purged"):
+            await client.diff_run(run.run_id)
 
 
 async def test_changes_of_others_are_kept(daemon: DaemonProcess) -> None:

@@ -62,6 +62,7 @@ INPUTS: dict[str, set[str]] = {
     "compaction.applied": {"*"},
     "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
+    "run.undone": {"*"},  # a person's, behind the end
     "run.purged": {"*"},  # follows the end; a purged run is not replayed
     "tool.started": set(),
     "delegation.started": {"*"},

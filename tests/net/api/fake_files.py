@@ -65,6 +65,9 @@ class FakeFiles:
 class FakeChanges:
     """See `services.run_changes`."""
 
+    def __init__(self) -> None:
+        self.undone: list[tuple[str, str, bool]] = []
+
     async def diff(self, caller: Caller, run_id: str, max_lines: int) -> RunDiff:
         caller.require("runs:read")
         await trio.lowlevel.checkpoint()
@@ -80,6 +83,7 @@ class FakeChanges:
     async def undo(self, caller: Caller, run_id: str, digest: str, *, is_forced: bool) -> RunUndo:
         caller.require("runs:write")
         await trio.lowlevel.checkpoint()
+        self.undone.append((run_id, digest, is_forced))
         conflicts = () if is_forced else ("b",)
         return RunUndo(
             run_id=run_id, state="undone", digest=digest, files=("a",), conflicts=conflicts,

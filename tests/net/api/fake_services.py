@@ -553,6 +553,7 @@ class Daemon:
         self.learning = FakeLearning()
         self.skills = FakeSkills()
         self.files = FakeFiles()
+        self.changes = FakeChanges()
         self.documents = FakeDocuments(self.store)
         self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
@@ -584,7 +585,7 @@ class Daemon:
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
-            changes=cast("Any", FakeChanges()),
+            changes=cast("Any", self.changes),
             documents=cast("Any", self.documents),
             learning=cast("Any", self.learning),
             tasks=cast("Any", self.tasks),

@@ -290,7 +290,13 @@ def effects_of(daemon: Daemon) -> list[Any]:
     asked += [*daemon.keeping.asked, *daemon.suggestions.asked, *daemon.learning.asked]
     asked += [*daemon.tasks.asked, *daemon.schedules.asked]
     tokens = list(daemon.store.tokens.items())
-    return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
+    return [
+        *daemon.gateway.effects,
+        *asked,
+        *daemon.files.restored,
+        *daemon.changes.undone,
+        *tokens,
+    ]
 
 
 @pytest.mark.parametrize("method", MUTATIONS)
