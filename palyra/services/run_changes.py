@@ -24,9 +24,7 @@ from palyra.core.preview.run_changes import (
     RunUndo,
     build_diff,
     build_undo,
-    digest_of,
     find_unknown,
-    paths_of,
 )
 from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import (
@@ -50,7 +48,7 @@ class _Tape(NamedTuple):
 class _Found(NamedTuple):
     tape: _Tape
     calls: list[Checkpoint]  # of its calls, oldest first
-    undone: list[Checkpoint]  # of earlier undos
+    unrecorded: list[Checkpoint]  # of undos that have no event on the tape
     followed: Sequence[FollowedFile]
     unknown: list[str]
 
@@ -115,51 +113,45 @@ class RunChanges:
         Cancellation: the files may be back; repeat with the idempotency key, or undo again.
         """
         found = await self._find_own(caller, run_id)
-        await self._record(caller, found.tape, found.undone, is_forced=False)
-        if digest != digest_of(run_id, found.followed):
+        await self._record(caller, found, is_forced=False)
+        preview = await self._run_blocking(self._plan, found)
+        if digest != preview.digest:
             raise Conflict(
                 "the files are not as the preview showed them: nothing was put back; look at a new "
                 "preview"
             )
-        conflicts = paths_of(found.followed, "changed")
-        paths = (*paths_of(found.followed, "left"), *(conflicts if is_forced else ()))
-        expected = {each.path: each.now_sha256 for each in found.followed}
+        paths = (*preview.files, *(preview.conflicts if is_forced else ()))
         checkpoint_id: str | None = None
         if paths:
-            checkpoint_id = await self._run_blocking(
-                self._files.undo, found.calls, frozenset(paths), expected
-            )
+            checkpoint_id = await self._run_blocking(self._put_back, found, frozenset(paths))
             after = await self._find_own(caller, run_id)
-            await self._record(caller, after.tape, after.undone, is_forced=is_forced)
-        preview = build_undo(
-            run_id, found.followed, found.unknown, redact=self._redact, max_lines=0
-        )
+            await self._record(caller, after, is_forced=is_forced)
         return msgspec.structs.replace(
             preview,
             state="undone",
             files=paths,
-            conflicts=() if is_forced else conflicts,
+            conflicts=() if is_forced else preview.conflicts,
             blocks=(),
             redacted=0,
             cut=0,
             checkpoint_id=checkpoint_id,
         )
 
-    async def _record(
-        self, caller: Caller, tape: _Tape, undone: Sequence[Checkpoint], *, is_forced: bool
-    ) -> None:
+    def _plan(self, found: _Found) -> RunUndo:
+        """Return the preview without lines.  Blocks."""
+        run_id = found.tape.run.run_id
+        return build_undo(run_id, found.followed, found.unknown, redact=self._redact, max_lines=0)
+
+    def _put_back(self, found: _Found, paths: frozenset[str]) -> str | None:
+        """Undo the changes of these files.  Blocks."""
+        expected = {each.path: each.now_sha256 for each in found.followed}
+        return self._files.undo(found.calls, paths, expected)
+
+    async def _record(self, caller: Caller, found: _Found, *, is_forced: bool) -> None:
         """Append the events of undone changes that are not on the tape yet."""
-        recorded = {
-            event.checkpoint_id
-            for kind, data in tape.rows
-            if kind == ev.RunUndone.KIND
-            and isinstance(event := ev.decode_event(kind, data), ev.RunUndone)
-        }
-        run = tape.run
+        run = found.tape.run
         rows: list[TapeRow] = []
-        for kept in undone:
-            if kept.checkpoint_id in recorded:
-                continue
+        for kept in found.unrecorded:
             redacted = [self._redact(file.path) for file in kept.files]
             event = ev.RunUndone(
                 checkpoint_id=kept.checkpoint_id,
@@ -205,9 +197,13 @@ class RunChanges:
         run_id = tape.run.run_id
         made = self._files.list(CheckpointFilter(run_id=run_id, limit=_ALL))[::-1]
         calls = [kept for kept in made if kept.tool not in BESIDE_CALLS]
-        undone = [kept for kept in made if kept.tool == UNDO]
+        events = [ev.decode_event(*row) for row in tape.rows if row[0] == ev.RunUndone.KIND]
+        recorded = {each.checkpoint_id for each in events if isinstance(each, ev.RunUndone)}
+        unrecorded = [
+            kept for kept in made if kept.tool == UNDO and kept.checkpoint_id not in recorded
+        ]
         unknown = find_unknown(tape.rows, frozenset(kept.call_id for kept in calls))
-        return _Found(tape, calls, undone, self._files.follow(calls), unknown)
+        return _Found(tape, calls, unrecorded, self._files.follow(calls), unknown)
 
 
 def _read_tape(caller: Caller, run_id: str, store: JournalStore) -> _Tape:

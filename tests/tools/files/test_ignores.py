@@ -87,6 +87,8 @@ def is_ignored(patterns: str, path: str) -> bool | None:
         ("a\r\nb", "a", True),
         ("\ufeffa", "a", True),
         ("[a", "[a", None),
+        ("[[:bad:]]x", "bx", None),
+        ("a**/b", "ax/y/b", True),
         ("a\\", "a\\", None),
         ("?", "é", None),
         ("??", "é", True),
