@@ -55,7 +55,11 @@ def undo(
     paths = (*preview.files, *(preview.conflicts if force else ()))
     result = preview
     if paths and not dry_run:
-        confirm_loss(f"Put {pluralize(len(paths), 'file')} back?", is_confirmed=yes)
+        confirm_loss(
+            f"Put {pluralize(len(paths), 'file')} back?",
+            is_confirmed=yes,
+            why="an undo replaces files, and there is no terminal to ask at",
+        )
         result = talk(options, lambda client: client.undo_run(run_id, preview.digest, force=force))
     if options.as_json:
         print_json(result)

@@ -403,8 +403,6 @@ class Ignores:
             found.append(
                 f"{' and '.join(counts)} ignored by {origins}; pass include_ignored to see them"
             )
-        if self.stores:
-            found.append("version control's own folder is not shown; include_ignored shows it")
         more = len(self.problems) - _MAX_NOTES
         found += self.problems[:_MAX_NOTES]
         return [*found, f"and {more} more ignore files not used"] if more > 0 else found

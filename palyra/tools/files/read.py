@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import monotonic
 from typing import IO, Any
 
 from palyra.core.text.visible import pluralize, visible
@@ -23,6 +24,7 @@ PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
 MAX_LINES = 2_000  # of one page
 MAX_READ_BYTES = 16_777_216  # a larger file is refused
 MAX_ENTRIES = 10_000  # of a folder that is listed
+IGNORES_S = 5.0  # for ignore files of a listing: half of the tool's deadline
 _PROBE_BYTES = 8_192  # read to tell a text from a binary file
 
 PATH: dict[str, Any] = {
@@ -184,7 +186,9 @@ def list_dir(
         shown = list(_fitting(_entry_text(folder, entry) for entry in entries))
     left = len(entries) - len(shown)
     notes = [f"{'at least ' if is_cut else ''}{left} more entries are not shown"] if left else []
-    notes += ["the folder is empty"] if not entries and not (ignores and ignores.has_left) else []
+    if not entries:
+        hidden = ignores is not None and ignores.has_left
+        notes.append("nothing to show" if hidden else "the folder is empty")
     notes += [] if ignores is None else ignores.notes()
     text = "\n".join([*shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
     return ToolOutput(text=text, is_truncated=left > 0)
@@ -196,7 +200,11 @@ def _kept(ignores: Ignores, folder: str, entries: list[os.DirEntry[str]]) -> lis
     scope = ignores.enter(scope, folder, NAMES.intersection(entry.name for entry in entries))
     prefix = f"{folder}/" if folder else ""
     kept = []
-    for entry in entries:
+    ends_s = monotonic() + IGNORES_S
+    for at, entry in enumerate(entries):
+        if monotonic() > ends_s:
+            ignores.problems.append(f"the ignore files took {IGNORES_S:g} s: not used from here on")
+            return [*kept, *entries[at:]]
         is_folder = entry.is_dir(follow_symlinks=False)
         if entry.name in STORES:
             ignores.stores += 1

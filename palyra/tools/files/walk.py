@@ -155,6 +155,8 @@ class WorkspaceWalk:
                 and may_ignore(name)
                 and ignores.leaves_out(scope, path, name, is_folder=is_folder)
             ):
+                if self.is_over():  # a hostile ignore file may take long for each name
+                    return
                 continue
             yield each
 

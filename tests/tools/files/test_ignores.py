@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.tools.files import ignores
+from palyra.tools.files import ignores, read, walk
 from palyra.tools.files.cleanup import sweep
 from palyra.tools.files.ignores import BadIgnores, PersonalExcludes, Scope, parse_ignores
 from palyra.tools.files.read import list_dir
@@ -145,9 +145,9 @@ def test_walks_agree_with_git(root: Path, workspace: Workspace, seed: int) -> No
     (root.parent / "config/git/ignore").write_text(_random_pattern(rng))
     listed = _git(root, "ls-files", "-z", "--others", "--exclude-standard").split(b"\0")
     personal = PersonalExcludes(root.parent, root.parent / "config")
-    walk = WorkspaceWalk(workspace, "", ignores.Ignores(workspace, personal))
+    files = WorkspaceWalk(workspace, "", ignores.Ignores(workspace, personal)).files()
     assert sorted(os.fsdecode(each) for each in listed if each) == sorted(
-        found.path for found in walk.files()
+        found.path for found in files
     )
     checked = _git(root, "check-ignore", "-z", "--stdin", text="\0".join(tree).encode())
     shown = {
@@ -181,9 +181,9 @@ def test_only_ignored_files_are_no_empty_folder(root: Path, workspace: Workspace
     """A listing without entries names the reason."""
     assert "[the folder is empty]" == list_dir(workspace, {}).text
     fill(root, {"a/.gitignore": "*", ".git/config": ""})
-    assert list_dir(workspace, {"path": "a"}).text.startswith("[1 file ignored by .gitignore;")
-    shown = list_dir(workspace, {}).text
-    assert "a/\n[version control's own folder is not shown; include_ignored shows it]" == shown
+    assert list_dir(workspace, {"path": "a"}).text.startswith("[nothing to show; 1 file ignored")
+    assert "a/" == list_dir(workspace, {}).text
+    assert [".git/", "a/"] == list_dir(workspace, {"include_ignored": True}).text.split("\n")
     assert "config  0 bytes" == list_dir(workspace, {"path": ".git"}).text
 
 
@@ -326,6 +326,22 @@ def test_no_pattern_backtracks(pattern: str) -> None:
     for _ in range(20):
         rules.match(path, "b", is_folder=False)
     assert time.process_time() - began < 5  # exponential or of high degree: hours
+
+
+def test_slow_ignore_files_do_not_outlast_the_walk(
+    root: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound on time holds in a folder of ignored names alone; a listing ends the use of rules."""
+    fill(root, {".gitignore": "f*", **{f"f{number:03}": "" for number in range(300)}})
+    now = iter(range(1_000_000))
+    monkeypatch.setattr(walk, "monotonic", lambda: float(next(now)))
+    text = glob(workspace, {"pattern": "**"}).text
+    assert "the search ended early after 5 s" in text
+    assert "[.gitignore" not in text
+    monkeypatch.setattr(read, "monotonic", lambda: float(next(now)))
+    listed = list_dir(workspace, {}).text
+    assert "the ignore files took 5 s: not used from here on" in listed
+    assert "f299" in listed
 
 
 def test_a_walk_for_upkeep_ignores_nothing(root: Path, workspace: Workspace) -> None:
