@@ -199,7 +199,7 @@ def _kept(ignores: Ignores, folder: str, entries: list[os.DirEntry[str]]) -> lis
     scope = ignores.above(folder)
     scope = ignores.enter(scope, folder, NAMES.intersection(entry.name for entry in entries))
     prefix = f"{folder}/" if folder else ""
-    kept = []
+    kept: list[os.DirEntry[str]] = []
     ends_s = monotonic() + IGNORES_S
     for at, entry in enumerate(entries):
         if monotonic() > ends_s:
