@@ -3,6 +3,11 @@
 Prints one JSON line.  The tree is the installed packages of this interpreter, read once before, so
 that all of it is in memory.  Ratios are of wall time in the same run.  grep and find are processes
 without policy checks, exclusions and limits on output.
+
+A second tree is a repository of 100 000 files, of which `.gitignore` leaves out 80 000; its peer is
+ripgrep, which reads the same ignore files.  Both are measured in turn, so that a busy machine slows
+both down, and the ratio is the median of the pairs.  Without ripgrep there is no figure, only a line
+on stderr.
 """
 
 import json
@@ -11,6 +16,7 @@ import platform
 import shutil
 import statistics
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -67,6 +73,47 @@ def searches(workspace: Workspace) -> dict[str, dict[str, float]]:
     raw = median_ms(lambda: run(find, ".", "-type", "f", "-name", "*.py", cwd=workspace.root))
     figures["glob"] = {"tool_ms": ours, "find_ms": raw, "ratio": round(ours / raw, 2)}
     return figures
+
+
+def make_repository(root: Path, kept: int = 20_000, ignored: int = 80_000) -> None:
+    """Make a repository whose ignored files lie in one folder of packages."""
+    for number in range(kept):
+        folder = root / f"src/p{number // 200}/m{number % 200 // 20}"
+        folder.mkdir(parents=True, exist_ok=True)
+        text = f"import os\n\ndef run_{number}(x):\n    return x + {number}\n"
+        (folder / f"file_{number}.py").write_text(text * 8)
+    for number in range(ignored):
+        folder = root / f"node_modules/lib{number // 100}/dist"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"i{number}.js").write_text("module.exports = 1;\n")
+    (root / ".gitignore").write_text("node_modules/\n*.pyc\n__pycache__/\n/build/\n.venv\n*.log\n")
+    (root / ".git").mkdir()  # without it ripgrep does not read .gitignore
+
+
+def ignoring(base: Path) -> dict[str, float] | None:
+    """Measure a literal search in the repository with the tool and with ripgrep."""
+    rg = shutil.which("rg")
+    if rg is None:
+        print("SKIPPED: search with ignore files: ripgrep is not installed", file=sys.stderr)
+        return None
+    root = base / "repository"
+    make_repository(root)
+    workspace = Workspace(root)
+    query = "def run_77("
+    pairs = [
+        (
+            median_ms(lambda: search_text(workspace, {"query": query}), 1),
+            median_ms(lambda: run(rg, "-nF", query, cwd=root), 1),
+        )
+        for _ in range(2 * ROUNDS + 1)
+    ]
+    workspace.close()
+    return {
+        "tool_ms": round(statistics.median(ours for ours, _ in pairs), 1),
+        "ripgrep_ms": round(statistics.median(raw for _, raw in pairs), 1),
+        "ratio": round(statistics.median(ours / raw for ours, raw in pairs), 2),
+        "ratio_of_best": round(min(ours for ours, _ in pairs) / min(raw for _, raw in pairs), 2),
+    }
 
 
 def raw_write(path: Path, data: bytes) -> None:
@@ -156,6 +203,7 @@ def main() -> None:
             "tree_files": len(files),
             "tree_mb": round(size_mb),
             "search": searches(workspace),
+            "ignoring": ignoring(Path(name)),
             "change": changes(Path(name)),
             "python": platform.python_version(),
             "cpus": os.cpu_count(),

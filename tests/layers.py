@@ -104,6 +104,7 @@ ROOMS = {
         "channels",
         "pins",
         "previews",
+        "run_changes",
         "suggestions",
         "compaction",
         "history",

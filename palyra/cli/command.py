@@ -168,7 +168,13 @@ def _replace(target: Path, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def confirm_loss(question: str, *, is_confirmed: bool, is_required: bool = True) -> None:
+def confirm_loss(
+    question: str,
+    *,
+    is_confirmed: bool,
+    is_required: bool = True,
+    why: str = "this cannot be undone",
+) -> None:
     """Ask on a terminal before something is lost; without a terminal require `--yes`.
 
     Raises click.Abort for a no.
@@ -178,4 +184,4 @@ def confirm_loss(question: str, *, is_confirmed: bool, is_required: bool = True)
     if sys.stdin is not None and sys.stdin.isatty():
         click.confirm(question, abort=True, err=True)
     elif is_required:
-        raise click.UsageError("this cannot be undone: give --yes to confirm it")
+        raise click.UsageError(f"{why}: give --yes to confirm it")

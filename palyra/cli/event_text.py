@@ -240,6 +240,11 @@ def _cancelled(event: ev.RunCancelled) -> EventLine:
     return EventLine("■", f"cancelled by {event.by}: {event.reason}", "red")
 
 
+def _undone(event: ev.RunUndone) -> EventLine:
+    files = pluralize(len(event.files), "file")
+    return EventLine("■", f"{files} put back by {event.by} ({event.checkpoint_id})")
+
+
 def _purged(event: ev.RunPurged) -> EventLine:
     events = pluralize(event.events, "event")
     return EventLine("■", f"content of {events} purged by {event.by} ({event.purge_id})")
@@ -280,6 +285,7 @@ _RENDERERS: dict[type[ev.Event], Renderer] = {
     ev.RunDone: _done,
     ev.RunFailed: _failed,
     ev.RunCancelled: _cancelled,
+    ev.RunUndone: _undone,
     ev.RunPurged: _purged,
 }
 
@@ -314,5 +320,6 @@ MEANING = {
     "run.done": "the end, exactly one",
     "run.failed": "the end, exactly one; it names a remedy",
     "run.cancelled": "the end, exactly one; nothing starts after it",
+    "run.undone": "files that the run had changed were put back; the checkpoint undoes that",
     "run.purged": "the content of all events before was removed, on request; signed",
 }

@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tape": ("tape", "Read, verify, replay and export tapes."),
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
     "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
+    "diff": ("changes", "Show what a run changed in the workspace."),
+    "undo": ("changes", "Put the files back that a run changed."),
     "documents": (
         "documents",
         "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md.",

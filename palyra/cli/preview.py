@@ -4,15 +4,15 @@ The daemon makes the preview (`approval.preview`); every command shows it by the
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from palyra.cli.output import safe, uses_color
 from palyra.client import Client
-from palyra.core.preview.blocks import FileBlock, Preview
-from palyra.core.preview.text import Style, render_preview
+from palyra.core.preview.blocks import Block, FileBlock, Preview
+from palyra.core.preview.text import Line, Style, render_blocks, render_preview
 from palyra.errors import PalyraError
 
 _COLOURS: dict[Style, dict[str, Any]] = {
@@ -28,8 +28,16 @@ _COLOURS: dict[Style, dict[str, Any]] = {
 
 def print_preview(preview: Preview, *, err: bool = False) -> None:
     """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
-    width = shutil.get_terminal_size().columns
-    for line in render_preview(preview, width):
+    _print_lines(render_preview(preview, shutil.get_terminal_size().columns), err=err)
+
+
+def print_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
+    """Print blocks as `print_preview` does."""
+    _print_lines(render_blocks(blocks, shutil.get_terminal_size().columns), err=err)
+
+
+def _print_lines(lines: Sequence[Line], *, err: bool) -> None:
+    for line in lines:
         parts = (click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
         click.echo("".join(parts), err=err, color=uses_color())
 

@@ -76,7 +76,14 @@ from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
 from palyra.core.tool.artifacts import Artifact
-from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
+from palyra.core.tool.checkpoints import (
+    Checkpoint,
+    CheckpointFilter,
+    FollowedFile,
+    Restored,
+    Rewound,
+    Side,
+)
 from palyra.core.tool.spec import (
     CallFacts,
     Catalogue,
@@ -749,6 +756,21 @@ class FileHistory(Protocol):
         """Undo several changes, oldest first, as one; a dry run only compares.
 
         Raises as `restore` does; a dry run lists conflicts instead.
+        """
+
+    def follow(self, made: Sequence[Checkpoint]) -> Sequence[FollowedFile]:
+        """Return each file that calls of a run changed, oldest first, with its standing now.
+
+        Raises IllegalState for another workspace.
+        """
+
+    def undo(
+        self, made: Sequence[Checkpoint], paths: Collection[str], expected: Mapping[str, str]
+    ) -> str | None:
+        """Put the files `paths` back to their state before these changes, as one change.
+
+        `expected` has the digest of each file now; Conflict if one differs.  Return the id of the
+        checkpoint of this change; None if no file differed.  Raises as `restore` does.
         """
 
     def drop_session(self, session_id: str) -> int:

@@ -52,6 +52,7 @@ from palyra.services.healing import HealingModes
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.previews import Previews
+from palyra.services.run_changes import RunChanges
 from palyra.services.suggestions import RuleSuggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
@@ -126,6 +127,13 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             toolset.artifacts,
             toolset.checkpoints,
             sessions.get,
+            host.run_blocking,
+        ),
+        changes=RunChanges(
+            services.journal,
+            toolset.checkpoints,
+            services.redactor.redact_text,
+            host.now_ms,
             host.run_blocking,
         ),
         documents=documents,

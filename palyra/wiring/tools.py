@@ -5,6 +5,7 @@ supervised actors that add their tools to the toolbox while they can be called a
 otherwise.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.cleanup import keep_swept
+from palyra.tools.files.ignores import PersonalExcludes
 from palyra.tools.files.read import file_tools
 from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace
@@ -101,7 +103,7 @@ def build_toolset(
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
     webset = build_webset(config, host, redactor.learn)
-    own = [*basic_tools(), *_file_tools(workspace, checkpoints, artifacts)]
+    own = [*basic_tools(), *_file_tools(workspace, checkpoints, artifacts, host)]
     own += [] if host.is_closed else web_tools(webset.web)
     toolbox = Toolbox([*own, *more], host.run_blocking)
     programs = build_processset(
@@ -137,11 +139,14 @@ def build_toolset(
     )
 
 
-def _file_tools(workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts) -> list[Tool]:
+def _file_tools(
+    workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts, host: Host
+) -> list[Tool]:
     """Return the tools for files and for stored outputs."""
+    personal = None if host.is_closed else PersonalExcludes.of(os.environ)
     return [
-        *file_tools(workspace),
-        *search_tools(workspace),
+        *file_tools(workspace, personal),
+        *search_tools(workspace, personal),
         *write_tools(workspace, checkpoints.keep_for),
         artifact_tool(artifacts),
     ]

@@ -44,6 +44,8 @@ CALLS: dict[str, Call] = {
     ),
     "run.fork": lambda client: client.fork_run(RUN, 7, "again", idempotency_key="k"),
     "run.replay": lambda client: client.replay_run(RUN, strict=True),
+    "run.diff": lambda client: client.diff_run(RUN, max_lines=5),
+    "run.undo": lambda client: client.undo_run(RUN, "d", force=True),
     "run.steer": lambda client: client.steer(RUN, "left"),
     "run.cancel": lambda client: client.cancel(RUN, "enough"),
     "run.get": lambda client: client.get_run(RUN),

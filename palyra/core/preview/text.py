@@ -49,6 +49,12 @@ def render_preview(preview: Preview, width: int) -> list[Line]:
     return [line for logical in _lines(preview) for line in _wrap(logical, width)]
 
 
+def render_blocks(blocks: Sequence[Block], width: int) -> list[Line]:
+    """Return blocks without a preview as lines, as `render_preview` does."""
+    width = max(width, MIN_WIDTH)
+    return [line for block in blocks for each in _block(block) for line in _wrap(each, width)]
+
+
 def _lines(preview: Preview) -> Iterator[Line]:
     for change in preview.stale:
         yield (

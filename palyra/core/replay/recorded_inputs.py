@@ -82,8 +82,8 @@ class RecordedTape:
 
     @property
     def last(self) -> ev.Event:
-        """The last event of the tape."""
-        return self.events[-1]
+        """The last event of the run itself; undos of its changes follow it."""
+        return next(each for each in reversed(self.events) if not isinstance(each, ev.RunUndone))
 
     def opening(self, kind: type[E], start: int) -> list[E]:
         """Return the uninterrupted events of a kind that start at `start`."""

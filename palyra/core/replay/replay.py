@@ -121,7 +121,7 @@ class Replay:
         """Decide the step of the tape's next input."""
         record, env = self._record, self._env
         event = record.events[record.position]
-        if self._run is not None and isinstance(event, ev.MessageReceived):
+        if self._run is not None and isinstance(event, ev.MessageReceived | ev.RunUndone):
             return record_event(self._run, event, env)
         if self._run is not None:
             incoming = read_input(record, self._run)

@@ -11,7 +11,8 @@
   attested; each call has a life of its own (`core.run.call`).  *Between turns*: neither; the next
   turn starts or the run ends.  *Question pending* (`question`): a person is asked about
   something other than a tool call; today that a budget stopped the model call.
-- `done`, `failed` and `cancelled` are terminal: no event follows.  An answer can only be given
+- `done`, `failed` and `cancelled` are terminal: only the undo of the run's changes of files and a
+  purge follow, which change nothing of the run.  An answer can only be given
   between turns; a failure or a cancel can come at any time, once every proposed call is attested.
 
 A steering message and a restart may come at any time before the end.  A restart closes an open
@@ -66,6 +67,7 @@ RULES_CHANGED = "rules"  # `by` of a question withdrawn because the rules change
 _ACCEPTED: frozenset[RunState] = frozenset({"accepted"})
 _STARTED: frozenset[RunState] = frozenset({"in_progress"})
 _LIVE = _ACCEPTED | _STARTED
+_ENDED: frozenset[RunState] = frozenset({"done", "failed", "cancelled"})
 
 # kind of event -> (states it is legal in, state after it; None: unchanged)
 RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None]] = {
@@ -102,6 +104,7 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.RunDone: (_STARTED, "done"),
     ev.RunFailed: (_LIVE, "failed"),
     ev.RunCancelled: (_LIVE, "cancelled"),
+    ev.RunUndone: (_ENDED, None),
 }
 
 
@@ -843,3 +846,8 @@ def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Changes:
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Changes:
     _require(all(call.phase in CLOSED for call in run.calls), run, event)
     return _charge(run, event.abandoned) | {"finished_ms": at_ms, "reason": event.reason}
+
+
+@_rule(ev.RunUndone)
+def _run_undone(_run: Run, _event: ev.RunUndone, _at_ms: int) -> Changes:
+    return {}

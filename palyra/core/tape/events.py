@@ -532,6 +532,16 @@ class RunCancelled(Event, frozen=True, kw_only=True, gc=False):
     abandoned: Charge | None = None  # the model call that the cancel interrupted
 
 
+class RunUndone(Event, frozen=True, kw_only=True, gc=False):
+    """Files that the run had changed were put back; follows the terminal event."""
+
+    KIND = "run.undone"
+    checkpoint_id: str  # that undoes it
+    by: str  # principal
+    files: tuple[str, ...]
+    forced: bool = False  # also files that had been changed since by other means
+
+
 class RunPurged(Event, frozen=True, kw_only=True, gc=False):
     """The payloads of all earlier events were removed; follows the terminal event, and is the last.
 

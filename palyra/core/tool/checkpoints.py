@@ -9,7 +9,7 @@ A file's content and permissions as values: what is written, kept and put back.
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,8 @@ class Content:
 Side = Literal["before", "after"]
 DOCUMENT = "document"  # `tool` of a checkpoint made by a write of a workspace document
 RESTORE = "checkpoint.restore"  # `tool` of a checkpoint made by a restore
+UNDO = "run.undo"  # `tool` of a checkpoint made by the undo of a run
+BESIDE_CALLS = frozenset({RESTORE, UNDO})  # checkpoints that no call of their run made
 
 
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +126,29 @@ def follow_paths(made: Iterable[Checkpoint]) -> list[PathHistory]:
     return list(found.values())
 
 
+Standing = Literal["left", "restored", "changed", "unusable"]
+
+
+class FollowedFile(NamedTuple):
+    """One file that a run changed, and its standing now.
+
+    `left`: as a change of the run left it; `restored`: as before the run; `changed`: by another
+    writer since; `unusable`: `problem` says why it cannot be read or put back.
+    """
+
+    path: str
+    before: Content | None
+    after: Content | None
+    standing: Standing
+    now: Content | None = None
+    problem: str = ""
+
+    @property
+    def now_sha256(self) -> str:
+        """Digest of the file now, "" for no file."""
+        return "" if self.now is None else hashlib.sha256(self.now.data).hexdigest()
+
+
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """A point of a session, between the changes before it and those after it."""
 
@@ -137,9 +162,9 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
         Calls of the run itself are ordered by its tape, all others by the clock.
         """
-        if checkpoint.run_id == self.run_id and checkpoint.tool != RESTORE:
+        if checkpoint.run_id == self.run_id and checkpoint.tool not in BESIDE_CALLS:
             return self.started.get(checkpoint.call_id, -1) > self.seq
-        later = checkpoint.tool == RESTORE or checkpoint.run_id > self.run_id
+        later = checkpoint.tool in BESIDE_CALLS or checkpoint.run_id > self.run_id
         return (checkpoint.created_ms, later) > (self.at_ms, False)
 
 

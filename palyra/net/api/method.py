@@ -46,6 +46,7 @@ from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
 from palyra.services.previews import Previews
+from palyra.services.run_changes import RunChanges
 from palyra.services.schedules import Schedules
 from palyra.services.suggestions import RuleSuggestions
 from palyra.services.tasks import Tasks
@@ -108,6 +109,7 @@ class Backend:
     learning: Learning
     memory_search: MemorySearch
     files: ArtifactService
+    changes: RunChanges
     skills: SkillService
     tasks: Tasks
     schedules: Schedules

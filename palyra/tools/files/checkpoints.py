@@ -2,9 +2,9 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -16,11 +16,14 @@ from palyra.core.text.visible import visible
 from palyra.core.tool.checkpoints import (
     DOCUMENT,
     RESTORE,
+    UNDO,
     Checkpoint,
     CheckpointFilter,
     Content,
     FileChange,
     FileState,
+    FollowedFile,
+    PathHistory,
     Restored,
     Rewound,
     Side,
@@ -188,6 +191,48 @@ class Checkpoints:
             checkpoint_id=undo[0].checkpoint_id if undo else None,
         )
 
+    def follow(self, made: Sequence[Checkpoint]) -> Sequence[FollowedFile]:
+        """Return each file of a run's changes with its standing; see `FileHistory`."""
+        for kept in made:
+            self._require_own(kept)
+        changes = Changes(self.workspace)
+        last = {file.path: (kept.checkpoint_id, file.after) for kept in made for file in kept.files}
+        contents = _Contents(self.store)
+        return [_follow(changes, contents, each, last[each.path]) for each in follow_paths(made)]
+
+    def undo(
+        self, made: Sequence[Checkpoint], paths: Collection[str], expected: Mapping[str, str]
+    ) -> str | None:
+        """Put files back to their state before a run's changes; see `FileHistory`."""
+        for kept in made:
+            self._require_own(kept)
+        try:
+            return self._undo(made, paths, expected)
+        except ToolFailure as failure:
+            raise Conflict(f"nothing was put back: {failure.message}") from None
+
+    def _undo(
+        self, made: Sequence[Checkpoint], paths: Collection[str], expected: Mapping[str, str]
+    ) -> str | None:
+        changes = Changes(self.workspace, compares_content=True)
+        wanted: dict[str, Content | None] = {}
+        for history in follow_paths(made):
+            path = history.path
+            if path not in paths:
+                continue
+            found = changes.look(usable(path))
+            if _sha256(found) != expected.get(path):
+                raise Conflict(
+                    f"{visible(path)} was changed after the preview: nothing was put back; "
+                    "look at a new preview"
+                )
+            kept = {} if history.before is None else self.store.contents(history.first)
+            wanted[path] = _wanted(history.before, found, kept)
+        undo: list[Checkpoint] = []
+        blank = msgspec.structs.replace(made[-1], tool=UNDO)
+        changes.make(wanted, self._keep(blank, undo))
+        return undo[0].checkpoint_id if undo else None
+
     def _require_own(self, kept: Checkpoint) -> None:
         if kept.workspace != str(self.workspace.root):
             raise IllegalState(
@@ -224,6 +269,49 @@ def _wanted(
     if found is not None and same_bytes(state_of(found), state):
         return found if state.mode is None else replace(found, mode=state.mode)
     return Content(contents[state.sha256], state.mode, state.is_executable)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """Contents of checkpoints; the one that was read last is held, since files follow in order."""
+
+    store: CheckpointStore
+    held: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+
+    def get(self, checkpoint_id: str, state: FileState | None) -> Content | None:
+        """Return the content of a recorded state.  Raises Unavailable if it is not stored."""
+        if state is None:
+            return None
+        if checkpoint_id not in self.held:
+            self.held = {checkpoint_id: self.store.contents(checkpoint_id)}
+        return Content(self.held[checkpoint_id][state.sha256], state.mode, state.is_executable)
+
+
+def _follow(
+    changes: Changes,
+    contents: _Contents,
+    history: PathHistory,
+    last: tuple[str, FileState | None],
+) -> FollowedFile:
+    path = history.path
+    try:
+        before = contents.get(history.first, history.before)
+        after = contents.get(*last)
+    except Unavailable as error:
+        return FollowedFile(path, None, None, "unusable", problem=error.message)
+    try:
+        found = changes.look(usable(path))
+    except ToolFailure as failure:
+        return FollowedFile(path, before, after, "unusable", problem=failure.message)
+    now = state_of(found)
+    has_mode = before is None or before.mode in {None, found and found.mode}
+    if same_bytes(now, history.before) and has_mode:
+        return FollowedFile(path, before, after, "restored", found)
+    return FollowedFile(path, before, after, "left" if history.is_known(now) else "changed", found)
+
+
+def _sha256(content: Content | None) -> str:
+    return "" if content is None else hashlib.sha256(content.data).hexdigest()
 
 
 def _is_known(file: FileChange, found: Content | None) -> bool:

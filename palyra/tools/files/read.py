@@ -9,11 +9,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import monotonic
 from typing import IO, Any
 
 from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.paths import MAX_PATH_BYTES, is_private, normal_path
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
+from palyra.tools.files.ignores import NAMES, STORES, Ignores, PersonalExcludes
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
@@ -22,12 +24,17 @@ PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
 MAX_LINES = 2_000  # of one page
 MAX_READ_BYTES = 16_777_216  # a larger file is refused
 MAX_ENTRIES = 10_000  # of a folder that is listed
+IGNORES_S = 5.0  # for ignore files of a listing: half of the tool's deadline
 _PROBE_BYTES = 8_192  # read to tell a text from a binary file
 
 PATH: dict[str, Any] = {
     "type": "string",
     "maxLength": MAX_PATH_BYTES,
     "description": "Relative to the workspace, without `..`.",
+}
+INCLUDE_IGNORED: dict[str, Any] = {
+    "type": "boolean",
+    "description": "Also what .gitignore and .ignore files leave out.",
 }
 
 
@@ -77,15 +84,18 @@ def read_file_spec(enforcement: str) -> ToolSpec:
 def list_dir_spec(enforcement: str) -> ToolSpec:
     """Return the specification of `list_dir`."""
     description = "List a folder of the workspace: names, kinds and sizes."
-    return reading_spec("list_dir", description, {"path": PATH}, enforcement)
+    parameters = {"path": PATH, "include_ignored": INCLUDE_IGNORED}
+    return reading_spec("list_dir", description, parameters, enforcement)
 
 
-def file_tools(workspace: Workspace) -> list[Tool]:
-    """Return both tools for one workspace."""
+def file_tools(workspace: Workspace, personal: PersonalExcludes | None = None) -> list[Tool]:
+    """Return both tools for one workspace; `personal` excludes hold in all of it."""
     enforcement = workspace.enforcement
     return [
         ThreadTool(read_file_spec(enforcement), lambda call: read_file(workspace, call.arguments)),
-        ThreadTool(list_dir_spec(enforcement), lambda call: list_dir(workspace, call.arguments)),
+        ThreadTool(
+            list_dir_spec(enforcement), lambda call: list_dir(workspace, call.arguments, personal)
+        ),
     ]
 
 
@@ -161,19 +171,46 @@ def _page_output(page: _Page, first: int) -> ToolOutput:
 # --- list_dir ------------------------------------------------------------------------------------
 
 
-def list_dir(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+def list_dir(
+    workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
+) -> ToolOutput:
     """Return one line per entry, sorted by name, as many as fit.  Blocks.  Raises ToolFailure."""
     path = arguments.get("path", "")
+    ignores = None if arguments.get("include_ignored", False) else Ignores(workspace, personal)
     with workspace.open_folder(path) as fd, os.scandir(fd) as found:
         entries = sorted(islice(found, MAX_ENTRIES + 1), key=lambda entry: entry.name)
         folder = normal_path(path) or ""
+        is_cut = len(entries) > MAX_ENTRIES
+        if ignores is not None:
+            entries = _kept(ignores, folder, entries)
         shown = list(_fitting(_entry_text(folder, entry) for entry in entries))
     left = len(entries) - len(shown)
-    text = "\n".join(shown) or "[the folder is empty]"
-    if left:
-        more = "at least " if len(entries) > MAX_ENTRIES else ""
-        text += f"\n[{more}{left} more entries are not shown]"
+    notes = [f"{'at least ' if is_cut else ''}{left} more entries are not shown"] if left else []
+    if not entries:
+        hidden = ignores is not None and ignores.has_left
+        notes.append("nothing to show" if hidden else "the folder is empty")
+    notes += [] if ignores is None else ignores.notes()
+    text = "\n".join([*shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
     return ToolOutput(text=text, is_truncated=left > 0)
+
+
+def _kept(ignores: Ignores, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+    """Return the entries that are not ignored; stores of version control are left out."""
+    scope = ignores.above(folder)
+    scope = ignores.enter(scope, folder, NAMES.intersection(entry.name for entry in entries))
+    prefix = f"{folder}/" if folder else ""
+    kept: list[os.DirEntry[str]] = []
+    ends_s = monotonic() + IGNORES_S
+    for at, entry in enumerate(entries):
+        if monotonic() > ends_s:
+            ignores.problems.append(f"the ignore files took {IGNORES_S:g} s: not used from here on")
+            return [*kept, *entries[at:]]
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in STORES:
+            ignores.stores += 1
+        elif not ignores.leaves_out(scope, prefix + entry.name, entry.name, is_folder=is_folder):
+            kept.append(entry)
+    return kept
 
 
 def _fitting(lines: Iterator[str]) -> Iterator[str]:

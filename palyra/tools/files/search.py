@@ -1,6 +1,7 @@
 """The tools `glob` and `search_text`: find files by name, and lines by content.
 
 Both are bounded in time, entries, bytes and results; the text names the bound that was reached.
+Both leave out ignored files and say how many (`ignores`), unless the call includes them.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.paths import MAX_PATH_BYTES
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.files.globs import MAX_PATTERN_CHARS, compile_glob, fixed_folder
+from palyra.tools.files.ignores import Ignores, PersonalExcludes
 from palyra.tools.files.line_search import (
     MAX_QUERY_CHARS,
     BadQuery,
@@ -19,7 +21,7 @@ from palyra.tools.files.line_search import (
     find_hits,
     render_hits,
 )
-from palyra.tools.files.read import PAGE_BYTES, reading_spec
+from palyra.tools.files.read import INCLUDE_IGNORED, PAGE_BYTES, reading_spec
 from palyra.tools.files.walk import Found, WorkspaceWalk, read_plain
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
@@ -52,6 +54,7 @@ def glob_spec(enforcement: str) -> ToolSpec:
             "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARS,
                         "description": f"Glob, relative to `path`. {_GLOB_HELP}"},
             "path": _PATH,
+            "include_ignored": INCLUDE_IGNORED,
         },
         enforcement,
         ["pattern"],
@@ -76,19 +79,21 @@ def search_text_spec(enforcement: str) -> ToolSpec:
                         "description": "Lines shown before and after each."},
             "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS,
                       "description": f"Most lines to find; {DEFAULT_HITS} if left out."},
+            "include_ignored": INCLUDE_IGNORED,
         },
         enforcement,
         ["query"],
     )  # fmt: skip
 
 
-def search_tools(workspace: Workspace) -> list[Tool]:
-    """Return both tools for one workspace."""
+def search_tools(workspace: Workspace, personal: PersonalExcludes | None = None) -> list[Tool]:
+    """Return both tools for one workspace; `personal` excludes hold in all of it."""
     enforcement = workspace.enforcement
     return [
-        ThreadTool(glob_spec(enforcement), lambda call: glob(workspace, call.arguments)),
+        ThreadTool(glob_spec(enforcement), lambda call: glob(workspace, call.arguments, personal)),
         ThreadTool(
-            search_text_spec(enforcement), lambda call: search_text(workspace, call.arguments)
+            search_text_spec(enforcement),
+            lambda call: search_text(workspace, call.arguments, personal),
         ),
     ]
 
@@ -96,14 +101,15 @@ def search_tools(workspace: Workspace) -> list[Tool]:
 # --- glob ----------------------------------------------------------------------------------------
 
 
-def glob(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+def glob(
+    workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
+) -> ToolOutput:
     """Return matching paths, one per line, as many as fit.  Blocks.  Raises ToolFailure."""
     pattern = arguments["pattern"]
     means = _compiled(pattern)
     above = arguments.get("path", "")
-    walk = WorkspaceWalk(
-        workspace, "/".join(part for part in (above, fixed_folder(pattern)) if part)
-    )
+    top = "/".join(part for part in (above, fixed_folder(pattern)) if part)
+    walk = _walk(workspace, top, arguments, personal)
     inside = WorkspaceWalk(workspace, above).prefix
     found = (each.path for each in walk.files() if means(each.path.removeprefix(inside)))
     shown, room, left = list[str](), PAGE_BYTES, 0
@@ -116,7 +122,7 @@ def glob(workspace: Workspace, arguments: Arguments) -> ToolOutput:
     notes = [f"{left} more files are not shown: use a narrower pattern"] if left else []
     if not shown:
         notes.append("no file is meant by it")
-    return _output(shown, [*notes, *_stop_notes(walk)], is_cut=left > 0 or walk.is_cut)
+    return _output(shown, [*notes, *_walk_notes(walk)], is_cut=left > 0 or walk.is_cut)
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:
@@ -130,11 +136,14 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
 # --- search_text ---------------------------------------------------------------------------------
 
 
-def search_text(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+def search_text(
+    workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
+) -> ToolOutput:
     """Return matching lines with path and number, as many as fit.  Blocks.  Raises ToolFailure."""
-    search = _Search(WorkspaceWalk(workspace, arguments.get("path", "")), arguments)
+    walk = _walk(workspace, arguments.get("path", ""), arguments, personal)
+    search = _Search(walk, arguments)
     shown = list(search.lines())
-    notes = [*search.notes, *_stop_notes(search.walk)]
+    notes = [*search.notes, *_walk_notes(search.walk)]
     if not shown:
         notes.insert(0, "nothing was found")
     return _output(shown, notes, is_cut=search.is_cut or search.walk.is_cut)
@@ -196,6 +205,8 @@ class _Search:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
 
     def _in_file(self, path: str, content: bytes) -> list[str]:
+        if self._find(content, 0) < 0:  # most files; cheaper than the generator
+            return []
         hits = list(islice(find_hits(content, self._find), self._limit + 1))
         if not hits:
             return []
@@ -220,8 +231,16 @@ def _query(arguments: Arguments) -> Find:
 # --- both ----------------------------------------------------------------------------------------
 
 
-def _stop_notes(walk: WorkspaceWalk) -> list[str]:
-    return [f"the search ended early {walk.stopped}: name a folder"] if walk.stopped else []
+def _walk(
+    workspace: Workspace, top: str, arguments: Arguments, personal: PersonalExcludes | None
+) -> WorkspaceWalk:
+    is_complete = arguments.get("include_ignored", False)
+    return WorkspaceWalk(workspace, top, None if is_complete else Ignores(workspace, personal))
+
+
+def _walk_notes(walk: WorkspaceWalk) -> list[str]:
+    ended = [f"the search ended early {walk.stopped}: name a folder"] if walk.stopped else []
+    return [*ended, *(() if walk.ignores is None else walk.ignores.notes())]
 
 
 def _output(lines: list[str], notes: list[str], *, is_cut: bool) -> ToolOutput:

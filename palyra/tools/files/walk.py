@@ -2,25 +2,48 @@
 
 No link is followed and no path is resolved twice: each step opens one name below an open descriptor,
 so a concurrent rename cannot lead outside.  Places for secrets, the stores of version control and
-names that are not UTF-8 are left out.
+names that are not UTF-8 are left out, and what ignore files name if the walk has `ignores`.
 """
 
 import os
 import stat
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
 
 from palyra.core.tool.paths import is_private, normal_path
+from palyra.tools.files.ignores import NAMES, STORES, Ignores, Scope
 from palyra.tools.files.workspace import READ_FLAGS, Workspace, usable
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
 TIME_S = 5.0  # half of the tool's deadline: a thread cannot be interrupted
-_STORES = frozenset({".git", ".hg", ".svn"})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_END = ("", False)  # no entry has this name
+
+
+class _Listing(NamedTuple):
+    """Entries of a folder: names of files and folders in the order of their paths."""
+
+    entries: list[tuple[str, bool]]  # (name, is a folder)
+    special: set[str]  # those of `ignores.NAMES`, of any kind
+
+
+class _Level(NamedTuple):
+    """A folder that a walk is in."""
+
+    fd: int
+    prefix: str  # of the paths in it
+    scope: Scope
+    entries: Iterator[tuple[str, bool]]  # not yet visited
+
+    def close(self, *, is_top: bool) -> None:
+        """Close the descriptor; that of the top belongs to the caller of the walk."""
+        if not is_top:
+            os.close(self.fd)
 
 
 class Found(NamedTuple):
@@ -36,7 +59,8 @@ class WorkspaceWalk:
     """One walk, which also records whether it was complete."""
 
     workspace: Workspace
-    top: str = ""  # folder or file to start at
+    top: str = ""  # folder or file to start at; it is walked even if it is ignored
+    ignores: Ignores | None = None  # None: the walk is complete
     ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
     entries: int = 0
     stopped: str | None = None  # reason for an incomplete walk
@@ -65,7 +89,8 @@ class WorkspaceWalk:
                     yield Found(normal, fd, name)
                     return
         with self.workspace.open_folder(self.top) as fd:
-            yield from self._below(fd, normal, 0)
+            scope = Scope() if self.ignores is None else self.ignores.above(normal)
+            yield from self._below(fd, normal, scope)
 
     def is_over(self) -> bool:
         """True if the bound on time or entries is reached."""
@@ -75,26 +100,70 @@ class WorkspaceWalk:
             self.stopped = f"after {TIME_S:g} s"
         return self.stopped is not None
 
-    def _below(self, fd: int, folder: str, depth: int) -> Iterator[Found]:
-        for name, is_folder in self._entries(fd):
-            if self.is_over():
-                return
-            path = f"{folder}/{name}" if folder else name
-            if is_private(path):
+    def _below(self, fd: int, folder: str, scope: Scope) -> Iterator[Found]:
+        """Yield the files below an open folder.
+
+        One generator with a stack of its own: a chain of generators costs each file its depth.
+        """
+        stack = [self._level(fd, folder, scope)]
+        try:
+            while stack and not self.is_over():
+                level = stack[-1]
+                name, is_folder = next(level.entries, _END)
+                if not name:
+                    stack.pop().close(is_top=not stack)
+                elif not is_folder:
+                    yield Found(level.prefix + name, level.fd, name)
+                elif len(stack) <= MAX_DEPTH and (inner := self._enter(level, name)) is not None:
+                    stack.append(inner)
+        finally:
+            while stack:
+                stack.pop().close(is_top=not stack)
+
+    def _enter(self, level: "_Level", name: str) -> "_Level | None":
+        """Open a folder; None if it was removed, was replaced by a link, or is not readable."""
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=level.fd)
+        except OSError:
+            return None
+        try:
+            return self._level(fd, level.prefix + name, level.scope)
+        except OSError:
+            os.close(fd)
+            return None
+
+    def _level(self, fd: int, folder: str, scope: Scope) -> "_Level":
+        entries, special = self._entries(fd)
+        if self.ignores is not None and special:
+            scope = self.ignores.enter(scope, folder, special)
+        prefix = f"{folder}/" if folder else ""
+        return _Level(fd, prefix, scope, self._kept(entries, prefix, scope))
+
+    def _kept(
+        self, entries: list[tuple[str, bool]], prefix: str, scope: Scope
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the entries that are neither private, nor a store, nor ignored."""
+        ignores = self.ignores
+        may_ignore = scope.may_ignore
+        for each in entries:
+            name, is_folder = each
+            path = prefix + name
+            if name in STORES or is_private(path):
                 continue
-            if not is_folder:
-                yield Found(path, fd, name)
-            elif name not in _STORES and depth < MAX_DEPTH:
-                yield from self._inside(fd, name, path, depth + 1)
+            if (
+                ignores is not None
+                and may_ignore(name)
+                and ignores.leaves_out(scope, path, name, is_folder=is_folder)
+            ):
+                if self.is_over():  # a hostile ignore file may take long for each name
+                    return
+                continue
+            yield each
 
-    def _inside(self, fd: int, name: str, path: str, depth: int) -> Iterator[Found]:
-        with _opened(fd, name) as inner:
-            if inner is not None:
-                yield from self._below(inner, path, depth)
-
-    def _entries(self, fd: int) -> list[tuple[str, bool]]:
-        """List names of files and folders in the order of their paths."""
+    def _entries(self, fd: int) -> _Listing:
+        """List the folder."""
         found: list[tuple[str, bool]] = []
+        special: set[str] = set()
         with os.scandir(fd) as entries:
             for entry in entries:
                 self.entries += 1
@@ -102,11 +171,15 @@ class WorkspaceWalk:
                     break
                 if not _is_utf8(entry.name):
                     continue
+                if entry.name in NAMES:
+                    special.add(entry.name)
                 if entry.is_dir(follow_symlinks=False):
                     found.append((entry.name, True))
                 elif entry.is_file(follow_symlinks=False):
                     found.append((entry.name, False))
-        return sorted(found, key=lambda each: f"{each[0]}/" if each[1] else each[0])
+        return _Listing(
+            sorted(found, key=lambda each: f"{each[0]}/" if each[1] else each[0]), special
+        )
 
 
 def read_plain(found: Found, most_bytes: int) -> bytes | None:
@@ -132,19 +205,6 @@ def _is_file(folder_fd: int, name: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode)
-
-
-@contextmanager
-def _opened(folder_fd: int, name: str) -> Generator[int | None]:
-    try:
-        fd = os.open(name, _FOLDER, dir_fd=folder_fd)
-    except OSError:  # removed, replaced by a link, or not readable
-        yield None
-        return
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _is_utf8(name: str) -> bool:

@@ -62,6 +62,7 @@ INPUTS: dict[str, set[str]] = {
     "compaction.applied": {"*"},
     "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
+    "run.undone": {"*"},  # a person's, behind the end
     "run.purged": {"*"},  # follows the end; a purged run is not replayed
     "tool.started": set(),
     "delegation.started": {"*"},
@@ -160,14 +161,22 @@ def test_any_run_matches(choices: list[int], *, strict: bool) -> None:
 def test_every_end_in_every_phase_matches(
     end: Any, tools: tuple[str, ...], *, strict: bool
 ) -> None:
-    """A run cancelled during a question, a tool call or a model call matches."""
+    """A run cancelled during a question, a tool call or a model call matches, also once undone."""
     world = World()
     world.hear(Begin(instance_id="i1"))
     if tools:
         world.hear(TurnFinished(turn=1, attempt=1, result=turn(*tools)))
     world.hear(end)
     assert world.run.is_terminal
-    assert replay(rows(world), strict=strict).matched
+    tape = rows(world)
+    assert replay(tape, strict=strict).matched
+    undone = ev.RunUndone(checkpoint_id="ckp_1", by="ann", files=("a",))
+    row = msgspec.structs.replace(
+        tape[-1], seq=len(tape), at_ms=tape[-1].at_ms + 60_000, kind=undone.KIND,
+        data=ev.encode_event(undone),
+    )  # fmt: skip
+    report = replay([*tape, row], strict=strict)
+    assert report.matched, report.first_divergence
 
 
 @BOTH

@@ -204,6 +204,10 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     ),
     "run.done": (lambda _: DONE, BETWEEN | {"started"}),
     "run.failed": (lambda _: FAILED, LIVE - HALFWAY),
+    "run.undone": (
+        lambda _: ev.RunUndone(checkpoint_id="ckp_1", by="ann", files=("a",)),
+        TERMINAL,
+    ),
     "run.cancelled": (lambda _: CANCELLED, LIVE - HALFWAY),
 }
 

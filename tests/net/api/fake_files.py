@@ -3,6 +3,7 @@
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.preview.run_changes import ChangedFile, RunDiff, RunUndo
 from palyra.core.tool.artifacts import Artifact, ArtifactPage, read_page
 from palyra.core.tool.checkpoints import (
     Checkpoint,
@@ -59,3 +60,32 @@ class FakeFiles:
         await trio.lowlevel.checkpoint()
         self.restored.append((checkpoint_id, side, is_forced))
         return Restored(restored=checkpoint_id, side=side, files=("a",), checkpoint_id="ckp_2")
+
+
+class FakeChanges:
+    """See `services.run_changes`."""
+
+    def __init__(self) -> None:
+        self.undone: list[tuple[str, str, bool]] = []
+
+    async def diff(self, caller: Caller, run_id: str, max_lines: int) -> RunDiff:
+        caller.require("runs:read")
+        await trio.lowlevel.checkpoint()
+        assert max_lines
+        return RunDiff(run_id=run_id, files=(ChangedFile(path="a", standing="left"),))
+
+    async def preview_undo(self, caller: Caller, run_id: str, max_lines: int) -> RunUndo:
+        caller.require("runs:write")
+        await trio.lowlevel.checkpoint()
+        assert max_lines
+        return RunUndo(run_id=run_id, state="preview", digest="d", files=("a",))
+
+    async def undo(self, caller: Caller, run_id: str, digest: str, *, is_forced: bool) -> RunUndo:
+        caller.require("runs:write")
+        await trio.lowlevel.checkpoint()
+        self.undone.append((run_id, digest, is_forced))
+        conflicts = () if is_forced else ("b",)
+        return RunUndo(
+            run_id=run_id, state="undone", digest=digest, files=("a",), conflicts=conflicts,
+            checkpoint_id="ckp_2",
+        )  # fmt: skip

@@ -77,7 +77,7 @@ from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_documents import FakeDocuments
-from tests.net.api.fake_files import FakeFiles
+from tests.net.api.fake_files import FakeChanges, FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
 from tests.net.api.fake_keeping import FakeKeeping
 from tests.net.api.fake_memories import FakeMemories
@@ -553,6 +553,7 @@ class Daemon:
         self.learning = FakeLearning()
         self.skills = FakeSkills()
         self.files = FakeFiles()
+        self.changes = FakeChanges()
         self.documents = FakeDocuments(self.store)
         self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
@@ -584,6 +585,7 @@ class Daemon:
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),
             files=cast("Any", self.files),
+            changes=cast("Any", self.changes),
             documents=cast("Any", self.documents),
             learning=cast("Any", self.learning),
             tasks=cast("Any", self.tasks),

@@ -219,6 +219,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "run.fork": {"run_id": RUN, "at_seq": 7, "text": "hi"},
     "run.steer": {"run_id": RUN, "text": "hi"},
     "run.cancel": {"run_id": RUN},
+    "run.undo": {"run_id": RUN, "digest": "d"},
     "approval.resolve": {"approval_id": "apr_1", "decision": "allow", "digest": "d"},
     "approval.revoke": {"grant_id": "grt_1"},
     "checkpoint.restore": {"checkpoint_id": "ckp_1"},
@@ -289,7 +290,13 @@ def effects_of(daemon: Daemon) -> list[Any]:
     asked += [*daemon.keeping.asked, *daemon.suggestions.asked, *daemon.learning.asked]
     asked += [*daemon.tasks.asked, *daemon.schedules.asked]
     tokens = list(daemon.store.tokens.items())
-    return [*daemon.gateway.effects, *asked, *daemon.files.restored, *tokens]
+    return [
+        *daemon.gateway.effects,
+        *asked,
+        *daemon.files.restored,
+        *daemon.changes.undone,
+        *tokens,
+    ]
 
 
 @pytest.mark.parametrize("method", MUTATIONS)

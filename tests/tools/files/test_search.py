@@ -224,7 +224,7 @@ def test_vanishing_entries_are_skipped(
     """A folder that becomes a link, and a file that is deleted, are left out."""
     real = walk.WorkspaceWalk._entries
 
-    def entries_then_change(self: walk.WorkspaceWalk, fd: int) -> list[tuple[str, bool]]:
+    def entries_then_change(self: walk.WorkspaceWalk, fd: int) -> walk._Listing:
         listed = real(self, fd)
         if (workspace.root / "a").is_dir() and not (workspace.root / "a").is_symlink():
             shutil.move(workspace.root / "a", workspace.root.parent / "moved")

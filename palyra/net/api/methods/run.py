@@ -1,4 +1,4 @@
-"""run.*: start, fork, steer, cancel, read, wait, replay."""
+"""run.*: start, fork, steer, cancel, read, wait, replay; changes of files and their undo."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,6 +6,8 @@ import msgspec
 
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import QueueMode, RunState
+from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
+from palyra.core.preview.run_changes import RunDiff, RunUndo
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
     AgentName,
@@ -35,6 +37,7 @@ from palyra.net.api.method import (
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import RunList, RunWaited, StartedRun
+from palyra.services.run_changes import require_digest
 
 MAX_WAIT_MS = 120_000
 
@@ -177,6 +180,38 @@ async def fork(call: MethodCall, params: RunFork) -> Forked:
     )
 
 
+class RunDiffParams(Params, frozen=True, kw_only=True):
+    """A run, whose changes are shown with at most `max_lines` lines."""
+
+    run_id: Id
+    max_lines: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = DEFAULT_LINES
+
+
+class RunUndoParams(Mutation, frozen=True, kw_only=True):
+    """Undo of a run's changes of files; `digest` is that of the preview, which `dry_run` returns."""
+
+    run_id: Id
+    dry_run: bool = False
+    digest: Annotated[str, msgspec.Meta(max_length=128)] | None = None
+    force: bool = False
+    max_lines: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = DEFAULT_LINES
+
+
+async def diff(call: MethodCall, params: RunDiffParams) -> RunDiff:
+    return await call.backend.changes.diff(call.caller, params.run_id, params.max_lines)
+
+
+async def undo(call: MethodCall, params: RunUndoParams) -> RunUndo:
+    changes = call.backend.changes
+    if params.dry_run:
+        return await changes.preview_undo(call.caller, params.run_id, params.max_lines)
+    digest = require_digest(params.digest)
+    return await call.once(
+        RunUndo,
+        lambda: changes.undo(call.caller, params.run_id, digest, is_forced=params.force),
+    )
+
+
 async def replay(call: MethodCall, params: RunReplay) -> ReplayReport:
     gateway = call.backend.gateway
     return await gateway.replay_run(call.caller, params.run_id, strict=params.strict)
@@ -234,4 +269,6 @@ METHODS = (
     Method("run.list", RunListParams, RunList, "runs:read", list_),
     Method("run.wait", RunWait, RunWaited, "runs:read", wait),
     Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),
+    Method("run.diff", RunDiffParams, RunDiff, "runs:read", diff, is_bulk=True),
+    Method("run.undo", RunUndoParams, RunUndo, "runs:write", undo, is_bulk=True),
 )

@@ -40,6 +40,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "run.start": {"text": "hi", "budget": {"tokens": 5}, "attachments": [{"a": 1}]},
     "run.fork": {"run_id": RUN, "at_seq": 7, "text": "again"},
     "run.replay": {"run_id": RUN, "strict": True},
+    "run.diff": {"run_id": RUN, "max_lines": 5},
+    "run.undo": {"run_id": RUN, "digest": "d", "force": True},
     "run.steer": {"run_id": RUN, "text": "more"},
     "run.cancel": {"run_id": RUN, "reason": "enough"},
     "run.get": {"run_id": RUN},
