@@ -48,7 +48,10 @@ ONLY = {
     ("client", "net"): ("palyra.net.protocol",),
     ("harness", "net"): ("palyra.net.protocol",),
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
-    ("cli", "models"): ("palyra.models.minilm.files",),  # weights are installed without a daemon
+    ("cli", "models"): (
+        "palyra.models.minilm.files",
+        "palyra.models.table",
+    ),  # weights are installed, and public models listed, without a daemon
     ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
     ("cli", "tools"): (
         "palyra.tools.policy.cases",

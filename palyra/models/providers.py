@@ -6,11 +6,9 @@ on first use; the provider itself reports whether it exists.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 import trio
 
 from palyra.config.sections import ModelProvider
@@ -26,6 +24,7 @@ from palyra.models.embeddings import HttpEmbeddings
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
 from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
+from palyra.models.presets import PRESETS, Api, Preset
 from palyra.models.responses import RESPONSES
 
 MAX_MADE = 256  # of cached models; beyond it they are created again
@@ -256,26 +255,7 @@ def _refused(why: str) -> InvalidParams:
     return InvalidParams(f"models.providers: {why}", field="models.providers")
 
 
-Api = Literal["chat", "responses", "anthropic"]
 DIALECTS: dict[Api, Dialect] = {"chat": CHAT, "responses": RESPONSES, "anthropic": ANTHROPIC}
-
-
-class Preset(msgspec.Struct, frozen=True):
-    """Defaults of a provider known by its name."""
-
-    base_url: str
-    api: Api = "chat"
-    key: str = ""  # reference; "": the provider needs no key
-
-
-PRESETS: dict[str, Preset] = {
-    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY"),
-    "anthropic": Preset("https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY"),
-    "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
-    "ollama": Preset("http://127.0.0.1:11434/v1"),
-    "llamacpp": Preset("http://127.0.0.1:8080/v1"),
-    "vllm": Preset("http://127.0.0.1:8000/v1"),
-}
 
 
 def dialect_at(api: Api, base_url: str) -> Dialect:

@@ -22,7 +22,8 @@ from palyra.core.model.messages import (
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import JSON_ONLY, Body, Dialect
-from palyra.models.providers import PRESETS, dialect_at
+from palyra.models.presets import PRESETS
+from palyra.models.providers import dialect_at
 from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, TurnBuilder
 from tests.models.model_kit import CALL, REQUEST, ask, chunk

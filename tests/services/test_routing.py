@@ -554,15 +554,33 @@ def test_every_model_is_listed_once() -> None:
     """The default first, then routes, alternatives and the rest."""
     models = {name: Model() for name in ("rest", "m", "spare", "default")}
     table = RouteTable(routes=(Route(model="m", tier=3),), failover=("spare", "m"))
-    router = ModelRouter(
-        models, table, price=lambda _, asked, told: asked + told, default="default"
-    )
+    router = ModelRouter(models, table, rates=lambda _: (2, 5), default="default")
     found = router.list_all(OPERATOR).models
     assert ["default", "m", "spare", "rest"] == [each.name for each in found]
-    assert (True, 1_000_000, 1_000_000) == (
+    assert (True, 2, 5) == (
         found[0].is_default,
         found[0].input_usd_micros,
         found[0].output_usd_micros,
     )
     assert (3, None) == (found[1].tier, found[3].tier)
     assert (0, None) == (found[0].waiting, router.list_all(STRANGER).models[0].waiting)
+
+
+def test_published_facts_stand_in_for_a_route() -> None:
+    """Without a route the published window and abilities count; a configured route replaces them."""
+    known = {"p/m": Route(model="p/m", vision=False, window=9), "p/n": Route(model="p/n", window=7)}
+    table = RouteTable(routes=(Route(model="p/n", vision=True, window=5),))
+    models = {"p/m": Model(), "p/n": Model(), "p/o": Model()}
+    router = ModelRouter(models, table, known=known)
+    assert [9, 5, 0, 5] == [
+        *(router.window(name) for name in ("p/m", "p/n", "p/o")),
+        router.least_window,
+    ]
+    router.check("p/n", ("vision",))
+    router.check("p/o", ("vision",))
+    with pytest.raises(InvalidParams, match="'p/m' lacks vision"):
+        router.check("p/m", ("vision",))
+    found = {each.name: each for each in router.list_all(OPERATOR).models}
+    assert (9, True, None) == (found["p/m"].window, found["p/m"].is_published, found["p/m"].tier)
+    assert (5, False, 2) == (found["p/n"].window, found["p/n"].is_published, found["p/n"].tier)
+    assert (None, False) == (found["p/o"].window, found["p/o"].is_published)

@@ -1,0 +1,28 @@
+"""Providers known by their names: address, dialect and place of the key.
+
+Imports no HTTP client, so that commands and a daemon without providers may read it.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Api = Literal["chat", "responses", "anthropic"]
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """Defaults of a provider known by its name."""
+
+    base_url: str
+    api: Api = "chat"
+    key: str = ""  # reference; "": the provider needs no key
+
+
+PRESETS: dict[str, Preset] = {
+    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY"),
+    "anthropic": Preset("https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
+    "ollama": Preset("http://127.0.0.1:11434/v1"),
+    "llamacpp": Preset("http://127.0.0.1:8080/v1"),
+    "vllm": Preset("http://127.0.0.1:8000/v1"),
+}
