@@ -50,8 +50,10 @@ ONLY = {
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
     ("cli", "models"): (
         "palyra.models.minilm.files",
+        "palyra.models.presets",
         "palyra.models.table",
-    ),  # weights are installed, and public models listed, without a daemon
+        "palyra.models.trial",
+    ),  # weights are installed, public models listed, and providers tried, without a daemon
     ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
     ("cli", "tools"): (
         "palyra.tools.policy.cases",

@@ -10,6 +10,7 @@ import click
 
 from palyra.cli.command import GivenPath, Options, load_config, shared_options, talk
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.model_setup import add
 from palyra.cli.output import print_json, print_table, say
 from palyra.core.model.views import ModelView
 from palyra.core.usage.dollars import to_dollars
@@ -30,6 +31,9 @@ def models(options: Options) -> None:
     context.obj = options
     if context.invoked_subcommand is None:
         _list(options)
+
+
+models.add_command(add)
 
 
 @models.command()

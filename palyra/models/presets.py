@@ -16,11 +16,14 @@ class Preset(msgspec.Struct, frozen=True):
     base_url: str
     api: Api = "chat"
     key: str = ""  # reference; "": the provider needs no key
+    model: str = ""  # suggested when the provider is added
 
 
 PRESETS: dict[str, Preset] = {
-    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY"),
-    "anthropic": Preset("https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY"),
+    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY", "gpt-5-mini"),
+    "anthropic": Preset(
+        "https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY", "claude-haiku-4-5"
+    ),
     "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
     "ollama": Preset("http://127.0.0.1:11434/v1"),
     "llamacpp": Preset("http://127.0.0.1:8080/v1"),

@@ -152,8 +152,12 @@ class Providers:
             task_status.started()
             await trio.sleep_forever()
         finally:
-            with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
-                await self._client.aclose()
+            await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, within a second and in spite of a cancellation."""
+        with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
+            await self._client.aclose()
 
 
 class _Provider:
