@@ -32,7 +32,7 @@ from palyra.config.sections import ModelProvider
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.redaction.references import parse_reference
 from palyra.errors import InvalidParams, NotFound, PalyraError
-from palyra.models.presets import PRESETS, Preset
+from palyra.models.presets import AWS_KEY, PRESETS, Preset
 from palyra.models.table import known_at
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class _Answers(NamedTuple):
     key: str | None
     model: str | None
     base_url: str | None
+    region: str | None
+    key_id: str | None
+    session: str | None
+    api_version: str | None
     is_default: bool | None
     is_tested: bool
     dry_run: bool
@@ -84,6 +88,10 @@ class _Plan(NamedTuple):
     "--key", help="Reference to the key: env:NAME, vault:NAME, file:PATH, keyring:S/NAME."
 )
 @click.option("--model", help="A model of the provider, as the provider calls it.")
+@click.option("--region", help="AWS region of bedrock.")
+@click.option("--key-id", help="Reference to the id of an AWS access key; --key is its secret.")
+@click.option("--session", help="Reference to the session token of a temporary AWS access key.")
+@click.option("--api-version", help="Version of azure's API.")
 @click.option("--base-url", help="Address of the API, if it is not the provider's own.")
 @click.option("--default/--no-default", "is_default", default=None, help="Use it for all runs.")
 @click.option("--test/--no-test", "is_tested", default=True, help="Try the model with one call.")
@@ -139,18 +147,35 @@ def _ask(config: Config, name: str, answers: _Answers) -> _Wanted:
     preset = PRESETS[name]
     before = next((each for each in config.models.providers if each.name == name), None)
     found = before or ModelProvider(name=name)
-    given = answers.key or found.key or preset.key
-    reference = _ask_key(config, name, given, answers)
+    plain = {key: getattr(answers, key) for key in ("region", "key_id", "session", "api_version")}
+    given = {key: value for key, value in plain.items() if value is not None}
+    _refuse_strangers(name, preset, given)
+    found = msgspec.structs.replace(found, **given, base_url=_ask_url(preset, found, answers))
+    usual = AWS_KEY if found.key_id else preset.key
+    reference = _ask_key(config, name, answers.key or found.key or usual, answers)
     model = answers.model or _ask_model(name, preset, found, is_asking=answers.is_asking)
     if not model.isprintable() or model != model.strip():
         raise InvalidParams(f"{model!r} is no name of a model", field="model")
-    provider = msgspec.structs.replace(
-        found,
-        key=reference,
-        base_url=found.base_url if answers.base_url is None else answers.base_url,
-        models=tuple(dict.fromkeys([*found.models, model])),
-    )
-    return _Wanted(provider, model, is_default=False)
+    models = tuple(dict.fromkeys([*found.models, model]))
+    return _Wanted(msgspec.structs.replace(found, key=reference, models=models), model, False)  # noqa: FBT003 - decided later
+
+
+def _refuse_strangers(name: str, preset: Preset, given: dict[str, str]) -> None:
+    """Raise InvalidParams for an option of another provider."""
+    own = {"azure": {"api_version"}, "bedrock": {"region", "key_id", "session"}}
+    for key in given:
+        if key not in own.get(preset.api, set()):
+            option = f"--{key.replace('_', '-')}"
+            raise InvalidParams(f"{option} is no setting of {name}", field=key)
+
+
+def _ask_url(preset: Preset, found: ModelProvider, answers: _Answers) -> str:
+    """Return the address; "" is the preset's own."""
+    given = found.base_url if answers.base_url is None else answers.base_url
+    if given or preset.base_url or not answers.is_asking:
+        return given
+    answer: str = click.prompt("address (https://NAME.openai.azure.com)", err=True)
+    return answer.strip()
 
 
 def _ask_key(config: Config, name: str, given: str, answers: _Answers) -> str:
@@ -279,7 +304,7 @@ def _entry(provider: ModelProvider) -> dict[str, object]:
     preset = PRESETS[provider.name]
     given = {key: getattr(provider, key) for key in ModelProvider.__struct_fields__}
     kept = {key: value for key, value in given.items() if value != getattr(plain, key)}
-    if kept.get("key") == preset.key and preset.key:
+    if kept.get("key") in {preset.key, AWS_KEY if provider.key_id else ""}:
         del kept["key"]  # the daemon's own default
     return {key: list(value) if isinstance(value, tuple) else value for key, value in kept.items()}
 

@@ -115,7 +115,9 @@ def configured(config: Config) -> Iterator[str]:
     if config.secrets.passphrase:
         yield config.secrets.passphrase
     yield from (credential.secret for credential in config.fetch.credentials)
-    yield from (provider.key for provider in config.models.providers if provider.key)
+    for provider in config.models.providers:
+        given = (provider.key, provider.key_id, provider.session)
+        yield from (text for text in given if is_reference(text))
     for server in config.mcp.servers:
         values = (each.partition("=")[2] for each in server.environment)
         yield from (text for text in (server.token, *values) if is_reference(text))

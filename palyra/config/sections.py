@@ -35,6 +35,7 @@ _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
 _Dollars = Annotated[str, Meta(pattern=dollars.PATTERN, extra={"words": dollars.WORDS})]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+_Region = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9-]+$")]
 _Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|minilm|[^/]+/.+)$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
@@ -364,11 +365,11 @@ class Secrets(Section, frozen=True, kw_only=True):
 
 
 class ModelProvider(Section, frozen=True, kw_only=True):
-    """A model provider; openai, anthropic, openrouter, ollama, llamacpp and vllm need only a name."""
+    """A model provider; a preset (openai, anthropic, gemini, ollama …) needs only a name."""
 
     name: Annotated[str, _doc("Name of the provider; its models are called NAME/MODEL.")]
     api: Annotated[
-        Literal["", "chat", "responses", "anthropic"],
+        Literal["", "chat", "responses", "anthropic", "gemini", "azure", "bedrock"],
         _doc("Dialect of its API; empty: the one known for the name, else chat."),
     ] = ""
     base_url: Annotated[
@@ -376,6 +377,15 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     ] = ""
     key: Annotated[
         str, _doc("Reference to the API key; empty: the variable known for the name.")
+    ] = ""
+    api_version: Annotated[str, _doc("Version of Azure's API, such as 2024-10-21.")] = "2024-10-21"
+    region: Annotated[_Region, _doc("AWS region of Bedrock.")] = "us-east-1"
+    key_id: Annotated[
+        str,
+        _doc("Id of the AWS access key whose secret is `key`, or a reference; empty: an API key."),
+    ] = ""
+    session: Annotated[
+        str, _doc("Reference to the session token of a temporary AWS access key.")
     ] = ""
     models: Annotated[
         tuple[str, ...], _doc("Models shown in lists; others can be used as well.")

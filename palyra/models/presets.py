@@ -7,13 +7,16 @@ from typing import Literal
 
 import msgspec
 
-Api = Literal["chat", "responses", "anthropic"]
+Api = Literal["chat", "responses", "anthropic", "gemini", "azure", "bedrock"]
+
+
+AWS_KEY = "env:AWS_SECRET_ACCESS_KEY"  # where every tool of AWS looks for it
 
 
 class Preset(msgspec.Struct, frozen=True):
     """Defaults of a provider known by its name."""
 
-    base_url: str
+    base_url: str  # "": it has to be configured; {region} is the provider's region
     api: Api = "chat"
     key: str = ""  # reference; "": the provider needs no key
     model: str = ""  # suggested when the provider is added
@@ -24,6 +27,19 @@ PRESETS: dict[str, Preset] = {
     "anthropic": Preset(
         "https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY", "claude-haiku-4-5"
     ),
+    "gemini": Preset(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "gemini",
+        "env:GEMINI_API_KEY",
+        "gemini-2.5-flash",
+    ),
+    "bedrock": Preset(
+        "https://bedrock-runtime.{region}.amazonaws.com",
+        "bedrock",
+        "env:AWS_BEARER_TOKEN_BEDROCK",
+        "global.anthropic.claude-haiku-4-5-20251001-v1:0",
+    ),
+    "azure": Preset("", "azure", "env:AZURE_OPENAI_API_KEY"),
     "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
     "ollama": Preset("http://127.0.0.1:11434/v1"),
     "llamacpp": Preset("http://127.0.0.1:8080/v1"),

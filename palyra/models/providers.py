@@ -15,16 +15,18 @@ from palyra.config.sections import ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
-from palyra.core.redaction.references import parse_reference
-from palyra.errors import InvalidParams
+from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.errors import InvalidParams, Unavailable
 from palyra.models.anthropic import ANTHROPIC
-from palyra.models.chat import CHAT, OPENAI_CHAT
+from palyra.models.bedrock import BEDROCK, signed_bedrock
+from palyra.models.chat import CHAT, OPENAI_CHAT, azure_chat
 from palyra.models.dialect import Dialect
 from palyra.models.embeddings import HttpEmbeddings
+from palyra.models.gemini import GEMINI
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
 from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
-from palyra.models.presets import PRESETS, Api, Preset
+from palyra.models.presets import AWS_KEY, PRESETS, Api, Preset
 from palyra.models.responses import RESPONSES
 
 MAX_MADE = 256  # of cached models; beyond it they are created again
@@ -174,20 +176,24 @@ class _Provider:
         alarms: IncidentReporter,
     ) -> None:
         preset = PRESETS.get(given.name, Preset(""))
-        self._base_url = given.base_url or preset.base_url
+        self._base_url = _address(given, preset)
         if not self._base_url.startswith(("http://", "https://")):
-            raise _refused(
-                f"{given.name!r} needs a base_url; these need none: {', '.join(PRESETS)}"
-            )
+            known = ", ".join(name for name, each in PRESETS.items() if each.base_url)
+            raise _refused(f"{given.name!r} needs a base_url; these need none: {known}")
         parts = urlsplit(self._base_url)
         if parts.username or parts.password or parts.query or parts.fragment:
             raise _refused(
                 f"the base_url of {given.name!r} must end with its path; put a key into `key`"
             )
-        reference = given.key or preset.key
+        reference = given.key or (AWS_KEY if given.key_id else preset.key)
         self._key = parse_reference(reference).text if reference else ""
         self._given = given
         self._api = given.api or preset.api
+        self._key_id = parse_reference(given.key_id).text if is_reference(given.key_id) else ""
+        self._session = parse_reference(given.session).text if given.session else ""
+        if given.session and not given.key_id:
+            raise _refused(f"the session of {given.name!r} belongs to a key_id")
+        self._dialect = dialect_of(given, self._api, self._base_url)
         self._client = client
         self._find_secret = find_secret
         self._new_id = new_id
@@ -214,7 +220,7 @@ class _Provider:
     @property
     def embeds(self) -> bool:
         """True if the provider's protocol has embeddings."""
-        return self._api != "anthropic"
+        return bool(self._dialect.embeddings)
 
     def make(self, model: str) -> LanguageModel:
         """Create the model of that name without checking that it exists."""
@@ -245,24 +251,54 @@ class _Provider:
         return ProviderEndpoint(
             provider=given.name,
             base_url=self._base_url,
-            dialect=dialect_at(self._api, self._base_url),
+            dialect=self._dialect,
             model=model,
             max_tokens=given.max_tokens,
             stall_s=given.stall_s,
         )
 
     async def _find_key(self) -> str:
-        return await self._find_secret(self._key) if self._key else ""
+        key = await self._find_secret(self._key) if self._key else ""
+        if self._dialect.sign is None:
+            return key
+        key_id = await self._find_secret(self._key_id) if self._key_id else self._given.key_id
+        session = await self._find_secret(self._session) if self._session else ""
+        parts = [key_id, key, session] if self._session else [key_id, key]
+        if any(not part or " " in part for part in parts):
+            raise Unavailable("an AWS access key has an id and a secret, both without blanks")
+        return " ".join(parts)
 
 
 def _refused(why: str) -> InvalidParams:
     return InvalidParams(f"models.providers: {why}", field="models.providers")
 
 
-DIALECTS: dict[Api, Dialect] = {"chat": CHAT, "responses": RESPONSES, "anthropic": ANTHROPIC}
+DIALECTS: dict[Api, Dialect] = {
+    "chat": CHAT,
+    "responses": RESPONSES,
+    "anthropic": ANTHROPIC,
+    "gemini": GEMINI,
+    "bedrock": BEDROCK,
+}
+
+
+def dialect_of(given: ModelProvider, api: Api, base_url: str) -> Dialect:
+    """Return the dialect of a provider, with the settings that belong to it."""
+    if api == "azure":
+        return azure_chat(given.api_version)
+    if api == "bedrock" and given.key_id:
+        return signed_bedrock(given.region)
+    return dialect_at(api, base_url)
 
 
 def dialect_at(api: Api, base_url: str) -> Dialect:
     """Return the dialect of the API at that URL; OpenAI's chat API differs from compatible ones."""
     is_openai = base_url.startswith(PRESETS["openai"].base_url)
     return OPENAI_CHAT if api == "chat" and is_openai else DIALECTS[api]
+
+
+def _address(given: ModelProvider, preset: Preset) -> str:
+    """Return the base URL; of Azure a resource's address is taken with and without `/openai`."""
+    url = given.base_url or preset.base_url.format(region=given.region)
+    is_azure = (given.api or preset.api) == "azure"
+    return url.rstrip("/").removesuffix("/openai") if is_azure else url

@@ -139,7 +139,9 @@ def known_at(providers: Iterable[ModelProvider]) -> KnownModels:
 def is_at_home(provider: ModelProvider) -> bool:
     """True if the provider is a preset at its own address."""
     preset = PRESETS.get(provider.name)
-    return preset is not None and provider.base_url.rstrip("/") in {"", preset.base_url}
+    if preset is None or (provider.api and provider.api not in {preset.api, "responses"}):
+        return False
+    return provider.base_url.rstrip("/") in {"", preset.base_url}
 
 
 # --- the check -----------------------------------------------------------------------------------

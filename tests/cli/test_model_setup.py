@@ -98,6 +98,7 @@ async def test_a_closed_port_is_no_network(tmp_path: Path) -> None:
         (("--key", "vault:none"), 1, "the key of openai is not there"),
         (("--no-test", "--model", "a\tb"), 2, "is no name of a model"),
         (("--no-test", "--base-url", "ftp://x"), 2, "base_url"),
+        (("--no-test", "--region", "eu-west-1"), 2, "--region is no setting of openai"),
         (("--no-test", "--base-url", f"https://u:{KEY}@x/v1"), 2, "put a key into `key`"),
     ],
 )
@@ -109,6 +110,28 @@ async def test_wrong_answers_write_nothing(
     assert (code, True) == (done.code, said in done.err), done.err
     assert KEY not in done.out + done.err
     assert not (tmp_path / "palyra.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("gemini", (), ModelProvider(name="gemini", models=("gemini-2.5-flash",))),
+        ("bedrock", ("--region", "eu-west-1", "--model", "m", "--key-id", "env:ID"),
+         ModelProvider(name="bedrock", region="eu-west-1", models=("m",), key_id="env:ID")),
+        ("azure", ("--base-url", "https://a.openai.azure.com", "--model", "m", "--api-version", "9"),
+         ModelProvider(name="azure", base_url="https://a.openai.azure.com", models=("m",),
+                       api_version="9")),
+        ("openrouter", ("--model", "meta-llama/llama-4"),
+         ModelProvider(name="openrouter", models=("meta-llama/llama-4",))),
+    ],
+)  # fmt: skip
+async def test_every_kind_of_provider(
+    tmp_path: Path, name: str, arguments: tuple[str, ...], expected: ModelProvider
+) -> None:
+    """The file has what differs from the provider's defaults."""
+    done = await palyra("models", "add", name, "--yes", "--no-test", *arguments, home=tmp_path)
+    assert 0 == done.code, done.err
+    assert (expected,) == configured(tmp_path)[1]
 
 
 async def test_an_existing_file_keeps_its_comments_and_its_default(tmp_path: Path) -> None:
