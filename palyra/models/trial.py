@@ -9,6 +9,7 @@ from time import time_ns
 from typing import Literal
 
 import msgspec
+import trio
 
 from palyra.config.sections import ModelProvider
 from palyra.core.incident.incident import IncidentReport
@@ -21,7 +22,7 @@ from palyra.core.model.messages import (
     Sampling,
     UserMessage,
 )
-from palyra.models.providers import FindSecret, Providers
+from palyra.models.providers import CLOSE_WITHIN_S, FindSecret, Providers
 
 TRIAL_STALL_S = 30  # a person waits
 ANSWER_TOKENS = 64  # room for a word, and for the reasoning that some models always do
@@ -82,7 +83,8 @@ async def try_model(provider: ModelProvider, model: str, find_secret: FindSecret
         name = f"{provider.name}/{model}"
         return await providers.catalogue({})[name].stream(request, _ignore)
     finally:
-        await providers.close()
+        with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
+            await providers.close()
 
 
 def check_provider(provider: ModelProvider) -> None:
