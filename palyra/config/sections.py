@@ -36,7 +36,7 @@ _Dollars = Annotated[str, Meta(pattern=dollars.PATTERN, extra={"words": dollars.
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 _Region = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9-]+$")]
-_Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|minilm|[^/]+/.+)$")]
+_Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|embedded|minilm|[^/]+/.+)$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -426,6 +426,12 @@ class Models(Section, frozen=True, kw_only=True):
     embeddings: Annotated[
         str, _doc("Embedding model: PROVIDER/NAME, or embedded for the built-in one.")
     ] = "embedded"
+    embedding_aliases: Annotated[
+        tuple[str, ...],
+        _doc(
+            "Other names that clients may use for the embedding model, as their programs have it."
+        ),
+    ] = ()
     providers: Annotated[
         tuple[ModelProvider, ...],
         _doc("Providers: tables of name, key and the provider's other settings."),

@@ -13,7 +13,7 @@ from palyra.core.journal.records import Usage
 from palyra.core.model.routing import Route, RouteTable
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel
 from palyra.errors import InvalidParams
-from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.models.lexical_embeddings import NAME, EmbeddedEmbeddings
 from palyra.models.scripted.model import Scripted
 from palyra.models.scripted.scripts import parse_scripts
 from palyra.models.table import known_at
@@ -47,6 +47,15 @@ def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
 
 EMBEDDED = "embedded"
 MEMORY_EMBEDDERS = ("auto", "hashed", "minilm")  # those of this machine
+# The hashed embedder, which both settings have, under the name of the other one and its full name.
+ALIASES = {"hashed": EMBEDDED, NAME: EMBEDDED}
+MEMORY_ALIASES = {EMBEDDED: "hashed", NAME: "hashed"}
+
+
+def memory_embedder(config: Config) -> str:
+    """Return the configured embedder of the memory by its short name."""
+    wanted = config.memory.embedder
+    return MEMORY_ALIASES.get(wanted, wanted)
 
 
 class Modelset(NamedTuple):
@@ -67,8 +76,8 @@ def build_modelset(
     """Build the configured models.  Raises InvalidParams for an invalid setting."""
     fixed = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
-    wanted = config.models.embeddings
-    of_memory = config.memory.embedder
+    wanted = ALIASES.get(config.models.embeddings, config.models.embeddings)
+    of_memory = memory_embedder(config)
     if not config.models.providers:
         if wanted != EMBEDDED:
             raise _no_provider("models.embeddings", wanted, EMBEDDED)

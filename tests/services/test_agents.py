@@ -230,7 +230,9 @@ async def test_an_invalid_agent_is_refused(store: MemoryJournal, autojump_clock:
             with pytest.raises(InvalidParams):
                 await kit.services.agents.update(OPERATOR, "scout", AgentChange(**fields))
         found = await kit.services.agents.list_all(OPERATOR)
-        assert [("default", 0), ("plain", 0), ("scout", 1)] == [(agent.name, agent.version) for agent in found]
+        assert [("default", 0), ("plain", 0), ("scout", 1)] == [
+            (agent.name, agent.version) for agent in found
+        ]
 
 
 async def test_there_is_a_most(
