@@ -115,16 +115,22 @@ class Providers:
         makers = {name: each.make for name, each in self._providers.items()}
         return ModelCatalogue(fixed, makers, tuple(listed))
 
-    def look(self, provider: str) -> ProviderHealth:
-        """Return the health of a provider; one that is not configured counts as healthy."""
-        found = self._providers.get(provider)
-        return ProviderHealth(provider=provider) if found is None else found.standing
+    def look(self, name: str) -> ProviderHealth:
+        """Return the health of a model, PROVIDER/NAME, or of a provider: that of its worst model.
 
-    def trip(self, provider: str) -> None:
-        """Open the breaker of a provider; without effect on one that is not configured."""
+        Without a configured provider it counts as healthy.
+        """
+        provider, _, model = name.partition("/")
         found = self._providers.get(provider)
+        if found is None:
+            return ProviderHealth(provider=provider)
+        return found.guard.health(name) if model else found.guard.standing
+
+    def trip(self, model: str) -> None:
+        """Open the breaker of a model; without effect if its provider is not configured."""
+        found = self._providers.get(model.partition("/")[0])
         if found is not None:
-            found.trip()
+            found.guard.trip(model)
 
     def embeddings(
         self, name: str, run_blocking: RunBlocking, field: str, others: Sequence[str]
@@ -199,18 +205,9 @@ class _Provider:
         self._new_id = new_id
         self._now_ms = now_ms
         leases = CallSlots(given.parallel, given.parallel_per_key)
-        self._guard = ProviderLimits(
+        self.guard = ProviderLimits(
             given.name, self._key, leases, now_ms, api=self._api, alarms=alarms
         )
-
-    @property
-    def standing(self) -> ProviderHealth:
-        """Snapshot of the provider's health."""
-        return self._guard.standing
-
-    def trip(self) -> None:
-        """Open the breaker."""
-        self._guard.trip()
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -232,7 +229,7 @@ class _Provider:
             new_id=self._new_id,
             now_ms=self._now_ms,
         )
-        return GuardedModel(inner, self._guard)
+        return GuardedModel(inner, self.guard)
 
     def make_embeddings(self, model: str, run_blocking: RunBlocking) -> EmbeddingModel:
         """Create the embedding model of that name without checking that it exists."""
@@ -244,7 +241,7 @@ class _Provider:
             now_ms=self._now_ms,
             run_blocking=run_blocking,
         )
-        return GuardedEmbeddings(inner, self._guard)
+        return GuardedEmbeddings(inner, self.guard)
 
     def _endpoint(self, model: str) -> ProviderEndpoint:
         given = self._given

@@ -4,7 +4,7 @@ Owns: nothing; reads models, provider health and prices at each call.
 Never: calls a model, or switches a run's model by itself; `core.run` records its result on the tape.
 
 A run is routed twice.  `plan` ranks the models when the run begins.  `change` names a replacement
-when the model in use has failed, is refused by the circuit breaker of its provider, or was removed.
+when the model in use has failed, is refused by its circuit breaker, or was removed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
-Look = Callable[[str], ProviderHealth]  # health of a provider
+Look = Callable[[str], ProviderHealth]  # health of a model, or of a provider
 Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
 Rates = Callable[[str], tuple[int, int] | None]  # input and output, micro-dollars per million
 Measure = Callable[[Run], ModelRequirements]
@@ -154,7 +154,7 @@ class ModelRouter:
     ) -> RouteChange | None:
         """Return the change to a replacement of the model in use; None to keep the model.
 
-        A model that may be retried is replaced only if the breaker of its provider refuses calls.
+        A model that may be retried is replaced only if its breaker refuses calls.
         """
         if leaving == "gone" and self.is_there(run.model):
             return None
@@ -177,13 +177,14 @@ class ModelRouter:
             model=found.model,
             provider=found.standing.provider,
             reason=leaving,
-            text=_explain(run, leaving, left, may_retry=may_retry),
+            text=_explain(run, leaving, may_retry=may_retry),
         )
 
     def standing(self, model: str) -> ProviderHealth:
-        """Return the current health of the model's provider."""
-        provider = self.provider(model)
-        return ProviderHealth(provider=provider) if self._look is None else self._look(provider)
+        """Return the current health of the model."""
+        if self._look is None:
+            return ProviderHealth(provider=self.provider(model))
+        return self._look(model)
 
     def _prospect(self, model: str, demand: ModelRequirements) -> RouteCandidate:
         return RouteCandidate(
@@ -269,10 +270,10 @@ def _well(prospect: RouteCandidate) -> RouteCandidate:
     return msgspec.structs.replace(prospect, standing=standing)
 
 
-def _explain(run: Run, leaving: Leaving, left: ProviderHealth, *, may_retry: bool) -> str:
+def _explain(run: Run, leaving: Leaving, *, may_retry: bool) -> str:
     if leaving == "gone":
         return f"{run.model} is not there any more"
     if may_retry:
-        return f"{left.provider} kept failing and is left alone; last: {leaving}"
+        return f"{run.model} kept failing and is left alone; last: {leaving}"
     attempts = run.attempt - run.spent_attempts
     return f"{run.model} failed {attempts} time(s) in this turn; last: {leaving}"

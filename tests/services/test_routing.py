@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.agent import AgentChange
 from palyra.core.journal.changes import RunFilter
-from palyra.core.model.circuit_breaker import OPEN_MS, CircuitBreaker
+from palyra.core.model.circuit_breaker import OPEN_MS
 from palyra.core.model.messages import (
     FAILURE_CLASSES,
     Delta,
@@ -59,8 +59,8 @@ class Fleet:
         guard = self.guards.setdefault(provider, ProviderLimits(provider, "", CallSlots(), now_ms))
         return GuardedModel(model, guard)
 
-    def _look(self, provider: str) -> ProviderHealth:
-        return self.guards[provider].standing
+    def _look(self, name: str) -> ProviderHealth:
+        return self.guards[name.partition("/")[0]].health(name)
 
     @property
     def asked(self) -> dict[str, int]:
@@ -189,7 +189,7 @@ async def test_an_agents_model_is_kept_while_it_can_answer(
         )
         well = await kit.start(agent="poet")
         await kit.end(well)
-        fleet.guards["a"].breaker = CircuitBreaker(failures=3, open_until_ms=now_ms() + OPEN_MS)
+        fleet.guards["a"].trip("a/big")
         later = await kit.start(agent="poet")
         await kit.end(later)
         assert (["a/big"], ["b/small"]) == (models_of(kit, well), models_of(kit, later))
@@ -297,9 +297,7 @@ async def test_a_cancelled_wait_for_a_breaker_costs_nothing(
     """Nothing is reserved while it waits for the provider."""
     fleet = Fleet(RouteTable())
     async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
-        fleet.guards["scripted"].breaker = CircuitBreaker(
-            failures=3, open_until_ms=now_ms() + OPEN_MS
-        )
+        fleet.guards["scripted"].trip("scripted")
         run_id = await kit.start()
         await wait_all_tasks_blocked()
         assert ["turn.failed"] == [kind for kind in kit.kinds(run_id) if kind == "turn.failed"]
@@ -564,6 +562,22 @@ def test_every_model_is_listed_once() -> None:
     )
     assert (3, None) == (found[1].tier, found[3].tier)
     assert (0, None) == (found[0].waiting, router.list_all(STRANGER).models[0].waiting)
+
+
+async def test_another_model_of_the_same_provider_takes_over(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A model that is left alone says nothing of its neighbour at the same provider."""
+    table = RouteTable(
+        mode="enforced", routes=(Route(model="a/big", tier=3), Route(model="a/small", tier=3))
+    )
+    fleet = Fleet(table, "a/big", "a/small")
+    async with fleet.running(store) as kit:
+        change = AgentChange(instructions="Rhyme.", model="a/big")
+        await kit.services.agents.create(OPERATOR, "poet", change)
+        fleet.guards["a"].trip("a/big")
+        await kit.end(run_id := await kit.start(agent="poet"))
+        assert ["a/small"] == models_of(kit, run_id)
 
 
 def test_published_facts_stand_in_for_a_route() -> None:

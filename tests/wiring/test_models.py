@@ -89,8 +89,8 @@ def test_a_provider_that_fails_raises_an_alarm(tmp_path: Path) -> None:
     assert isinstance(model, GuardedModel)
     for _ in range(THRESHOLD):
         assert [] == alarms.told
-        model._guard.end(ModelFailure("timeout", "nobody answers"))
-    assert [provider_key("ours")] == alarms.told
+        model._guard.end("ours/big", ModelFailure("timeout", "nobody answers"))
+    assert [provider_key("ours/big")] == alarms.told
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ RULES: Mapping[str, Rule] = {
     TASK_STUCK: Rule("task", _always("requeue_task"), "one task: its work begins again"),
     APPROVAL_OVERDUE: Rule("approval", _always("expire_approval"), "one approval: denied"),
     "provider_left_alone": Rule(
-        "provider", _always("trip_provider"), "calls of one provider, for 30 s"
+        "provider", _always("trip_provider"), "calls of one model, for 30 s"
     ),
     "chain_broken": Rule("store", ("reverify_journal",), "nothing: it only reads"),
     # Its thread waits for the disk, and cannot be interrupted.
