@@ -25,7 +25,7 @@ from palyra.cli.command import (
     verdict,
 )
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
-from palyra.cli.output import now_ms, print_json, safe, say
+from palyra.cli.output import now_ms, one_line, print_json, say
 from palyra.cli.secrets import open_resolver, read_value
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider
@@ -382,7 +382,7 @@ def _report(
         return
     if turn is not None:
         used = turn.usage.input_tokens + turn.usage.output_tokens
-        say(f"{name} answers: {safe(turn.text.strip()) or '(nothing)'} ({used} tokens)")
+        say(f"{name} answers: {one_line(turn.text) or '(nothing)'} ({used} tokens)")
     if known is None:
         say(f"{name} is not in the table of models: its window and its price are unknown", dim=True)
     if is_written:

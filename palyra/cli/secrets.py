@@ -18,6 +18,7 @@ from palyra.config.load import Config
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
 from palyra.core.redaction.references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
+from palyra.models.presets import key_of
 from palyra.secrets.resolver import Resolver
 
 
@@ -116,7 +117,7 @@ def configured(config: Config) -> Iterator[str]:
         yield config.secrets.passphrase
     yield from (credential.secret for credential in config.fetch.credentials)
     for provider in config.models.providers:
-        given = (provider.key, provider.key_id, provider.session)
+        given = (key_of(provider), provider.key_id, provider.session)
         yield from (text for text in given if is_reference(text))
     for server in config.mcp.servers:
         values = (each.partition("=")[2] for each in server.environment)

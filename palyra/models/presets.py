@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from palyra.config.sections import ModelProvider
+
 Api = Literal["chat", "responses", "anthropic", "gemini", "azure", "bedrock"]
 
 
@@ -45,3 +47,10 @@ PRESETS: dict[str, Preset] = {
     "llamacpp": Preset("http://127.0.0.1:8080/v1"),
     "vllm": Preset("http://127.0.0.1:8000/v1"),
 }
+
+
+def key_of(provider: ModelProvider) -> str:
+    """Return the reference to the provider's key, "" if it needs none."""
+    preset = PRESETS.get(provider.name)
+    usual = AWS_KEY if provider.key_id else "" if preset is None else preset.key
+    return provider.key or usual

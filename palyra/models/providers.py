@@ -26,11 +26,12 @@ from palyra.models.gemini import GEMINI
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
 from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
-from palyra.models.presets import AWS_KEY, PRESETS, Api, Preset
+from palyra.models.presets import PRESETS, Api, Preset, key_of
 from palyra.models.responses import RESPONSES
 
 MAX_MADE = 256  # of cached models; beyond it they are created again
 MAX_NAME_CHARS = 200
+NO_NAMES = {"", ".", ".."}  # as part of an address the latter would name another one
 
 Make = Callable[[str], LanguageModel]  # takes the model's name without the provider's
 
@@ -55,7 +56,8 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         if found is None:
             provider, separator, model = name.partition("/")
             make = self._providers.get(provider)
-            if not separator or not model or make is None or len(name) > MAX_NAME_CHARS:
+            is_name = bool(separator) and model not in NO_NAMES
+            if not is_name or make is None or len(name) > MAX_NAME_CHARS:
                 raise KeyError(name)
             if len(self._made) >= MAX_MADE:
                 self._made.clear()
@@ -142,7 +144,7 @@ class Providers:
         """
         provider, _, model = name.partition("/")
         found = self._providers.get(provider)
-        if found is None or not model or not found.embeds:
+        if found is None or model in NO_NAMES or not found.embeds:
             having = [name for name, each in self._providers.items() if each.embeds]
             known = ", ".join(f"{name}/MODEL" for name in having)
             raise InvalidParams(
@@ -191,7 +193,7 @@ class _Provider:
             raise _refused(
                 f"the base_url of {given.name!r} must end with its path; put a key into `key`"
             )
-        reference = given.key or (AWS_KEY if given.key_id else preset.key)
+        reference = key_of(given)
         self._key = parse_reference(reference).text if reference else ""
         self._given = given
         self._api = given.api or preset.api

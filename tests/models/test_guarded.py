@@ -184,7 +184,7 @@ def test_models_are_made_by_name() -> None:
     assert ["org/big:7b"] == made
     assert ["scripted", "p/known"] == list(models)
     assert 2 == len(models)
-    for name in ("p", "p/", "q/m", "/m", "", "scripted/x", f"p/{'x' * 200}", 7):
+    for name in ("p", "p/", "p/.", "p/..", "q/m", "/m", "", "scripted/x", f"p/{'x' * 200}", 7):
         assert name not in models
     for number in range(MAX_MADE):
         assert f"p/{number}" in models
