@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from palyra.cli import model_setup
+from palyra.cli.errors import CommandFailed
 from palyra.config.load import load
 from palyra.config.sections import ModelProvider
 from palyra.secrets.resolver import Resolver
@@ -164,6 +166,18 @@ async def test_a_broken_file_is_left_alone(tmp_path: Path) -> None:
     done = await add(tmp_path, "--no-test")
     assert 0 != done.code
     assert "[models\n" == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("before", "now"), [("a = 1\n", "a = 2\n"), (None, "a = 2\n")])
+def test_a_file_that_changed_meanwhile_is_left_alone(
+    tmp_path: Path, before: str | None, now: str
+) -> None:
+    """The change was shown for another text, so it is not written."""
+    file = tmp_path / "palyra.toml"
+    file.write_text(now, encoding="utf-8")
+    with pytest.raises(CommandFailed, match="changed meanwhile"):
+        model_setup._write(model_setup._Plan(file, before, "b = 1\n"))
+    assert now == file.read_text(encoding="utf-8")
 
 
 async def test_at_a_terminal_a_key_goes_into_the_vault(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from palyra.core.model.messages import (
     Sampling,
     UserMessage,
 )
+from palyra.models import sigv4
 from palyra.models.bedrock import BEDROCK, signed_bedrock
 from palyra.models.event_stream import MEDIA_TYPE, EventStreamParser, read_headers
 from palyra.models.sigv4 import AwsCredentials, SigningScope, host_of, sign
@@ -229,6 +230,12 @@ def test_published_signatures(method: str, url: str, kind: str, data: bytes, exp
 def test_the_host_is_signed_as_it_is_sent(url: str, expected: str) -> None:
     """The default port is left out, as HTTP clients do."""
     assert expected == host_of(url)
+
+
+def test_the_path_is_encoded_twice() -> None:
+    """Once on the wire and once more for the signature, as AWS's SDKs do for all but S3."""
+    assert "/model/m-v1%253A0/x" == sigv4._canonical_path("https://h/model/m-v1%3A0/x")
+    assert "/" == sigv4._canonical_path("https://h")
 
 
 async def test_a_signed_request_over_sockets() -> None:
