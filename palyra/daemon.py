@@ -59,7 +59,7 @@ from palyra.wiring.journal import (
     journal_spec,
     sqlite_journal,
 )
-from palyra.wiring.models import Modelset, build_modelset
+from palyra.wiring.models import Modelset, build_modelset, memory_embedder
 from palyra.wiring.runs import (
     build_incidents,
     build_memories,
@@ -264,7 +264,7 @@ class Daemon:
         return build_memory_embedder(self.config, self.host, self.modelset, self.services)
 
     def _view_embedder(self) -> EmbedderView:
-        return view_embedder(self.config.memory.embedder, self._memory_embedder)
+        return view_embedder(memory_embedder(self.config), self._memory_embedder)
 
     # --- life cycle
 

@@ -48,7 +48,12 @@ ONLY = {
     ("client", "net"): ("palyra.net.protocol",),
     ("harness", "net"): ("palyra.net.protocol",),
     ("cli", "net"): ("palyra.net.protocol", "palyra.net.api"),  # `palyra schema` renders methods
-    ("cli", "models"): ("palyra.models.minilm.files",),  # weights are installed without a daemon
+    ("cli", "models"): (
+        "palyra.models.minilm.files",
+        "palyra.models.presets",
+        "palyra.models.table",
+        "palyra.models.trial",
+    ),  # weights are installed, public models listed, and providers tried, without a daemon
     ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
     ("cli", "tools"): (
         "palyra.tools.policy.cases",

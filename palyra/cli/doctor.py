@@ -338,12 +338,12 @@ def check_healing(options: Options) -> Check:
 
 
 def check_models(options: Options) -> Check:
-    """Check that no provider is suspended by its circuit breaker after repeated failures."""
+    """Check that no model is suspended by its circuit breaker after repeated failures."""
     try:
         found = talk(options, lambda client: client.list_models())
     except CommandFailed as stop:
         return Check(name="models", verdict="warn", detail=f"unknown: {stop.message}")
-    ill = sorted({each.provider for each in found.models if each.breaker != "closed"})
+    ill = sorted({each.name for each in found.models if each.breaker != "closed"})
     if ill:
         return Check(
             name="models",

@@ -3,20 +3,25 @@
 import subprocess  # noqa: S404 - runs pip
 import sys
 import tempfile
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.model_setup import add
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.model.views import ModelView
+from palyra.core.usage.dollars import to_dollars
 from palyra.errors import PalyraError
 from palyra.models.minilm import files
+from palyra.models.table import KnownModel, known_models
 
 COLUMNS = ("MODEL", "API", "CAN", "WINDOW", "TIER", "BREAKER", "CALLS", "USD/M IN", "USD/M OUT")
-MILLION = 1_000_000
+UNIX_YEAR = 1970  # a price without a first day
+KNOWN_COLUMNS = ("MODEL", "WINDOW", "ANSWER", "CAN", "USD/M IN", "CACHED", "OUT", "AS OF")
 
 
 @click.group(invoke_without_command=True)
@@ -27,6 +32,9 @@ def models(options: Options) -> None:
     context.obj = options
     if context.invoked_subcommand is None:
         _list(options)
+
+
+models.add_command(add)
 
 
 @models.command()
@@ -75,12 +83,74 @@ def _fetch(folder: Path) -> Path:
     return wheel
 
 
+@models.command()
+@click.argument("name", required=False)
+@shared_options
+def known(options: Options, name: str | None) -> None:
+    """List the public models that this version knows, or everything it knows of NAME.
+
+    Windows and prices are those that the source gave on that day.  Entries of models.routes and
+    usage.prices come first.
+    """
+    rows = known_models().rows
+    if name is not None:
+        found = known_models().find(name)
+        if found is None:
+            near = get_close_matches(name, known_models().names, n=3)
+            raise CommandFailed(
+                f"{name!r} is not in the table: its window and its price are unknown",
+                f"did you mean {' or '.join(near)}?" if near else
+                "models.routes takes its window, usage.prices its price",
+                kind="not_found",
+            )  # fmt: skip
+        rows = (found,)
+    if options.as_json:
+        print_json({"models": rows})
+        return
+    print_table(KNOWN_COLUMNS, [_known_row(row) for row in rows], empty="no models")
+    if name is not None:
+        _print_details(rows[0])
+
+
+def _print_details(row: KnownModel) -> None:
+    """Print the rest of a row: other names and prices, the limit of the prompt, the source."""
+    if row.input:
+        say(f"prompt: at most {row.input} tokens", dim=True)
+    for price in row.prices[1:]:
+        when = f"from {price.since} on" if price.since.year > UNIX_YEAR else "always"
+        of = f"prompts of more than {price.above} tokens" if price.above else "all prompts"
+        cached = f", cached {price.cached_input}" if price.cached_input else ""
+        say(f"{of}, {when}: in {price.input}{cached}, out {price.output}", dim=True)
+    if row.aliases:
+        say(f"also {', '.join(row.names[1:])}", dim=True)
+    say(f"source: {row.source}", dim=True)
+
+
+def _known_row(row: KnownModel) -> tuple[object, ...]:
+    can = {"vision": row.vision, "json": row.json, "tools": row.tools}
+    base = row.prices[0]
+    more = " …" if len(row.prices) > 1 else ""  # other prices for long prompts, or from a day on
+    return (
+        row.names[0],
+        row.window,
+        row.output,
+        " ".join(name for name, has in can.items() if has) or "none",
+        f"{base.input}{more}",
+        base.cached_input or "-",
+        base.output,
+        row.as_of,
+    )
+
+
 def _list(options: Options) -> None:
     found = talk(options, lambda client: client.list_models())
     if options.as_json:
         print_json(found)
         return
     print_table(COLUMNS, [_row(model) for model in found.models], empty="no models")
+    unpriced = [model.name for model in found.models if model.input_usd_micros is None]
+    if unpriced:
+        say(f"no price is known of {', '.join(unpriced)}: usage.prices takes one", dim=True)
     to = f", failing over to {', '.join(found.failover)}" if found.failover else ""
     say(f"routing: {found.routing}{to}; * is the default", dim=True)
 
@@ -121,4 +191,4 @@ def _calls(model: ModelView) -> str:
 
 
 def _price(usd_micros: int | None) -> str:
-    return "-" if usd_micros is None else f"{usd_micros / MILLION:.2f}"
+    return "?" if usd_micros is None else to_dollars(usd_micros)

@@ -13,7 +13,7 @@ continued by the next turn on the same line.
 
 import sys
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TypeGuard, get_args
 
 import click
 import trio
@@ -21,6 +21,7 @@ import trio
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
 from palyra.cli.command import shared_options
 from palyra.cli.context import print_preview
+from palyra.cli.countdown import count_down
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.output import print_json, print_json_line, safe, say
@@ -160,6 +161,9 @@ class RunPrinter:
 @click.option("--conversation", "conversation_id", help="Conversation in the channel.")
 @click.option("--sender", help="Sender of the message, if the channel requires paired senders.")
 @click.option("--deny", is_flag=True, help="Deny calls that need approval instead of asking.")
+@click.option(
+    "--fail-fast", is_flag=True, help="Cancel the run when its model fails, instead of waiting."
+)
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."
@@ -170,6 +174,7 @@ def run(
     text: str,
     *,
     deny: bool,
+    fail_fast: bool,
     detach: bool,
     preview: bool,
     **wanted: str | None,
@@ -190,6 +195,8 @@ def run(
         return
     start: RunOptions = {"approval_mode": "deny"} if deny else {}
     start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
+    if detach and fail_fast:
+        raise click.UsageError("--fail-fast follows the run, --detach does not: give one of them")
     if detach:
         started = talk(options, lambda client: client.start_run(words, **start))
         if options.as_json:
@@ -198,8 +205,9 @@ def run(
             click.echo(started.run_id)
         return
     ending = RunExit()
+    watch = _FailFast() if fail_fast else None
     try:
-        talk(options, lambda client: _watch(client, words, start, options, ending))
+        talk(options, lambda client: _watch(client, words, start, options, ending, watch))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
             raise
@@ -219,32 +227,72 @@ def _read_input() -> str:
         ) from None
 
 
-async def _watch(
-    client: Client, text: str, start: RunOptions, options: Options, ending: RunExit
+@dataclass(slots=True)
+class _FailFast:
+    """Cancels the run when its model failed and would be asked again after a pause."""
+
+    failure: ev.TurnFailed | None = None
+
+    async def note(self, client: Client, item: Item) -> None:
+        """Cancel the run if the item is the first such failure."""
+        if self.failure is None and isinstance(item, TapeEvent) and _is_pausing(item.event):
+            self.failure = item.event
+            await client.cancel(item.run_id, f"--fail-fast: {item.event.failure_class}")
+
+    def check(self, ending: RunExit) -> None:
+        """Raise CommandFailed if the run was cancelled for a failure."""
+        if self.failure is not None and ending.code == CANCELLED:
+            raise CommandFailed(
+                f"the model failed: {self.failure.failure_class}: {self.failure.detail}",
+                "see `palyra models`, or run it without --fail-fast to wait",
+                kind=self.failure.failure_class,
+            )
+
+
+def _is_pausing(event: ev.Event | None) -> TypeGuard[ev.TurnFailed]:
+    """True for a failure after which the same model is asked again, after a pause."""
+    return isinstance(event, ev.TurnFailed) and event.retry and event.delay_ms > 0
+
+
+async def _watch(  # noqa: PLR0917 - of one command
+    client: Client,
+    text: str,
+    start: RunOptions,
+    options: Options,
+    ending: RunExit,
+    fail_fast: _FailFast | None,
 ) -> None:
     started = await client.start_run(text, **start)
     ending.run_id = started.run_id
-    if options.as_json:
-        async with client.events(started.run_id, progress=False) as items:
-            async for item in items:
+    if not options.as_json:
+        say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
+    story = None if options.as_json else RunPrinter(streams=sys.stdout.isatty())
+    desk = ApprovalPrompt(client, None if story is None else find_terminal())
+    async with client.events(started.run_id, progress=story is not None) as items:
+        async for item in items:
+            if story is None:
                 _print_event(item, ending)
-        return
-    say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
-    story = RunPrinter(streams=sys.stdout.isatty())
-    async with client.events(started.run_id) as items:
-        await _follow(items, story, ApprovalPrompt(client, find_terminal()), ending)
+            else:
+                story.tell(item)
+            if fail_fast is not None:
+                await fail_fast.note(client, item)
+            if story is not None:
+                await _answer(item, items, desk, ending, is_waiting=fail_fast is None)
+    if fail_fast is not None:
+        fail_fast.check(ending)
 
 
-async def _follow(
-    items: Subscription, story: RunPrinter, desk: ApprovalPrompt, ending: RunExit
+async def _answer(
+    item: Item, items: Subscription, desk: ApprovalPrompt, ending: RunExit, *, is_waiting: bool
 ) -> None:
-    async for item in items:
-        story.tell(item)
-        if isinstance(item, TapeEvent):
-            desk.note(item)
-            ending.note(item.event)
-        while desk.is_asking and not items.has_item:
-            await desk.work(items)
+    """Apply a printed item: ask for approvals, and count down the pause before the next attempt."""
+    if isinstance(item, TapeEvent):
+        desk.note(item)
+        ending.note(item.event)
+        if _is_pausing(item.event) and is_waiting and sys.stderr.isatty():
+            await count_down(items, item.event.delay_ms)
+    while desk.is_asking and not items.has_item:
+        await desk.work(items)
 
 
 def _print_event(item: Item, ending: RunExit) -> None:

@@ -19,6 +19,7 @@ from palyra.config.load import Config
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
 from palyra.core.redaction.references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
+from palyra.models.presets import key_of
 from palyra.secrets.resolver import Resolver
 
 
@@ -34,14 +35,15 @@ def set_(options: Options, name: str) -> None:
     """Store a secret as vault:NAME; its value comes from standard input or a hidden prompt."""
     try:
         parse_reference(f"vault:{name}")
-        value = _read_value(name)
+        value = read_value(name)
         _open(options).vault.put(name, value, now_ms())
     except PalyraError as error:
         raise stop_for(error) from None
     say(f"vault:{name} is set")
 
 
-def _read_value(name: str) -> str:
+def read_value(name: str) -> str:
+    """Return a secret from a hidden prompt or standard input.  Raises InvalidParams if it is short."""
     if sys.stdin.isatty():
         value: str = click.prompt(f"value of {name}", hide_input=True, confirmation_prompt=True)
     else:
@@ -115,6 +117,9 @@ def configured(config: Config) -> Iterator[str]:
     if config.secrets.passphrase:
         yield config.secrets.passphrase
     yield from (credential.secret for credential in config.fetch.credentials)
+    for provider in config.models.providers:
+        given = (key_of(provider), provider.key_id, provider.session)
+        yield from (text for text in given if is_reference(text))
     for server in config.mcp.servers:
         values = (each.partition("=")[2] for each in server.environment)
         yield from (text for text in (server.token, *values) if is_reference(text))

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from palyra.core.usage import dollars
+
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
 _Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _BasisPoints = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
@@ -30,9 +32,11 @@ _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Sweep = Annotated[int, Meta(ge=0, le=3_600_000)]
 _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
+_Dollars = Annotated[str, Meta(pattern=dollars.PATTERN, extra={"words": dollars.WORDS})]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
-_Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|minilm|[^/]+/.+)$")]
+_Region = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9-]+$")]
+_Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|embedded|minilm|[^/]+/.+)$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
 
 
@@ -361,11 +365,11 @@ class Secrets(Section, frozen=True, kw_only=True):
 
 
 class ModelProvider(Section, frozen=True, kw_only=True):
-    """A model provider; openai, anthropic, openrouter, ollama, llamacpp and vllm need only a name."""
+    """A model provider; a preset (openai, anthropic, gemini, ollama …) needs only a name."""
 
     name: Annotated[str, _doc("Name of the provider; its models are called NAME/MODEL.")]
     api: Annotated[
-        Literal["", "chat", "responses", "anthropic"],
+        Literal["", "chat", "responses", "anthropic", "gemini", "azure", "bedrock"],
         _doc("Dialect of its API; empty: the one known for the name, else chat."),
     ] = ""
     base_url: Annotated[
@@ -373,6 +377,15 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     ] = ""
     key: Annotated[
         str, _doc("Reference to the API key; empty: the variable known for the name.")
+    ] = ""
+    api_version: Annotated[str, _doc("Version of Azure's API, such as 2024-10-21.")] = "2024-10-21"
+    region: Annotated[_Region, _doc("AWS region of Bedrock.")] = "us-east-1"
+    key_id: Annotated[
+        str,
+        _doc("Id of the AWS access key whose secret is `key`, or a reference; empty: an API key."),
+    ] = ""
+    session: Annotated[
+        str, _doc("Reference to the session token of a temporary AWS access key.")
     ] = ""
     models: Annotated[
         tuple[str, ...], _doc("Models shown in lists; others can be used as well.")
@@ -394,7 +407,9 @@ class ModelRoute(Section, frozen=True, kw_only=True):
     vision: Annotated[bool, _doc("The model accepts images.")] = False
     json: Annotated[bool, _doc("The model has a JSON mode.")] = True
     tools: Annotated[bool, _doc("The model calls tools.")] = True
-    window: Annotated[_Window, _doc("Size of the context window; 0: unknown.")] = 0
+    window: Annotated[
+        _Window, _doc("Size of the context window; 0: the published one, if any.")
+    ] = 0
     tier: Annotated[
         _Tier, _doc("Difficulty of the tasks it suits: 1 simple, 2 ordinary, 3 demanding.")
     ] = 2
@@ -411,6 +426,12 @@ class Models(Section, frozen=True, kw_only=True):
     embeddings: Annotated[
         str, _doc("Embedding model: PROVIDER/NAME, or embedded for the built-in one.")
     ] = "embedded"
+    embedding_aliases: Annotated[
+        tuple[str, ...],
+        _doc(
+            "Other names that clients may use for the embedding model, as their programs have it."
+        ),
+    ] = ()
     providers: Annotated[
         tuple[ModelProvider, ...],
         _doc("Providers: tables of name, key and the provider's other settings."),
@@ -431,18 +452,23 @@ class Models(Section, frozen=True, kw_only=True):
 
 
 class ModelPrice(Section, frozen=True, kw_only=True):
-    """Prices of a model from a given day on, in micro-dollars per million tokens."""
+    """Prices of a model from a given day on, per million tokens: "$3.00", or micro-dollars."""
 
     model: Annotated[str, _doc("Name of the model, PROVIDER/NAME, or a prefix followed by *.")]
-    input: Annotated[_Micros, _doc("Price of a million input tokens.")]
-    output: Annotated[_Micros, _doc("Price of a million output tokens.")]
+    input: Annotated[_Micros | _Dollars, _doc("Price of a million input tokens.")]
+    output: Annotated[_Micros | _Dollars, _doc("Price of a million output tokens.")]
     cached_input: Annotated[
-        _Micros | None, _doc("Price of a million cached input tokens; default: as input.")
+        _Micros | _Dollars | None,
+        _doc("Price of a million cached input tokens; default: as input."),
     ] = None
     cache_write: Annotated[
-        _Micros | None, _doc("Price of a million tokens written to the cache; default: as input.")
+        _Micros | _Dollars | None,
+        _doc("Price of a million tokens written to the cache; default: as input."),
     ] = None
     since: Annotated[date, _doc("First day that the prices apply, in UTC.")] = date(1970, 1, 1)
+    above: Annotated[
+        _Window, _doc("Tokens of input that a call must exceed for this entry to apply.")
+    ] = 0
 
 
 class BudgetConfig(Section, frozen=True, kw_only=True):
@@ -458,15 +484,16 @@ class BudgetConfig(Section, frozen=True, kw_only=True):
         _doc("Principal, agent or session that the budget applies to; *: one account for each."),
     ] = "*"
     metric: Annotated[
-        Literal["tokens", "usd_micros"], _doc("Unit of the limits; money is in micro-dollars.")
+        Literal["tokens", "usd_micros"],
+        _doc('Unit of the limits; money is in micro-dollars, or in dollars such as "$5.00".'),
     ] = "tokens"
     window: Annotated[
         Literal["run", "hour", "day", "month", "sliding"],
         _doc("Period after which counting starts again, in UTC."),
     ] = "day"
     window_s: Annotated[_SecondsOrNone, _doc("Length of a sliding window.")] = 0
-    soft: Annotated[_Amount, _doc("Amount from which an alert is sent; 0: never.")] = 0
-    hard: Annotated[_Amount, _doc("Amount from which the action applies; 0: never.")] = 0
+    soft: Annotated[_Amount | _Dollars, _doc("Amount from which an alert is sent; 0: never.")] = 0
+    hard: Annotated[_Amount | _Dollars, _doc("Amount from which the action applies; 0: never.")] = 0
     action: Annotated[
         Literal["warn", "ask", "block"],
         _doc("Action at the hard limit: warn, ask for approval, or refuse the call."),
@@ -478,7 +505,7 @@ class UsageConfig(Section, frozen=True, kw_only=True):
 
     prices: Annotated[
         tuple[ModelPrice, ...],
-        _doc("Prices: tables of model, input, output, cached_input, cache_write, since."),
+        _doc("Prices: tables of model, input, output, cached_input, cache_write, since, above."),
     ] = ()
     budgets: Annotated[
         tuple[BudgetConfig, ...],

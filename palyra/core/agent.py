@@ -10,12 +10,20 @@ from palyra.core.journal.records import AgentRecord, MemoryScope
 from palyra.core.tool.spec import Catalogue, build_catalogue
 from palyra.errors import InvalidParams
 
-# Built in and immutable, so `default` on an older tape means the same agent.
+# Built in and immutable: version 0 of these names on an older tape means the same agent.
 DEFAULT_AGENT = AgentRecord(
     name="default",
     version=0,
     instructions="You are a careful assistant. Use tools when they help; say what you did.",
 )
+# For plain conversation: no tools, so no calls to wait for or to approve.
+PLAIN_AGENT = AgentRecord(
+    name="plain",
+    version=0,
+    instructions="You are a careful assistant. You have no tools: answer from the conversation.",
+    tools=(),
+)
+BUILT_IN = {agent.name: agent for agent in (DEFAULT_AGENT, PLAIN_AGENT)}
 MAX_AGENTS = 256
 
 

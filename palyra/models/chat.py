@@ -5,7 +5,9 @@ Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ: ev
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, assert_never
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -282,5 +284,21 @@ def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader)
-OPENAI_CHAT = Dialect("/chat/completions", chat_headers, openai_body, ChatReader)
+CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader, embeddings="/embeddings")
+OPENAI_CHAT = replace(CHAT, body=openai_body)
+
+
+def azure_chat(version: str) -> Dialect:
+    """Return OpenAI's chat completions as Azure has them: a deployment's address, `api-key`.
+
+    Source: https://learn.microsoft.com/azure/ai-services/openai/reference.  A model is the name of a
+    deployment.
+    """
+    there = "/openai/deployments/{model}"
+    query = urlencode({"api-version": version})
+    return replace(
+        OPENAI_CHAT,
+        path=f"{there}/chat/completions?{query}",
+        headers=lambda key: {"api-key": key} if key else {},
+        embeddings=f"{there}/embeddings?{query}",
+    )

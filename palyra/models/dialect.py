@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 import msgspec
 
 from palyra.core.model.messages import ModelRequest, UserMessage
+from palyra.models.sse import SseParser
 from palyra.models.turn_builder import TurnBuilder
 
 Body = dict[str, Any]
@@ -75,19 +77,42 @@ def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown]
     return shown, f"{message.text}\n\n[{gone} of its pictures are not shown any more]".lstrip()
 
 
+class StreamParser(Protocol):
+    """Parser of the bytes of a streamed answer into the data of its events."""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the data of the events that the chunk completes.  Raises ModelFailure."""
+
+    def finish(self) -> str | None:
+        """Return the data of a last event without its end, or None."""
+
+
+# Takes the key, the address, the headers so far, the body and the time; returns more headers.
+Sign = Callable[[str, str, Mapping[str, str], bytes, int], dict[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Description of a provider protocol: request building and answer reading."""
 
-    path: str  # relative to the base URL
+    path: str  # relative to the base URL; {model} stands for the model's name
     headers: Callable[[str], dict[str, str]]  # authentication and version, from a key or ""
     body: Callable[[ModelRequest, str, Names, int], Body]  # model, names, max tokens (0: no limit)
     reader: Callable[[TurnBuilder], Reader]
     default_tokens: int = 0  # output limit if none is set; 0: the model's own
+    media_type: str = "text/event-stream"
+    parser: Callable[[], StreamParser] = SseParser
+    embeddings: str = ""  # path of the embeddings, like `path`; "": the protocol has none
+    sign: Sign | None = None
 
     def most_tokens(self, request: ModelRequest, configured: int) -> int:
         """Return the output limit that the body sends, in tokens; 0 for none."""
         return most_tokens(request, configured) or self.default_tokens
+
+
+def path_of(path: str, model: str) -> str:
+    """Return the path with the model's name, of which no character can end its segment."""
+    return path.format(model=quote(model, safe=""))
 
 
 MAX_CHARS = 64

@@ -15,11 +15,10 @@ from palyra.core.model.embeddings import Embeddings, Vector, check_texts, too_ma
 from palyra.core.model.messages import ModelFailure
 from palyra.core.ports import NowMs, RunBlocking
 from palyra.core.text.tokens import estimate_tokens
-from palyra.models.dialect import NO_JSON, Body
+from palyra.models.dialect import NO_JSON, Body, path_of
 from palyra.models.failures import stream_failure
 from palyra.models.http_exchange import FindKey, ProviderEndpoint, ProviderRequest, TakeNext
 
-PATH = "/embeddings"
 JSON = "application/json"
 BATCH_TEXTS = 64
 BATCH_CHARS = 200_000  # servers also limit the tokens of a request
@@ -62,6 +61,7 @@ class HttpEmbeddings:
         self._run_blocking = run_blocking
         self.provider = endpoint.provider
         self._model = endpoint.model
+        self._path = path_of(endpoint.dialect.embeddings, endpoint.model)
         self._exchange = ProviderRequest(endpoint, client, find_key, now_ms)
 
     async def embed(self, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
@@ -89,7 +89,7 @@ class HttpEmbeddings:
         body: Body = {"model": self._model, "input": texts, "encoding_format": "float"}
         if dimensions is not None:
             body["dimensions"] = dimensions
-        async with self._exchange.post(PATH, body, JSON) as take_next:
+        async with self._exchange.post(self._path, body, JSON) as take_next:
             data = await _read(take_next)
             usage, vectors = await self._run_blocking(_decode, data, len(texts))
         if dimensions is not None and any(len(vector) != dimensions for vector in vectors):

@@ -53,11 +53,34 @@ _CODES: dict[str, FailureClass] = {
     "server_error": "transient",
     "api_error": "transient",
     "timeout_error": "timeout",
+    # Google
+    "API_KEY_INVALID": "auth",
+    "UNAUTHENTICATED": "auth",
+    "PERMISSION_DENIED": "auth",
+    "RESOURCE_EXHAUSTED": "rate_limited",
+    "UNAVAILABLE": "unavailable",
+    "INTERNAL": "transient",
+    "DEADLINE_EXCEEDED": "timeout",
+    # AWS
+    "AccessDeniedException": "auth",
+    "ExpiredTokenException": "auth",
+    "InvalidSignatureException": "auth",
+    "UnrecognizedClientException": "auth",
+    "ServiceQuotaExceededException": "quota",
+    "ThrottlingException": "rate_limited",
+    "ModelNotReadyException": "rate_limited",
+    "ModelTimeoutException": "timeout",
+    "ModelErrorException": "transient",
+    "ModelStreamErrorException": "transient",
+    "InternalServerException": "transient",
+    "ServiceUnavailableException": "unavailable",
+    "ValidationException": "invalid_request",
 }
+_RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"([0-9]{1,6}(?:\.[0-9]{1,9})?)s"')
 _NUMBER = re.compile(r"[45][0-9]{2}")
 _OVERFLOW = re.compile(
     r"context (length|window|size)|maximum context|too many tokens|prompt is too long"
-    r"|exceeds? the (available )?context|input is too long",
+    r"|exceeds? the (available )?context|input is too long|input token count.{0,40}exceeds",
     re.IGNORECASE,
 )
 _POLICY = re.compile(r"content (policy|filter|management)|safety system|flagged", re.IGNORECASE)
@@ -69,20 +92,33 @@ def http_failure(
 ) -> ModelFailure:
     """Return the failure behind an HTTP answer that is not a stream."""
     codes, message = _read_error(body)
+    # AWS names the error in a header: `ThrottlingException:http://…`.
+    named = headers.get("x-amzn-errortype", "").partition(":")[0]
+    codes = (named, *codes) if named else codes
     failure_class = _classify(status, codes, message)
+    wait_ms = _retry_after_ms(headers, now_ms)
+    if status == 429 and wait_ms is None:  # noqa: PLR2004 - Google says it in the body
+        wait_ms = _retry_delay_ms(body)
+        failure_class = failure_class if wait_ms is None else "rate_limited"
     text = message or f"HTTP {status} without an explanation"
     return ModelFailure(
         failure_class,
         f"HTTP {status}: {truncate_safely(text, MAX_DETAIL_CHARS)}",
-        _retry_after_ms(headers, now_ms),
+        wait_ms,
     )
 
 
-def stream_failure(error: bytes) -> ModelFailure:
-    """Return the failure that a provider reports inside a stream that started normally."""
+def stream_failure(error: bytes, code: str = "") -> ModelFailure:
+    """Return the failure that a provider reports inside a stream that started normally.
+
+    `code` is the name of the error where the stream has it outside of the error itself.
+    """
     codes, message = _read_error(error)
+    codes = (code[:1].upper() + code[1:], *codes)
     known = _by_code(codes)
-    failure_class = known or _by_words(message) or "transient"
+    if known in {None, "invalid_request"}:  # the words say more
+        known = _by_words(message) or known
+    failure_class = known or "transient"
     text = message or "the provider reported an error without an explanation"
     return ModelFailure(failure_class, truncate_safely(text, MAX_DETAIL_CHARS))
 
@@ -123,16 +159,30 @@ def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return (), ""
+    if isinstance(found, list) and found:
+        found = found[0]  # Google, where no stream was asked for
     inner = found.get("error", found) if isinstance(found, dict) else found
     if isinstance(inner, str):
         return (), inner
     if not isinstance(inner, dict):
         return (), ""
-    codes = tuple(
-        str(value) for key in ("code", "type") if isinstance(value := inner.get(key), str | int)
-    )
+    reasons = (each.get("reason") for each in _details(inner))
+    named = (*reasons, *(inner.get(key) for key in ("status", "code", "type")))
+    codes = tuple(str(value) for value in named if isinstance(value, str | int))
     texts = (inner.get(key) for key in ("message", "detail"))
     return codes, next((text for text in texts if isinstance(text, str)), "")
+
+
+def _details(error: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the details of an error of Google; empty for any other."""
+    found = error.get("details")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _retry_delay_ms(body: bytes) -> int | None:
+    """Delay from Google's `RetryInfo` in milliseconds; capped like `Retry-After`."""
+    found = _RETRY_DELAY.search(body)
+    return None if found is None else min(round(float(found[1]) * 1_000), MAX_RETRY_AFTER_MS)
 
 
 def _retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:

@@ -1,6 +1,8 @@
 """Wrap a model in its provider's limits: a lease per call and a circuit breaker.
 
-Each provider has one `ProviderLimits`, shared by all its models.
+Each provider has one `ProviderLimits`, shared by all its models.  The leases are the provider's; each
+model has a breaker of its own, because a model that is overloaded or was withdrawn says nothing of
+the others.
 
 A lease bounds the concurrent calls of a provider and of each of its credentials.  Leases are
 granted first come, first served, foreground calls before background calls.  A cancelled waiter
@@ -19,6 +21,7 @@ import trio
 from palyra.core.incident.kinds import provider_key, provider_left_alone
 from palyra.core.model.circuit_breaker import (
     CircuitBreaker,
+    State,
     abandon_call,
     begin_call,
     end_call,
@@ -31,6 +34,9 @@ from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, N
 
 PER_PROVIDER = 4
 PER_CREDENTIAL = 2
+MAX_BREAKERS = 256  # of a provider: clients may name any model
+AT_REST = CircuitBreaker()
+_BADNESS: dict[State, int] = {"closed": 0, "half_open": 1, "open": 2}
 
 
 class _Waiter:
@@ -98,7 +104,7 @@ class CallSlots:
 
 
 class ProviderLimits:
-    """Lease pool and circuit breaker shared by all calls of one provider."""
+    """Lease pool of one provider, and a circuit breaker for each of its models."""
 
     def __init__(
         self,
@@ -110,19 +116,36 @@ class ProviderLimits:
         api: str = "",
         alarms: IncidentReporter | None = None,
     ) -> None:
-        """Create the limits; `alarms` is notified when the breaker opens and when it closes."""
+        """Create the limits; `alarms` is notified when a breaker opens and when it closes."""
         self.provider = provider
         self.api = api
         self.credential = credential  # the secret's reference, never the key itself
         self.leases = leases
-        self.breaker = CircuitBreaker()
+        self._breakers: dict[str, CircuitBreaker] = {}  # by model; without those at rest
         self._now_ms = now_ms
         self._alarms = alarms
 
+    def breaker(self, model: str) -> CircuitBreaker:
+        """Return the breaker of the model."""
+        return self._breakers.get(model, AT_REST)
+
+    def health(self, model: str) -> ProviderHealth:
+        """Snapshot of the provider's load and the model's breaker."""
+        return self._health(self.breaker(model))
+
     @property
     def standing(self) -> ProviderHealth:
-        """Snapshot of the provider's health."""
-        now_ms, breaker, leases = self._now_ms(), self.breaker, self.leases
+        """Snapshot of the provider's load and of the breaker that is worst."""
+        now_ms = self._now_ms()
+        worst = max(
+            self._breakers.values(),
+            key=lambda each: (_BADNESS[each.state(now_ms)], each.open_until_ms or 0),
+            default=AT_REST,
+        )
+        return self._health(worst)
+
+    def _health(self, breaker: CircuitBreaker) -> ProviderHealth:
+        now_ms, leases = self._now_ms(), self.leases
         return ProviderHealth(
             provider=self.provider,
             api=self.api,
@@ -134,64 +157,74 @@ class ProviderLimits:
             parallel=leases.per_provider,
         )
 
-    def begin(self) -> None:
+    def begin(self, model: str) -> None:
         """Record a call's start.  Raises ModelFailure (unavailable) while the breaker is open."""
-        now_ms = self._now_ms()
-        if not self.breaker.admits(now_ms):
-            left_ms = max(0, (self.breaker.open_until_ms or now_ms) - now_ms)
+        now_ms, breaker = self._now_ms(), self.breaker(model)
+        if not breaker.admits(now_ms):
+            left_ms = max(0, (breaker.open_until_ms or now_ms) - now_ms)
             raise ModelFailure(
                 "unavailable",
-                f"{self.provider} failed {self.breaker.failures} times in a row and is left alone "
+                f"{model} failed {breaker.failures} times in a row and is left alone "
                 f"for another {left_ms / 1000:.0f} s",
                 left_ms,
                 was_asked=False,
             )
-        self.breaker = begin_call(self.breaker, now_ms)
+        self._keep(model, begin_call(breaker, now_ms))
 
-    def end(self, failure: ModelFailure | None) -> None:
+    def end(self, model: str, failure: ModelFailure | None) -> None:
         """Record the end of a call: its failure, or None for a success."""
         failure_class = None if failure is None else failure.failure_class
-        before = self.breaker
-        self.breaker = end_call(before, failure_class, self._now_ms())
-        if self._alarms is not None and self.breaker.open_until_ms != before.open_until_ms:
-            self._tell(self._alarms, failure)
-
-    def _tell(self, alarms: IncidentReporter, failure: ModelFailure | None) -> None:
-        """Report an opened (or reopened) breaker, or clear the report of a closed one."""
+        before = self.breaker(model)
+        after = end_call(before, failure_class, self._now_ms())
+        self._keep(model, after)
+        if after.open_until_ms == before.open_until_ms or self._alarms is None:
+            return
         if failure is None:
-            alarms.clear(provider_key(self.provider), "a call of it succeeded")
+            self._alarms.clear(provider_key(model), "a call of it succeeded")
         else:
-            failures, last = self.breaker.failures, f"{failure.failure_class}: {failure}"
-            alarms.report(provider_left_alone(self.provider, failures, last))
+            last = f"{failure.failure_class}: {failure}"
+            self._alarms.report(provider_left_alone(model, after.failures, last))
 
-    def trip(self) -> None:
-        """Refuse calls from now on, as after repeated failures."""
-        self.breaker = trip(self.breaker, self._now_ms())
+    def trip(self, model: str) -> None:
+        """Refuse calls of the model from now on, as after repeated failures."""
+        self._keep(model, trip(self.breaker(model), self._now_ms()))
 
-    def abandon(self) -> None:
+    def abandon(self, model: str) -> None:
         """Record that the call was cancelled."""
-        self.breaker = abandon_call(self.breaker)
+        self._keep(model, abandon_call(self.breaker(model)))
+
+    def _keep(self, model: str, breaker: CircuitBreaker) -> None:
+        """Keep a breaker that is not at rest; of too many the oldest is forgotten, and closed."""
+        self._breakers.pop(model, None)
+        if breaker == AT_REST:
+            return
+        self._breakers[model] = breaker
+        if len(self._breakers) > MAX_BREAKERS:
+            oldest = next(iter(self._breakers))
+            del self._breakers[oldest]
+            if self._alarms is not None:
+                self._alarms.clear(provider_key(oldest), "too many models fail to watch them all")
 
     @asynccontextmanager
-    async def call(self, *, is_background: bool) -> AsyncGenerator[None]:
-        """Wait for a lease, then hold it for the one call made inside the block.
+    async def call(self, model: str, *, is_background: bool) -> AsyncGenerator[None]:
+        """Wait for a lease, then hold it for the one call of the model made inside the block.
 
         Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
         async with self.leases.lease(self.credential, is_background=is_background):
-            self.begin()
+            self.begin(model)
             has_ended = False
             try:
                 yield
-                self.end(None)
+                self.end(model, None)
                 has_ended = True
             except ModelFailure as failure:
-                self.end(failure)
+                self.end(model, failure)
                 has_ended = True
                 raise
             finally:
                 if not has_ended:
-                    self.abandon()
+                    self.abandon(model)
 
 
 class GuardedModel:
@@ -212,7 +245,7 @@ class GuardedModel:
 
         Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
-        async with self._guard.call(is_background=request.is_background):
+        async with self._guard.call(self.name, is_background=request.is_background):
             return await self._inner.stream(request, on_delta)
 
 
@@ -232,5 +265,5 @@ class GuardedEmbeddings:
         released.
         """
         check_texts(texts, dimensions)
-        async with self._guard.call(is_background=True):
+        async with self._guard.call(self.name, is_background=True):
             return await self._inner.embed(texts, dimensions=dimensions)

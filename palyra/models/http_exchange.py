@@ -93,13 +93,11 @@ class ProviderRequest:
             **endpoint.extra_headers,
             **endpoint.dialect.headers(key),
         }
+        url, content = endpoint.base_url.rstrip("/") + path, msgspec.json.encode(body)
+        if endpoint.dialect.sign is not None:
+            headers |= endpoint.dialect.sign(key, url, headers, content, self._now_ms())
         try:
-            sent = self._client.build_request(
-                "POST",
-                endpoint.base_url.rstrip("/") + path,
-                content=msgspec.json.encode(body),
-                headers=headers,
-            )
+            sent = self._client.build_request("POST", url, content=content, headers=headers)
             return await self._client.send(sent, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _failure(error) from None
@@ -197,9 +195,11 @@ def _hidden(key: str) -> Generator[None]:
     try:
         yield
     except ModelFailure as failure:
-        if not key or key not in failure.message:
+        text = failure.message
+        for part in (key, *key.split(" ")):  # a signing key has several parts
+            text = text.replace(part, HIDDEN) if part else text
+        if text == failure.message:
             raise
-        text = failure.message.replace(key, HIDDEN)
         raise ModelFailure(failure.failure_class, text, failure.retry_after_ms) from None
 
 

@@ -7,12 +7,9 @@ import httpx
 from palyra.core.ids import NewId
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.ports import NowMs
-from palyra.models.dialect import Reader, wire_names
+from palyra.models.dialect import Reader, StreamParser, path_of, wire_names
 from palyra.models.http_exchange import FindKey, ProviderEndpoint, ProviderRequest, TakeNext
-from palyra.models.sse import SseParser
 from palyra.models.turn_builder import TurnBuilder
-
-EVENT_STREAM = "text/event-stream"
 
 
 class HttpModel:
@@ -47,14 +44,14 @@ class HttpModel:
         spelt = wire_names(tool["name"] for tool in request.tools)
         builder = TurnBuilder(on_delta)
         body = dialect.body(request, endpoint.model, spelt, endpoint.max_tokens)
-        async with self._exchange.post(dialect.path, body, EVENT_STREAM) as take_next:
-            await _read(take_next, dialect.reader(builder))
+        path = path_of(dialect.path, endpoint.model)
+        async with self._exchange.post(path, body, dialect.media_type) as take_next:
+            await _read(take_next, dialect.parser(), dialect.reader(builder))
         return builder.build(request, {wire: name for name, wire in spelt.items()}, self._new_id)
 
 
-async def _read(take_next: TakeNext, reader: Reader) -> None:
+async def _read(take_next: TakeNext, parser: StreamParser, reader: Reader) -> None:
     """Pass events to the reader until the last one or the end of the connection."""
-    parser = SseParser()
     while (chunk := await take_next()) is not None:
         if any(reader.take(data) for data in parser.feed(chunk)):
             return

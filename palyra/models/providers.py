@@ -6,30 +6,32 @@ on first use; the provider itself reports whether it exists.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 import trio
 
 from palyra.config.sections import ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
-from palyra.core.redaction.references import parse_reference
-from palyra.errors import InvalidParams
+from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.errors import InvalidParams, Unavailable
 from palyra.models.anthropic import ANTHROPIC
-from palyra.models.chat import CHAT, OPENAI_CHAT
+from palyra.models.bedrock import BEDROCK, signed_bedrock
+from palyra.models.chat import CHAT, OPENAI_CHAT, azure_chat
 from palyra.models.dialect import Dialect
 from palyra.models.embeddings import HttpEmbeddings
+from palyra.models.gemini import GEMINI
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
 from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
+from palyra.models.presets import PRESETS, Api, Preset, key_of
 from palyra.models.responses import RESPONSES
 
 MAX_MADE = 256  # of cached models; beyond it they are created again
 MAX_NAME_CHARS = 200
+NO_NAMES = {"", ".", ".."}  # as part of an address the latter would name another one
 
 Make = Callable[[str], LanguageModel]  # takes the model's name without the provider's
 
@@ -54,7 +56,8 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         if found is None:
             provider, separator, model = name.partition("/")
             make = self._providers.get(provider)
-            if not separator or not model or make is None or len(name) > MAX_NAME_CHARS:
+            is_name = bool(separator) and model not in NO_NAMES
+            if not is_name or make is None or len(name) > MAX_NAME_CHARS:
                 raise KeyError(name)
             if len(self._made) >= MAX_MADE:
                 self._made.clear()
@@ -114,16 +117,22 @@ class Providers:
         makers = {name: each.make for name, each in self._providers.items()}
         return ModelCatalogue(fixed, makers, tuple(listed))
 
-    def look(self, provider: str) -> ProviderHealth:
-        """Return the health of a provider; one that is not configured counts as healthy."""
-        found = self._providers.get(provider)
-        return ProviderHealth(provider=provider) if found is None else found.standing
+    def look(self, name: str) -> ProviderHealth:
+        """Return the health of a model, PROVIDER/NAME, or of a provider: that of its worst model.
 
-    def trip(self, provider: str) -> None:
-        """Open the breaker of a provider; without effect on one that is not configured."""
+        Without a configured provider it counts as healthy.
+        """
+        provider, _, model = name.partition("/")
         found = self._providers.get(provider)
+        if found is None:
+            return ProviderHealth(provider=provider)
+        return found.guard.health(name) if model else found.guard.standing
+
+    def trip(self, model: str) -> None:
+        """Open the breaker of a model; without effect if its provider is not configured."""
+        found = self._providers.get(model.partition("/")[0])
         if found is not None:
-            found.trip()
+            found.guard.trip(model)
 
     def embeddings(
         self, name: str, run_blocking: RunBlocking, field: str, others: Sequence[str]
@@ -135,7 +144,7 @@ class Providers:
         """
         provider, _, model = name.partition("/")
         found = self._providers.get(provider)
-        if found is None or not model or not found.embeds:
+        if found is None or model in NO_NAMES or not found.embeds:
             having = [name for name, each in self._providers.items() if each.embeds]
             known = ", ".join(f"{name}/MODEL" for name in having)
             raise InvalidParams(
@@ -154,7 +163,11 @@ class Providers:
             await trio.sleep_forever()
         finally:
             with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
-                await self._client.aclose()
+                await self.close()
+
+    async def close(self) -> None:
+        """Close all connections.  Cancellation: some may stay open until they are collected."""
+        await self._client.aclose()
 
 
 class _Provider:
@@ -171,37 +184,32 @@ class _Provider:
         alarms: IncidentReporter,
     ) -> None:
         preset = PRESETS.get(given.name, Preset(""))
-        self._base_url = given.base_url or preset.base_url
+        self._base_url = _address(given, preset)
         if not self._base_url.startswith(("http://", "https://")):
-            raise _refused(
-                f"{given.name!r} needs a base_url; these need none: {', '.join(PRESETS)}"
-            )
+            known = ", ".join(name for name, each in PRESETS.items() if each.base_url)
+            raise _refused(f"{given.name!r} needs a base_url; these need none: {known}")
         parts = urlsplit(self._base_url)
         if parts.username or parts.password or parts.query or parts.fragment:
             raise _refused(
                 f"the base_url of {given.name!r} must end with its path; put a key into `key`"
             )
-        reference = given.key or preset.key
+        reference = key_of(given)
         self._key = parse_reference(reference).text if reference else ""
         self._given = given
         self._api = given.api or preset.api
+        self._key_id = parse_reference(given.key_id).text if is_reference(given.key_id) else ""
+        self._session = parse_reference(given.session).text if given.session else ""
+        if given.session and not given.key_id:
+            raise _refused(f"the session of {given.name!r} belongs to a key_id")
+        self._dialect = dialect_of(given, self._api, self._base_url)
         self._client = client
         self._find_secret = find_secret
         self._new_id = new_id
         self._now_ms = now_ms
         leases = CallSlots(given.parallel, given.parallel_per_key)
-        self._guard = ProviderLimits(
+        self.guard = ProviderLimits(
             given.name, self._key, leases, now_ms, api=self._api, alarms=alarms
         )
-
-    @property
-    def standing(self) -> ProviderHealth:
-        """Snapshot of the provider's health."""
-        return self._guard.standing
-
-    def trip(self) -> None:
-        """Open the breaker."""
-        self._guard.trip()
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -211,7 +219,7 @@ class _Provider:
     @property
     def embeds(self) -> bool:
         """True if the provider's protocol has embeddings."""
-        return self._api != "anthropic"
+        return bool(self._dialect.embeddings)
 
     def make(self, model: str) -> LanguageModel:
         """Create the model of that name without checking that it exists."""
@@ -223,7 +231,7 @@ class _Provider:
             new_id=self._new_id,
             now_ms=self._now_ms,
         )
-        return GuardedModel(inner, self._guard)
+        return GuardedModel(inner, self.guard)
 
     def make_embeddings(self, model: str, run_blocking: RunBlocking) -> EmbeddingModel:
         """Create the embedding model of that name without checking that it exists."""
@@ -235,50 +243,61 @@ class _Provider:
             now_ms=self._now_ms,
             run_blocking=run_blocking,
         )
-        return GuardedEmbeddings(inner, self._guard)
+        return GuardedEmbeddings(inner, self.guard)
 
     def _endpoint(self, model: str) -> ProviderEndpoint:
         given = self._given
         return ProviderEndpoint(
             provider=given.name,
             base_url=self._base_url,
-            dialect=dialect_at(self._api, self._base_url),
+            dialect=self._dialect,
             model=model,
             max_tokens=given.max_tokens,
             stall_s=given.stall_s,
         )
 
     async def _find_key(self) -> str:
-        return await self._find_secret(self._key) if self._key else ""
+        key = await self._find_secret(self._key) if self._key else ""
+        if self._dialect.sign is None:
+            return key
+        key_id = await self._find_secret(self._key_id) if self._key_id else self._given.key_id
+        session = await self._find_secret(self._session) if self._session else ""
+        parts = [key_id, key, session] if self._session else [key_id, key]
+        if any(not part or " " in part for part in parts):
+            raise Unavailable("an AWS access key has an id and a secret, both without blanks")
+        return " ".join(parts)
 
 
 def _refused(why: str) -> InvalidParams:
     return InvalidParams(f"models.providers: {why}", field="models.providers")
 
 
-Api = Literal["chat", "responses", "anthropic"]
-DIALECTS: dict[Api, Dialect] = {"chat": CHAT, "responses": RESPONSES, "anthropic": ANTHROPIC}
-
-
-class Preset(msgspec.Struct, frozen=True):
-    """Defaults of a provider known by its name."""
-
-    base_url: str
-    api: Api = "chat"
-    key: str = ""  # reference; "": the provider needs no key
-
-
-PRESETS: dict[str, Preset] = {
-    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY"),
-    "anthropic": Preset("https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY"),
-    "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
-    "ollama": Preset("http://127.0.0.1:11434/v1"),
-    "llamacpp": Preset("http://127.0.0.1:8080/v1"),
-    "vllm": Preset("http://127.0.0.1:8000/v1"),
+DIALECTS: dict[Api, Dialect] = {
+    "chat": CHAT,
+    "responses": RESPONSES,
+    "anthropic": ANTHROPIC,
+    "gemini": GEMINI,
+    "bedrock": BEDROCK,
 }
+
+
+def dialect_of(given: ModelProvider, api: Api, base_url: str) -> Dialect:
+    """Return the dialect of a provider, with the settings that belong to it."""
+    if api == "azure":
+        return azure_chat(given.api_version)
+    if api == "bedrock" and given.key_id:
+        return signed_bedrock(given.region)
+    return dialect_at(api, base_url)
 
 
 def dialect_at(api: Api, base_url: str) -> Dialect:
     """Return the dialect of the API at that URL; OpenAI's chat API differs from compatible ones."""
     is_openai = base_url.startswith(PRESETS["openai"].base_url)
     return OPENAI_CHAT if api == "chat" and is_openai else DIALECTS[api]
+
+
+def _address(given: ModelProvider, preset: Preset) -> str:
+    """Return the base URL; of Azure a resource's address is taken with and without `/openai`."""
+    url = given.base_url or preset.base_url.format(region=given.region)
+    is_azure = (given.api or preset.api) == "azure"
+    return url.rstrip("/").removesuffix("/openai") if is_azure else url

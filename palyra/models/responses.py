@@ -218,4 +218,6 @@ def _content(shown: list[Shown], text: str) -> str | list[Body]:
     return [*parts, {"type": "input_text", "text": text}] if text.strip() else parts
 
 
-RESPONSES = Dialect("/responses", chat_headers, responses_body, ResponsesReader)
+RESPONSES = Dialect(
+    "/responses", chat_headers, responses_body, ResponsesReader, embeddings="/embeddings"
+)

@@ -4,6 +4,9 @@ Owns: a bounded cache of versions, which never change, and of request prefixes; 
 nothing.  Talks to: the journal.  Written by: operators, through the API.
 A run keeps the version that it was accepted with, even if the agent is updated or deleted, and
 over restarts.
+
+Built-in agents have version 0.  A stored agent that is called like one of them, from before it was
+built in, comes first; only `default` was always built in.
 """
 
 from collections.abc import Mapping
@@ -13,6 +16,7 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.agent import (
+    BUILT_IN,
     DEFAULT_AGENT,
     MAX_AGENTS,
     AgentChange,
@@ -59,8 +63,7 @@ class Agents:
             return DEFAULT_AGENT
         found = await self._find(name or "")
         if found is None:
-            agents = await self._journal.read(lambda store: store.list_agents())
-            known = ", ".join([DEFAULT_AGENT.name, *(agent.name for agent in agents)])
+            known = ", ".join(agent.name for agent in await self._list())
             raise InvalidParams(f"no agent {name!r}; known: {known}", field="agent")
         self._remember(found)
         return found
@@ -68,7 +71,7 @@ class Agents:
     async def find_version(self, name: str, version: int) -> AgentRecord | None:
         """Return the agent in a version, even if it is deleted."""
         if version == DEFAULT_AGENT.version:
-            return DEFAULT_AGENT if name == DEFAULT_AGENT.name else None
+            return BUILT_IN.get(name)
         known = self._versions.get((name, version))
         if known is None:
             known = await self._journal.find(lambda store: store.find_agent(name, version))
@@ -93,7 +96,7 @@ class Agents:
 
     async def _find(self, name: str) -> AgentRecord | None:
         found = await self._journal.find(lambda store: store.find_agent(name))
-        return None if found is None or found.deleted_ms is not None else found
+        return BUILT_IN.get(name) if found is None or found.deleted_ms is not None else found
 
     def _remember(self, agent: AgentRecord) -> None:
         if len(self._versions) >= MAX_KNOWN:
@@ -103,9 +106,14 @@ class Agents:
     # --- for clients
 
     async def list_all(self, caller: Caller) -> list[AgentRecord]:
-        """Return the default agent, then all others by name."""
+        """Return the built-in agents, then all others by name."""
         caller.require("agents:read")
-        return [DEFAULT_AGENT, *await self._journal.read(lambda store: store.list_agents())]
+        return await self._list()
+
+    async def _list(self) -> list[AgentRecord]:
+        stored = await self._journal.read(lambda store: store.list_agents())
+        hidden = {agent.name for agent in stored}
+        return [*(agent for name, agent in BUILT_IN.items() if name not in hidden), *stored]
 
     async def get(self, caller: Caller, name: str) -> AgentRecord:
         """Return one agent.  Raises NotFound."""
@@ -123,7 +131,7 @@ class Agents:
         """
         caller.require("agents:write")
         before = await self._journal.find(lambda store: store.find_agent(name))
-        if name == DEFAULT_AGENT.name or (before is not None and before.deleted_ms is None):
+        if name in BUILT_IN or (before is not None and before.deleted_ms is None):
             raise Conflict(f"the agent {name!r} already exists: update it, or choose another name")
         agents = await self._journal.read(lambda store: store.list_agents())
         if len(agents) >= MAX_AGENTS:
@@ -138,7 +146,7 @@ class Agents:
     ) -> AgentRecord:
         """Commit the next version of an agent, for runs accepted from then on.
 
-        Raises NotFound, IllegalState for the default agent, InvalidParams, and Conflict after a
+        Raises NotFound, IllegalState for a built-in agent, InvalidParams, and Conflict after a
         concurrent change.
         """
         caller.require("agents:write")
@@ -163,11 +171,12 @@ class Agents:
         return found
 
     async def _get_changeable(self, name: str) -> AgentRecord:
-        if name == DEFAULT_AGENT.name:
+        found = DEFAULT_AGENT if name == DEFAULT_AGENT.name else await self._get(name)
+        if found is BUILT_IN.get(name):
             raise IllegalState(
-                "the default agent is built in and cannot be changed: create another one"
+                f"the {name} agent is built in and cannot be changed: create another one"
             )
-        return await self._get(name)
+        return found
 
     async def _commit(self, agent: AgentRecord, receipt: IdempotencyKey | None) -> AgentRecord:
         check_agent(agent, self._models, self._toolbox.catalogue().tools)

@@ -4,10 +4,11 @@ Owns: nothing; reads models, provider health and prices at each call.
 Never: calls a model, or switches a run's model by itself; `core.run` records its result on the tape.
 
 A run is routed twice.  `plan` ranks the models when the run begins.  `change` names a replacement
-when the model in use has failed, is refused by the circuit breaker of its provider, or was removed.
+when the model in use has failed, is refused by its circuit breaker, or was removed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -19,6 +20,7 @@ from palyra.core.model.routing import (
     MAX_ROUTES,
     ModelRequirements,
     ProviderHealth,
+    Route,
     RouteCandidate,
     RouteTable,
     lacking,
@@ -30,11 +32,11 @@ from palyra.core.ports import LanguageModel
 from palyra.core.run.state import Run
 from palyra.errors import InvalidParams
 
-Look = Callable[[str], ProviderHealth]  # health of a provider
+Look = Callable[[str], ProviderHealth]  # health of a model, or of a provider
 Price = Callable[[str, int, int], int | None]  # model, input and output tokens to micro-dollars
+Rates = Callable[[str], tuple[int, int] | None]  # input and output, micro-dollars per million
 Measure = Callable[[Run], ModelRequirements]
-MILLION = 1_000_000
-_SAID = ("vision", "json", "tools", "window", "tier")  # properties of a model from its route
+_SAID = ("vision", "json", "tools", "window")  # properties of a model from its route
 
 
 class ModelRouter:
@@ -46,7 +48,9 @@ class ModelRouter:
         table: RouteTable | None = None,
         *,
         look: Look | None = None,
+        known: Mapping[str, Route] = MappingProxyType({}),
         price: Price = lambda _model, _input, _output: None,
+        rates: Rates = lambda _model: None,
         output_tokens: int = 0,
         providers: Sequence[str] = (),
         default: str = "",
@@ -55,6 +59,7 @@ class ModelRouter:
     ) -> None:
         """`output_tokens` is the expected length of an answer; `default` is the daemon's own model.
 
+        `known` has the published facts of models that no route describes.
         `has_clock` ends each prompt with the time; `describes_pictures` shows a model without vision
         a line for each picture instead of refusing them.
 
@@ -64,18 +69,21 @@ class ModelRouter:
         self.output_tokens = output_tokens
         self._models = models
         self._look = look
-        self._price = price
+        self._known = known
+        self._price, self._rates = price, rates
         self._providers = providers
         self._default = default
         self.describes_pictures = describes_pictures
         self._plain = ContextLimits(has_clock=has_clock)  # without routes nothing is known
+        windows = [route.window for route in (*self.table.routes, *known.values())]
+        self.least_window = min(filter(None, windows), default=0)  # tokens; 0 if none is known
         _check(self.table, models)
 
     # --- at acceptance
 
     def check(self, model: str, needs: tuple[Capability, ...]) -> None:
         """Raise InvalidParams if the model's route lacks a needed capability."""
-        lacks = lacking(self.table.find(model), needs)
+        lacks = lacking(self._facts(model), needs)
         if lacks:
             words = " and ".join(lacks)
             raise InvalidParams(
@@ -89,11 +97,11 @@ class ModelRouter:
     def limits(self, run: Run) -> ContextLimits:
         """Return the limits of the next prompt: windows of the model and of those that may take over."""
         table = self.table
-        if not table.routes:
+        if not table.routes and not self._known:
             return self._plain
         brief = run.accepted.brief
         asked = None if brief is None else brief.sampling.max_output_tokens
-        routes = [table.find(name) for name in self._takers(run)]
+        routes = [self._facts(name) for name in self._takers(run)]
         return ContextLimits(
             windows=tuple(0 if route is None else route.window for route in routes),
             reserved=asked or self.output_tokens,
@@ -104,7 +112,11 @@ class ModelRouter:
 
     def _lacks_vision(self, model: str) -> bool:
         """True if the model is known to see no pictures."""
-        return bool(lacking(self.table.find(model), ("vision",)))
+        return bool(lacking(self._facts(model), ("vision",)))
+
+    def _facts(self, model: str) -> Route | None:
+        """Return the configured or else the published properties of the model, or None."""
+        return self.table.find(model) or self._known.get(model)
 
     def _takers(self, run: Run) -> Iterator[str]:
         """Yield the model in use and its possible replacements, by the configuration alone."""
@@ -121,14 +133,9 @@ class ModelRouter:
         return model.partition("/")[0] if found is None else found.provider
 
     def window(self, model: str) -> int:
-        """Return the window of the model in tokens; 0 if it is not configured."""
-        route = self.table.find(model)
+        """Return the window of the model in tokens; 0 if it is not known."""
+        route = self._facts(model)
         return 0 if route is None else route.window
-
-    @property
-    def least_window(self) -> int:
-        """The smallest configured window in tokens; 0 if none is configured."""
-        return min((route.window for route in self.table.routes if route.window), default=0)
 
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""
@@ -148,7 +155,7 @@ class ModelRouter:
     ) -> RouteChange | None:
         """Return the change to a replacement of the model in use; None to keep the model.
 
-        A model that may be retried is replaced only if the breaker of its provider refuses calls.
+        A model that may be retried is replaced only if its breaker refuses calls.
         """
         if leaving == "gone" and self.is_there(run.model):
             return None
@@ -171,19 +178,20 @@ class ModelRouter:
             model=found.model,
             provider=found.standing.provider,
             reason=leaving,
-            text=_explain(run, leaving, left, may_retry=may_retry),
+            text=_explain(run, leaving, may_retry=may_retry),
         )
 
     def standing(self, model: str) -> ProviderHealth:
-        """Return the current health of the model's provider."""
-        provider = self.provider(model)
-        return ProviderHealth(provider=provider) if self._look is None else self._look(provider)
+        """Return the current health of the model."""
+        if self._look is None:
+            return ProviderHealth(provider=self.provider(model))
+        return self._look(model)
 
     def _prospect(self, model: str, demand: ModelRequirements) -> RouteCandidate:
         return RouteCandidate(
             model=model,
             standing=self.standing(model),
-            route=self.table.find(model),
+            route=self._facts(model),
             is_there=self.is_there(model),
             usd_micros=self._price(model, demand.input_tokens, demand.output_tokens),
         )
@@ -206,20 +214,23 @@ class ModelRouter:
         )
 
     def _view(self, model: str, *, sees_all: bool) -> ModelView:
-        standing, route = self.standing(model), self.table.find(model)
-        said = {} if route is None else {key: getattr(route, key) for key in _SAID}
+        rates = self._rates(model) or (None, None)
+        standing, route, facts = self.standing(model), self.table.find(model), self._facts(model)
+        said = {} if facts is None else {key: getattr(facts, key) for key in _SAID}
         return ModelView(
             name=model,
             provider=standing.provider,
             api=standing.api,
             is_default=model == self._default,
+            tier=None if route is None else route.tier,
+            is_published=route is None and facts is not None,
             breaker=standing.breaker,
             opens_in_ms=standing.opens_in_ms,
             parallel=standing.parallel,
             under_way=standing.under_way if sees_all else None,
             waiting=standing.waiting if sees_all else None,
-            input_usd_micros=self._price(model, MILLION, 0),
-            output_usd_micros=self._price(model, 0, MILLION),
+            input_usd_micros=rates[0],
+            output_usd_micros=rates[1],
             **said,
         )
 
@@ -260,10 +271,10 @@ def _well(prospect: RouteCandidate) -> RouteCandidate:
     return msgspec.structs.replace(prospect, standing=standing)
 
 
-def _explain(run: Run, leaving: Leaving, left: ProviderHealth, *, may_retry: bool) -> str:
+def _explain(run: Run, leaving: Leaving, *, may_retry: bool) -> str:
     if leaving == "gone":
         return f"{run.model} is not there any more"
     if may_retry:
-        return f"{left.provider} kept failing and is left alone; last: {leaving}"
+        return f"{run.model} kept failing and is left alone; last: {leaving}"
     attempts = run.attempt - run.spent_attempts
     return f"{run.model} failed {attempts} time(s) in this turn; last: {leaving}"

@@ -261,7 +261,7 @@ def build_edge(
         is_writable=lambda: services.journal.is_writable,
         problems=backend.problems,
         count_incidents=lambda: services.incidents.open_count,
-        compat=CompatSources(backend, services.models, embeddings),
+        compat=CompatSources(backend, services.models, embeddings, config.models.embedding_aliases),
         authenticate=backend.authenticate,
         names=lambda: edge.names(),  # noqa: PLW0108 - `edge` is assigned later
         asyncapi=lambda: asyncapi_document(METHODS, edge.binding.url, __version__),

@@ -8,13 +8,15 @@ from msgspec.structs import asdict
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
+from palyra.config.sections import ModelRoute
 from palyra.core.journal.records import Usage
 from palyra.core.model.routing import Route, RouteTable
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel
 from palyra.errors import InvalidParams
-from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.models.lexical_embeddings import NAME, EmbeddedEmbeddings
 from palyra.models.scripted.model import Scripted
 from palyra.models.scripted.scripts import parse_scripts
+from palyra.models.table import known_at
 from palyra.secrets.service import SecretService
 from palyra.services.budgets import Budgets
 from palyra.services.model_router import Look, ModelRouter
@@ -45,6 +47,15 @@ def default_model(config: Config, models: Mapping[str, LanguageModel]) -> str:
 
 EMBEDDED = "embedded"
 MEMORY_EMBEDDERS = ("auto", "hashed", "minilm")  # those of this machine
+# The hashed embedder, which both settings have, under the name of the other one and its full name.
+ALIASES = {"hashed": EMBEDDED, NAME: EMBEDDED}
+MEMORY_ALIASES = {EMBEDDED: "hashed", NAME: "hashed"}
+
+
+def memory_embedder(config: Config) -> str:
+    """Return the configured embedder of the memory by its short name."""
+    wanted = config.memory.embedder
+    return MEMORY_ALIASES.get(wanted, wanted)
 
 
 class Modelset(NamedTuple):
@@ -65,8 +76,8 @@ def build_modelset(
     """Build the configured models.  Raises InvalidParams for an invalid setting."""
     fixed: Mapping[str, LanguageModel] = {"scripted": scripted_model(config)}
     embedded = EmbeddedEmbeddings(host.run_blocking)
-    wanted = config.models.embeddings
-    of_memory = config.memory.embedder
+    wanted = ALIASES.get(config.models.embeddings, config.models.embeddings)
+    of_memory = memory_embedder(config)
     if not config.models.providers:
         if wanted != EMBEDDED:
             raise _no_provider("models.embeddings", wanted, EMBEDDED)
@@ -114,9 +125,17 @@ def build_router(
     Raises InvalidParams for a model that no provider has.
     """
     given = config.models
+    known = known_at(given.providers).routes
+
+    def route_of(configured: ModelRoute) -> Route:
+        """Return the route; a window that it omits is the published one."""
+        published = known.get(configured.model)
+        window = configured.window or (0 if published is None else published.window)
+        return Route(**{**asdict(configured), "window": window})
+
     table = RouteTable(
         mode=given.routing,
-        routes=tuple(Route(**asdict(route)) for route in given.routes),
+        routes=tuple(map(route_of, given.routes)),
         failover=given.failover,
     )
 
@@ -124,11 +143,17 @@ def build_router(
         used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         return budgets.prices.cost(model, used, budgets.now_ms())
 
+    def rates(model: str) -> tuple[int, int] | None:
+        found = budgets.prices.find(model, budgets.now_ms())
+        return None if found is None else (found.input, found.output)
+
     return ModelRouter(
         models,
         table,
         look=modelset.look,
+        known=known,
         price=price,
+        rates=rates,
         output_tokens=config.usage.reserve_tokens,
         providers=modelset.names,
         default=given.default,

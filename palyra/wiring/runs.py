@@ -50,7 +50,7 @@ from palyra.store.sqlite.memory_search import IndexQueries
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.procedures import PROCEDURES, procedure_tools
 from palyra.wiring.host import Host
-from palyra.wiring.models import Modelset, build_router, default_model
+from palyra.wiring.models import Modelset, build_router, default_model, memory_embedder
 from palyra.wiring.tools import Toolset
 from palyra.wiring.usage import build_budgets
 
@@ -101,7 +101,7 @@ def build_memory_embedder(
             modelset.memory, services.budgets, services.journal, host.new_id
         )
         return ProviderEmbedder(metered, host.run_blocking)
-    data_dir, wanted = config.paths.data_dir, config.memory.embedder
+    data_dir, wanted = config.paths.data_dir, memory_embedder(config)
     if wanted == "minilm" or (wanted == "auto" and minilm.has_any(data_dir)):
         fault = minilm.find_fault(data_dir)
         return LocalEmbedder(MiniLmEmbedder(data_dir), host.run_blocking, failure=fault)

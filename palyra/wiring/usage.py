@@ -1,14 +1,14 @@
 """Wiring of prices and budgets, and their reload when the configuration file changes."""
 
-import msgspec
-
 from palyra.actors.config_watch import UsageConfiguration
 from palyra.config.load import Config, load
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.ports import Notifier
 from palyra.core.usage.budgets import check_budget
-from palyra.core.usage.prices import Price, Prices
+from palyra.core.usage.dollars import to_micros
+from palyra.core.usage.prices import Prices
 from palyra.errors import InvalidParams
+from palyra.models.table import known_at, price_of
 from palyra.services.budgets import Budgets
 from palyra.wiring.host import Host
 
@@ -69,14 +69,22 @@ class UsageFile:
 
 
 def read_prices(config: Config) -> Prices:
-    """Return the configured price table."""
-    return Prices(Price(**msgspec.structs.asdict(entry)) for entry in config.usage.prices)
+    """Return the configured prices, and the published ones of the configured providers."""
+    published = known_at(config.models.providers).list_prices()
+    return Prices(map(price_of, config.usage.prices), published)
 
 
 def read_budgets(config: Config) -> list[BudgetRecord]:
     """Return the configured budgets.  Raises InvalidParams."""
     found: dict[str, BudgetRecord] = {}
     for given in config.usage.budgets:
+        limits = (given.soft, given.hard)
+        if given.metric == "tokens" and any(isinstance(limit, str) for limit in limits):
+            raise InvalidParams(
+                f"usage.budgets: {given.id!r} has a limit in dollars and the metric tokens: set "
+                'metric = "usd_micros"',
+                field="usage.budgets",
+            )
         budget = BudgetRecord(
             budget_id=given.id,
             scope=given.scope,
@@ -84,8 +92,8 @@ def read_budgets(config: Config) -> list[BudgetRecord]:
             metric=given.metric,
             window=given.window,
             window_ms=given.window_s * 1_000 if given.window_s else None,
-            soft=given.soft or None,
-            hard=given.hard or None,
+            soft=to_micros(given.soft) or None,
+            hard=to_micros(given.hard) or None,
             action=given.action,
         )
         if given.id in found:

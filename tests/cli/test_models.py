@@ -1,5 +1,6 @@
 """`palyra models install`, without a daemon and without a network."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,26 @@ def test_an_unknown_model_is_a_usage_error(tmp_path: Path) -> None:
     result = run("gpt", "--home", str(tmp_path))
     assert 0 != result.exit_code
     assert "minilm" in result.output
+
+
+def known(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, ["models", "known", *arguments])
+
+
+def test_known_models_have_source_and_date() -> None:
+    """A name or alias shows one model with its limits, dearer long prompts, source and day."""
+    found = known("anthropic/claude-haiku-4-5-20251001").output
+    for part in ("anthropic/claude-haiku-4-5 ", "200000", "$5.00", "2026-10-03", "source: "):
+        assert part in found
+    assert "prompts of more than 272000 tokens, always: in $10.00" in known("openai/gpt-5.5").output
+    rows = json.loads(known("--json").output)["models"]
+    assert all(row["as_of"] and row["source"] and row["prices"] for row in rows)
+
+
+def test_an_unknown_model_says_so() -> None:
+    """The error suggests near names, else the settings that take window and price."""
+    near, far = known("openai/gpt-5-min"), known("zzz")
+    assert (1, 1) == (near.exit_code, far.exit_code)
+    assert "openai/gpt-5-mini" in near.output
+    assert "its window and its price are unknown" in far.output
+    assert "usage.prices" in far.output

@@ -123,6 +123,21 @@ async def test_test_looks_at_the_configuration(tmp_path: Path) -> None:
     assert (1, True) == (done.code, "vault:NONE" in done.out)
 
 
+async def test_test_looks_at_keys_of_providers(tmp_path: Path) -> None:
+    """The usual variable of a provider counts as configured; a local one needs no key."""
+    providers = (
+        '[models]\nproviders = [{ name = "openrouter", key = "vault:K" }, { name = "ollama" }]\n'
+    )
+    (tmp_path / "palyra.toml").write_text(providers, encoding="utf-8")
+    missing = await palyra("secrets", "test", "--json", home=tmp_path)
+    assert ["vault:K"] == [row["reference"] for row in missing.json["secrets"]]
+    (tmp_path / "palyra.toml").write_text(
+        '[models]\nproviders = [{ name = "azure", base_url = "http://x" }]\n'
+    )
+    usual = await palyra("secrets", "test", "--json", home=tmp_path)
+    assert ["env:AZURE_OPENAI_API_KEY"] == [row["reference"] for row in usual.json["secrets"]]
+
+
 async def test_a_damaged_vault_is_an_error(tmp_path: Path) -> None:
     """For every command, with the remedy."""
     await palyra("secrets", "set", "KEY", home=tmp_path, stdin=SECRET.encode())

@@ -19,6 +19,7 @@ from palyra.config.load import (
 )
 from palyra.config.sections import SECTIONS
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.usage import dollars
 from palyra.errors import InvalidParams
 
 
@@ -139,6 +140,7 @@ def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # --- Errors --------------------------------------------------------------------------------------
 
 
+MONEY = f"expected a whole number from 0 to {10**12} or a text: {dollars.WORDS}"
 BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
 
 
@@ -179,7 +181,7 @@ BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
             f'{BUDGET}scop = "principal"',
         ),
         (
-            "palyra.toml: usage.prices[0].input: expected a whole number from 0 to 1000000000000",
+            f"palyra.toml: usage.prices[0].input: {MONEY}",
             '[[usage.prices]]\nmodel = "x/*"\ninput = "sk-secret"\noutput = 1',
         ),
         (

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from palyra.core.tape import events as ev
+from tests.cli.command import palyra
 from tests.e2e.daemon_process import running
 from tests.e2e.tapes import read_whole
 from tests.e2e.test_providers import ask
@@ -60,3 +61,21 @@ async def test_the_second_provider_serves(tmp_path: Path) -> None:
     assert "unavailable" == changed.reason
     breakers = {each.provider: each.breaker for each in models.models}
     assert {"first": "open", "second": "closed", "scripted": "closed"} == breakers
+
+
+@pytest.mark.parametrize("style", [(), ("--json",)])
+async def test_a_person_may_fail_fast(tmp_path: Path, style: tuple[str, ...]) -> None:
+    """The run is cancelled at the first failure that would be waited for; the command says why."""
+    busy = refusal(429, {"error": {"message": "slow down"}}, "retry-after: 100")
+    async with provider([busy]) as served:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        config = f'[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{served.url}" }}]\n'
+        (home / "palyra.toml").write_text(config, encoding="utf-8")
+        with running(tmp_path) as daemon:
+            done = await palyra("run", "hello", "--fail-fast", *style, home=home)
+            async with daemon.connect() as client:
+                (run,) = (await client.list_runs()).runs
+    assert (1, 1) == (done.code, len(served.bodies)), done.err
+    assert "the model failed: rate_limited: HTTP 429: slow down" in done.err
+    assert ("cancelled", "--fail-fast: rate_limited") == (run.state, run.reason)

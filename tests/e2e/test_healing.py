@@ -100,7 +100,7 @@ async def test_a_provider_outage_trips_the_breaker(tmp_path: Path) -> None:
                 run_id = (await client.start_run("hello")).run_id
                 await client.wait_run(run_id)
                 found = await wait_incident(
-                    client, "provider_left_alone:p", lambda each: bool(each.remedied)
+                    client, "provider_left_alone:p/m", lambda each: bool(each.remedied)
                 )
     assert ("trip_provider", 1, "open") == (found.remedy, found.attempts, found.state)
     assert 3 == len(served.bodies)

@@ -39,6 +39,7 @@ class Provider:
     answers: list[Sequence[Piece]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)  # the bodies as they came
     gone: int = 0  # clients that left before the end
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -53,6 +54,7 @@ class Provider:
                 body += await stream.receive_some()
             self.heads.append(head.decode().lower())
             self.bodies.append(json.loads(body))
+            self.raw.append(body)
             await self._answer(stream, self.answers.pop(0))
 
     async def _answer(self, stream: trio.SocketStream, pieces: Sequence[Piece]) -> None:

@@ -22,7 +22,8 @@ from palyra.core.model.messages import (
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
 from palyra.models.chat import CHAT, OPENAI_CHAT
 from palyra.models.dialect import JSON_ONLY, Body, Dialect
-from palyra.models.providers import PRESETS, dialect_at
+from palyra.models.presets import PRESETS
+from palyra.models.providers import dialect_at
 from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, TurnBuilder
 from tests.models.model_kit import CALL, REQUEST, ask, chunk
@@ -193,8 +194,10 @@ def test_presets_of_remote_providers_use_a_key_and_tls() -> None:
     """A remote preset reads its key from the usual variable and uses HTTPS."""
     for name, preset in PRESETS.items():
         is_far = not preset.base_url.startswith("http://127.0.0.1:")
-        assert is_far == preset.base_url.startswith("https://")
-        assert (f"env:{name.upper()}_API_KEY" if is_far else "") == preset.key
+        assert is_far == (preset.base_url.startswith("https://") or name == "azure")
+        usual = {"azure": "AZURE_OPENAI_API_KEY", "bedrock": "AWS_BEARER_TOKEN_BEDROCK"}
+        variable = usual.get(name, f"{name.upper()}_API_KEY")
+        assert (f"env:{variable}" if is_far else "") == preset.key
 
 
 @pytest.mark.parametrize(("name", "key"), [("chat", "stop"), ("openai", "stop"),

@@ -194,7 +194,7 @@ async def test_texts_are_checked_before_the_request() -> None:
         guard = ProviderLimits("p", "", CallSlots(), lambda: 0)
         with pytest.raises(InvalidParams, match="text 1 is empty"):
             await GuardedEmbeddings(model, guard).embed(["a", ""])
-    assert ([], 0) == (served.heads, guard.breaker.failures)
+    assert ([], 0) == (served.heads, guard.breaker(model.name).failures)
 
 
 class Slow:
@@ -253,7 +253,7 @@ async def test_turns_go_first(autojump_clock: MockClock) -> None:
         order.append("embedding")
 
     async def ask_model(name: str) -> None:
-        async with guard.call(is_background=False):
+        async with guard.call("p/m", is_background=False):
             await trio.sleep_until(trio.current_time() + 1)
         order.append(name)
 

@@ -11,7 +11,7 @@ from palyra.core.incident.kinds import provider_key
 from palyra.core.journal.records import Usage
 from palyra.core.model.circuit_breaker import OPEN_MS
 from palyra.core.model.messages import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
-from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
+from palyra.models.guarded import MAX_BREAKERS, CallSlots, GuardedModel, ProviderLimits
 from palyra.models.providers import MAX_MADE, ModelCatalogue
 from tests.actors.fake_alarms import FakeAlarms
 
@@ -80,7 +80,7 @@ async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
     """An incident is reported each time the breaker opens and resolved when a call succeeds."""
     inner, alarms = Inner(), FakeAlarms()
     guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, alarms=alarms)
-    model, key = GuardedModel(inner, guard), provider_key("p")
+    model, key = GuardedModel(inner, guard), provider_key("p/m")
     inner.plan = ["transient", "timeout", "transient", "timeout", None, None, "transient"]
     await fail(model, "transient")
     await fail(model, "timeout")
@@ -100,6 +100,35 @@ async def test_a_provider_that_is_left_alone_is_an_incident_until_it_answers(
     await model.stream(REQUEST, ignore)
     await fail(model, "transient")
     assert [key, key, f"-{key}"] == alarms.told
+
+
+async def test_another_model_of_the_provider_is_not_left_alone(autojump_clock: MockClock) -> None:
+    """Each model has a breaker of its own; the places at the provider are shared."""
+    ill, well, alarms = Inner("p/m"), Inner("p/n"), FakeAlarms()
+    guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), now_ms, alarms=alarms)
+    ill.plan = ["transient"] * 3
+    for _ in range(3):
+        await fail(GuardedModel(ill, guard), "transient")
+    assert await GuardedModel(well, guard).stream(REQUEST, ignore) == TURN
+    refused = await fail(GuardedModel(ill, guard), "unavailable")
+    assert "p/m failed 3 times in a row" in refused.message
+    assert [provider_key("p/m")] == alarms.told
+    assert ["open", "closed", "open"] == [
+        guard.health("p/m").breaker, guard.health("p/n").breaker, guard.standing.breaker,
+    ]  # fmt: skip
+    guard.trip("p/n")
+    assert not guard.health("p/n").admits
+
+
+def test_the_number_of_breakers_is_bounded() -> None:
+    """Clients may name any model: the oldest breaker is forgotten, with its incident."""
+    alarms = FakeAlarms()
+    guard = ProviderLimits("p", "env:KEY", CallSlots(4, 2), lambda: 0, alarms=alarms)
+    for number in range(MAX_BREAKERS + 1):
+        guard.trip(f"p/{number}")
+    assert (True, False) == (guard.health("p/0").admits, guard.health("p/1").admits)
+    assert [f"-{provider_key('p/0')}"] == alarms.told
+    assert MAX_BREAKERS == len(guard._breakers)
 
 
 async def test_a_probe_that_is_cancelled_lets_the_next_one_try(autojump_clock: MockClock) -> None:
@@ -155,7 +184,7 @@ def test_models_are_made_by_name() -> None:
     assert ["org/big:7b"] == made
     assert ["scripted", "p/known"] == list(models)
     assert 2 == len(models)
-    for name in ("p", "p/", "q/m", "/m", "", "scripted/x", f"p/{'x' * 200}", 7):
+    for name in ("p", "p/", "p/.", "p/..", "q/m", "/m", "", "scripted/x", f"p/{'x' * 200}", 7):
         assert name not in models
     for number in range(MAX_MADE):
         assert f"p/{number}" in models

@@ -59,7 +59,7 @@ async def read(dialect: Dialect, data: bytes) -> TurnBuilder:
         await trio.lowlevel.checkpoint()
         return pieces.pop() if pieces else None
 
-    await http_model._read(take_next, dialect.reader(builder))
+    await http_model._read(take_next, dialect.parser(), dialect.reader(builder))
     return builder
 
 

@@ -5,10 +5,13 @@ import trio
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.config.sections import ModelProvider
+from palyra.core.model.messages import ModelFailure
 from palyra.errors import InvalidParams
 from palyra.models import providers as configured
 from palyra.models.anthropic import ANTHROPIC
+from palyra.models.bedrock import BEDROCK
 from palyra.models.chat import CHAT, OPENAI_CHAT
+from palyra.models.gemini import GEMINI
 from palyra.models.guarded import GuardedEmbeddings, GuardedModel
 from palyra.models.http_model import HttpModel
 from palyra.models.providers import Providers
@@ -74,6 +77,11 @@ def behind(model: GuardedModel) -> HttpModel:
         (ModelProvider(name="openai", base_url="http://proxy/v1"), "http://proxy/v1", CHAT,
          "env:OPENAI_API_KEY"),
         (ModelProvider(name="x", base_url="http://x/v1"), "http://x/v1", CHAT, ""),
+        (ModelProvider(name="gemini"), "https://generativelanguage.googleapis.com/v1beta", GEMINI,
+         "env:GEMINI_API_KEY"),
+        (ModelProvider(name="bedrock", region="eu-west-1"),
+         "https://bedrock-runtime.eu-west-1.amazonaws.com", BEDROCK,
+         "env:AWS_BEARER_TOKEN_BEDROCK"),
     ],
 )  # fmt: skip
 def test_a_known_name_sets_the_defaults(
@@ -181,3 +189,75 @@ async def test_a_local_provider_is_asked_without_a_key() -> None:
     model = guarded(providers(ModelProvider(name="ollama"), kept=kept), "ollama/m")
     assert not await behind(model)._exchange._find_key()
     assert [] == kept.asked
+
+
+@pytest.mark.parametrize("address", ["http://provider.test", "http://provider.test/openai/"])
+async def test_azure_has_deployments(served: Provider, address: str) -> None:
+    """The deployment and the version are in the address, the key is in `api-key`."""
+    served.answers.append([STREAM + sse(*CHAT_TURN)])
+    provider = ModelProvider(
+        name="azure", base_url=address, key="vault:a", api_version="2025-01-01-preview"
+    )
+    made = providers(provider)
+    assert (
+        CHAT_EXPECTED.text
+        == (await guarded(made, "azure/my model").stream(REQUEST, lambda _: None)).text
+    )
+    head = served.heads[0]
+    assert head.startswith(
+        "post /openai/deployments/my%20model/chat/completions?api-version=2025-01-01-preview "
+    )
+    assert f"api-key: {KEY}" in head
+    assert "authorization" not in head
+    served.answers.append([refusal(200, {"data": [{"index": 0, "embedding": [1.0]}]})])
+    await made.embeddings("azure/e", run_sync, "f", ()).embed(["x"])
+    there = "post /openai/deployments/e/embeddings?api-version=2025-01-01-preview "
+    assert served.heads[1].startswith(there)
+
+
+def test_azure_needs_an_address() -> None:
+    """A resource has an address of its own."""
+    with pytest.raises(InvalidParams, match=r"'azure' needs a base_url; these need none: openai"):
+        providers(ModelProvider(name="azure"))
+
+
+async def test_an_access_key_signs_requests(served: Provider) -> None:
+    """Id and session token may be references; the secret is looked up where AWS's tools do."""
+    kept = Kept()
+    provider = ModelProvider(
+        name="bedrock", base_url="http://provider.test", key_id="AKIDEXAMPLE", session="vault:s"
+    )
+    served.answers.append([refusal(403, {"message": "no"})])
+    with pytest.raises(ModelFailure):
+        await guarded(providers(provider, kept=kept), "bedrock/m").stream(REQUEST, lambda _: None)
+    assert ["env:AWS_SECRET_ACCESS_KEY", "vault:s"] == kept.asked
+    assert "credential=akidexample/19700101/us-east-1/bedrock/aws4_request" in served.heads[0]
+    assert f"x-amz-security-token: {KEY}" in served.heads[0]
+
+
+async def test_a_broken_access_key_is_no_request(served: Provider) -> None:
+    """A secret with a blank would be read as two parts; nothing is sent."""
+
+    async def find(_reference: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return "two words"
+
+    provider = ModelProvider(name="bedrock", base_url="http://provider.test", key_id="env:ID")
+    made = Providers([provider], find, new_id="{}_1".format, now_ms=lambda: 0, alarms=FakeAlarms())
+    with pytest.raises(ModelFailure, match="without blanks") as caught:
+        await guarded(made, "bedrock/m").stream(REQUEST, lambda _: None)
+    assert ("auth", []) == (caught.value.failure_class, served.heads)
+
+
+def test_a_session_belongs_to_an_access_key() -> None:
+    """A token of a session alone signs nothing."""
+    with pytest.raises(InvalidParams, match="key_id"):
+        providers(ModelProvider(name="bedrock", session="vault:s"))
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "bedrock"])
+def test_protocols_without_embeddings(name: str) -> None:
+    """The error lists the providers that have some."""
+    made = providers(ModelProvider(name=name), ModelProvider(name="ollama"))
+    with pytest.raises(InvalidParams, match="ollama/MODEL"):
+        made.embeddings(f"{name}/e", run_sync, "models.embeddings", ())

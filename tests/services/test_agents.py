@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.agent import DEFAULT_AGENT, AgentChange
+from palyra.core.agent import BUILT_IN, DEFAULT_AGENT, PLAIN_AGENT, AgentChange
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import AgentRecord
 from palyra.core.trust.fences import FENCE_NOTE
@@ -73,7 +73,7 @@ async def test_an_unknown_agent_is_refused(store: MemoryJournal, autojump_clock:
     async with running(store) as kit:
         await make(kit)
         with pytest.raises(
-            InvalidParams, match="no agent 'scuot'; known: default, scout"
+            InvalidParams, match="no agent 'scuot'; known: default, plain, scout"
         ) as caught:
             await kit.start(agent="scuot")
         assert "agent" == caught.value.field
@@ -117,13 +117,13 @@ async def test_the_name_of_a_deleted_agent_can_be_reused(
         agents = kit.services.agents
         await make(kit, tools=())
         await agents.delete(OPERATOR, "scout")
-        assert [DEFAULT_AGENT] == await agents.list_all(OPERATOR)
+        assert [DEFAULT_AGENT, PLAIN_AGENT] == await agents.list_all(OPERATOR)
         for look in (agents.get, agents.delete):
             with pytest.raises(NotFound):
                 await look(OPERATOR, "scout")
         again = await make(kit)
         assert (3, None, None) == (again.version, again.tools, again.deleted_ms)
-        assert [DEFAULT_AGENT, again] == await agents.list_all(OPERATOR)
+        assert [DEFAULT_AGENT, PLAIN_AGENT, again] == await agents.list_all(OPERATOR)
 
 
 @pytest.mark.parametrize("lost", ["agent", "model"])
@@ -161,17 +161,55 @@ async def test_only_operators_write(store: MemoryJournal, autojump_clock: MockCl
         assert "Look round." == (await agents.get(STRANGER, "scout")).instructions
 
 
-async def test_the_default_agent_stays(store: MemoryJournal, autojump_clock: MockClock) -> None:
-    """It always exists, and cannot be changed, deleted or created again."""
+@pytest.mark.parametrize("name", BUILT_IN)
+async def test_built_in_agents_stay(
+    store: MemoryJournal, autojump_clock: MockClock, name: str
+) -> None:
+    """They always exist, and cannot be changed, deleted or created again."""
     async with running(store) as kit:
         agents = kit.services.agents
-        assert DEFAULT_AGENT == await agents.get(OPERATOR, "default")
+        assert BUILT_IN[name] == await agents.get(OPERATOR, name)
         with pytest.raises(Conflict):
-            await agents.create(OPERATOR, "default", AgentChange())
+            await agents.create(OPERATOR, name, AgentChange())
         with pytest.raises(IllegalState):
-            await agents.update(OPERATOR, "default", AgentChange())
+            await agents.update(OPERATOR, name, AgentChange())
         with pytest.raises(IllegalState):
-            await agents.delete(OPERATOR, "default")
+            await agents.delete(OPERATOR, name)
+
+
+async def test_the_plain_agent_has_no_tools(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Its model is shown none, and a call all the same is rejected; the tape names it."""
+    async with running(store) as kit:
+        kit.model.turns = [call(("echo", {"text": "x"})), say("no")]
+        run_id = await kit.start(agent="plain")
+        assert "done" == await kit.end(run_id)
+        assert () == kit.model.requests[0].tools
+        assert 1 == len(kit.events(run_id, "tool.rejected"))
+        (accepted,) = kit.events(run_id, "run.accepted")
+        assert ("plain", 0) == (accepted.agent, accepted.agent_version)
+
+
+async def test_a_stored_agent_of_a_built_in_name_comes_first(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """One from before the name was built in still answers; deleted, it makes room for the built-in."""
+    mine = AgentRecord(name="plain", version=3, instructions="Mine.")
+    async with running(store) as kit:
+        await kit.services.agents._append(mine, None)
+        agents = kit.services.agents
+        assert [DEFAULT_AGENT, mine] == await agents.list_all(OPERATOR)
+        assert [mine, mine, PLAIN_AGENT] == [
+            await agents.get_present("plain"),
+            await agents.find_version("plain", 3),
+            await agents.find_version("plain", 0),
+        ]
+        changed = await agents.update(OPERATOR, "plain", AgentChange(instructions="More."))
+        assert (4, "More.") == (changed.version, changed.instructions)
+        await agents.delete(OPERATOR, "plain")
+        assert [DEFAULT_AGENT, PLAIN_AGENT] == await agents.list_all(OPERATOR)
+        assert PLAIN_AGENT == await agents.get_present("plain")
 
 
 async def test_an_invalid_agent_is_refused(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -192,7 +230,9 @@ async def test_an_invalid_agent_is_refused(store: MemoryJournal, autojump_clock:
             with pytest.raises(InvalidParams):
                 await kit.services.agents.update(OPERATOR, "scout", AgentChange(**fields))
         found = await kit.services.agents.list_all(OPERATOR)
-        assert [("default", 0), ("scout", 1)] == [(agent.name, agent.version) for agent in found]
+        assert [("default", 0), ("plain", 0), ("scout", 1)] == [
+            (agent.name, agent.version) for agent in found
+        ]
 
 
 async def test_there_is_a_most(

@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.agent import AgentChange
 from palyra.core.journal.changes import RunFilter
-from palyra.core.model.circuit_breaker import OPEN_MS, CircuitBreaker
+from palyra.core.model.circuit_breaker import OPEN_MS
 from palyra.core.model.messages import (
     FAILURE_CLASSES,
     Delta,
@@ -59,8 +59,8 @@ class Fleet:
         guard = self.guards.setdefault(provider, ProviderLimits(provider, "", CallSlots(), now_ms))
         return GuardedModel(model, guard)
 
-    def _look(self, provider: str) -> ProviderHealth:
-        return self.guards[provider].standing
+    def _look(self, name: str) -> ProviderHealth:
+        return self.guards[name.partition("/")[0]].health(name)
 
     @property
     def asked(self) -> dict[str, int]:
@@ -189,7 +189,7 @@ async def test_an_agents_model_is_kept_while_it_can_answer(
         )
         well = await kit.start(agent="poet")
         await kit.end(well)
-        fleet.guards["a"].breaker = CircuitBreaker(failures=3, open_until_ms=now_ms() + OPEN_MS)
+        fleet.guards["a"].trip("a/big")
         later = await kit.start(agent="poet")
         await kit.end(later)
         assert (["a/big"], ["b/small"]) == (models_of(kit, well), models_of(kit, later))
@@ -297,9 +297,7 @@ async def test_a_cancelled_wait_for_a_breaker_costs_nothing(
     """Nothing is reserved while it waits for the provider."""
     fleet = Fleet(RouteTable())
     async with fleet.running(store, make_budgets=having(budget(hard=10**9))) as kit:
-        fleet.guards["scripted"].breaker = CircuitBreaker(
-            failures=3, open_until_ms=now_ms() + OPEN_MS
-        )
+        fleet.guards["scripted"].trip("scripted")
         run_id = await kit.start()
         await wait_all_tasks_blocked()
         assert ["turn.failed"] == [kind for kind in kit.kinds(run_id) if kind == "turn.failed"]
@@ -554,15 +552,49 @@ def test_every_model_is_listed_once() -> None:
     """The default first, then routes, alternatives and the rest."""
     models = {name: Model() for name in ("rest", "m", "spare", "default")}
     table = RouteTable(routes=(Route(model="m", tier=3),), failover=("spare", "m"))
-    router = ModelRouter(
-        models, table, price=lambda _, asked, told: asked + told, default="default"
-    )
+    router = ModelRouter(models, table, rates=lambda _: (2, 5), default="default")
     found = router.list_all(OPERATOR).models
     assert ["default", "m", "spare", "rest"] == [each.name for each in found]
-    assert (True, 1_000_000, 1_000_000) == (
+    assert (True, 2, 5) == (
         found[0].is_default,
         found[0].input_usd_micros,
         found[0].output_usd_micros,
     )
     assert (3, None) == (found[1].tier, found[3].tier)
     assert (0, None) == (found[0].waiting, router.list_all(STRANGER).models[0].waiting)
+
+
+async def test_another_model_of_the_same_provider_takes_over(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A model that is left alone says nothing of its neighbour at the same provider."""
+    table = RouteTable(
+        mode="enforced", routes=(Route(model="a/big", tier=3), Route(model="a/small", tier=3))
+    )
+    fleet = Fleet(table, "a/big", "a/small")
+    async with fleet.running(store) as kit:
+        change = AgentChange(instructions="Rhyme.", model="a/big")
+        await kit.services.agents.create(OPERATOR, "poet", change)
+        fleet.guards["a"].trip("a/big")
+        await kit.end(run_id := await kit.start(agent="poet"))
+        assert ["a/small"] == models_of(kit, run_id)
+
+
+def test_published_facts_stand_in_for_a_route() -> None:
+    """Without a route the published window and abilities count; a configured route replaces them."""
+    known = {"p/m": Route(model="p/m", vision=False, window=9), "p/n": Route(model="p/n", window=7)}
+    table = RouteTable(routes=(Route(model="p/n", vision=True, window=5),))
+    models = {"p/m": Model(), "p/n": Model(), "p/o": Model()}
+    router = ModelRouter(models, table, known=known)
+    assert [9, 5, 0, 5] == [
+        *(router.window(name) for name in ("p/m", "p/n", "p/o")),
+        router.least_window,
+    ]
+    router.check("p/n", ("vision",))
+    router.check("p/o", ("vision",))
+    with pytest.raises(InvalidParams, match="'p/m' lacks vision"):
+        router.check("p/m", ("vision",))
+    found = {each.name: each for each in router.list_all(OPERATOR).models}
+    assert (9, True, None) == (found["p/m"].window, found["p/m"].is_published, found["p/m"].tier)
+    assert (5, False, 2) == (found["p/n"].window, found["p/n"].is_published, found["p/n"].tier)
+    assert (None, False) == (found["p/o"].window, found["p/o"].is_published)

@@ -89,7 +89,8 @@ class Doorkeeper(Person):
 
     async def set_up_channel(self, client: Client) -> None:
         """Set the bridge's channel to a random agent, or sometimes delete it."""
-        agents = [agent.name for agent in await client.list_agents()]
+        # An agent without tools would make a dull story.
+        agents = [each.name for each in await client.list_agents() if each.tools != ()]
         if self.rng.random() < 0.1:
             await client.delete_channel(CHANNEL, principal="bea")
         else:

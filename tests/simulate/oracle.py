@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from palyra.config.sections import BudgetConfig
-from palyra.core.agent import DEFAULT_AGENT
+from palyra.core.agent import BUILT_IN
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import (
     AgentRecord,
@@ -119,7 +119,9 @@ class Oracle:
         self.tasks: dict[str, str] = {}  # first line of a message -> its run
         self.effects: Counter[str] = Counter()
         self.executions: Counter[str] = Counter()
-        self.agents = {(DEFAULT_AGENT.name, DEFAULT_AGENT.version)}  # and versions there ever were
+        self.agents = {
+            (each.name, each.version) for each in BUILT_IN.values()
+        }  # and versions there ever were
         self.paired: set[tuple[str, str, str]] = set()  # who ever was: principal, channel, sender
         self.left_alone: set[str] = set()  # runs that crashed too often, by the log
         self.dirty: dict[str, None] = {}  # runs that committed since the last step

@@ -9,6 +9,7 @@ from palyra.config.sections import BudgetConfig, UsageConfig
 from palyra.core.journal.records import BudgetAction, BudgetScope, UsageRecord
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
+from palyra.core.usage.dollars import to_micros
 
 if TYPE_CHECKING:
     from palyra.daemon import Daemon
@@ -54,7 +55,7 @@ class Purse:
             self._fail("a line of the ledger never changes", str(key))
         for budget in self._budgets:
             taken = self._taken(budget, line)
-            if budget.action == "block" and taken > budget.hard + self._largest:
+            if budget.action == "block" and taken > to_micros(budget.hard) + self._largest:
                 self._fail("a budget holds", f"{taken} of {budget.hard} after {key}")
 
     def check_run(self, run: Run) -> None:

@@ -61,6 +61,15 @@ def test_a_provider_is_configured(tmp_path: Path) -> None:
     assert isinstance(lexical.embeddings, EmbeddedEmbeddings)
 
 
+@pytest.mark.parametrize("name", ["embedded", "hashed", "embedded/lexical-1"])
+def test_the_embedded_model_has_the_same_names_in_both_settings(tmp_path: Path, name: str) -> None:
+    """The name of one setting is understood by the other, with and without providers."""
+    for providers in ((), (OURS,)):
+        found = built(tmp_path, Models(providers=providers, embeddings=name), memory=name)
+        assert isinstance(found.embeddings, EmbeddedEmbeddings)
+        assert found.memory is None
+
+
 def test_a_provider_may_embed_the_memory(tmp_path: Path) -> None:
     """Its model is another one than that of clients; a name without a provider is refused."""
     found = built(tmp_path, Models(providers=(OURS,)), memory="ours/e")
@@ -80,8 +89,8 @@ def test_a_provider_that_fails_raises_an_alarm(tmp_path: Path) -> None:
     assert isinstance(model, GuardedModel)
     for _ in range(THRESHOLD):
         assert [] == alarms.told
-        model._guard.end(ModelFailure("timeout", "nobody answers"))
-    assert [provider_key("ours")] == alarms.told
+        model._guard.end("ours/big", ModelFailure("timeout", "nobody answers"))
+    assert [provider_key("ours/big")] == alarms.told
 
 
 @pytest.mark.parametrize(

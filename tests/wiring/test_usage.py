@@ -98,3 +98,34 @@ def test_an_unconfirmed_change_is_found_again(tmp_path: Path) -> None:
     assert () == getattr(source.refresh(), "budgets", None)
     source.confirm()
     assert None is source.refresh()
+
+
+def test_money_may_be_in_dollars(tmp_path: Path) -> None:
+    """Prices and limits of budgets are read in dollars and in micro-dollars."""
+    text = '[[usage.prices]]\nmodel = "p/m"\ninput = "$3.00"\noutput = 15000000\ncached_input = "$0.30"\n'
+    limits = '[[usage.budgets]]\nid = "day"\nmetric = "usd_micros"\nsoft = "$4.50"\nhard = "$5"\n'
+    config = written(tmp_path, text + limits)
+    used = Usage(input_tokens=2, cached_tokens=1, output_tokens=1)
+    assert 19 == read_prices(config).cost("p/m", used, 0)  # 3 + 0.3 + 15, rounded up
+    assert [(4_500_000, 5_000_000)] == [(each.soft, each.hard) for each in read_budgets(config)]
+
+
+def test_dollars_are_no_tokens(tmp_path: Path) -> None:
+    """A limit in dollars of a budget that counts tokens is refused, with the setting to change."""
+    with pytest.raises(InvalidParams, match=r"'day' .*metric = .usd_micros"):
+        read_budgets(written(tmp_path, '[[usage.budgets]]\nid = "day"\nhard = "$5"\n'))
+
+
+def test_published_prices_come_with_the_provider(tmp_path: Path) -> None:
+    """A configured preset has the prices of the table; an entry of the configuration hides them."""
+    provider = '[models]\nproviders = [{ name = "openai" }]\n'
+    used = Usage(input_tokens=1_000_000)
+    costs = [
+        read_prices(written(tmp_path, text)).cost("openai/gpt-5-mini", used, NEW_YEAR_MS)
+        for text in (
+            provider,
+            f'{provider}[[usage.prices]]\nmodel = "openai/*"\ninput = 7\noutput = 7\n',
+            "",
+        )
+    ]
+    assert [250_000, 7, None] == costs

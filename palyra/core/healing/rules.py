@@ -86,7 +86,7 @@ RULES: Mapping[str, HealingRule] = {
     TASK_STUCK: HealingRule("task", _always("requeue_task"), "one task: its work begins again"),
     APPROVAL_OVERDUE: HealingRule("approval", _always("expire_approval"), "one approval: denied"),
     "provider_left_alone": HealingRule(
-        "provider", _always("trip_provider"), "calls of one provider, for 30 s"
+        "provider", _always("trip_provider"), "calls of one model, for 30 s"
     ),
     "chain_broken": HealingRule("store", ("reverify_journal",), "nothing: it only reads"),
     # Its thread waits for the disk, and cannot be interrupted.

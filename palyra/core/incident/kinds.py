@@ -167,19 +167,24 @@ def workspace_unusable(problem: str) -> IncidentReport:
     )
 
 
-def provider_key(provider: str) -> str:
+def provider_key(model: str) -> str:
     """Return the key of `provider_left_alone`."""
-    return f"provider_left_alone:{provider}"
+    return f"provider_left_alone:{model}"
 
 
-def provider_left_alone(provider: str, failures: int, last: str) -> IncidentReport:
-    """A model provider kept failing: its circuit breaker is open."""
+def provider_left_alone(model: str, failures: int, last: str) -> IncidentReport:
+    """A model of a provider kept failing: its circuit breaker is open."""
     return IncidentReport(
         domain="provider",
-        key=provider_key(provider),
+        key=provider_key(model),
         severity="warning",
-        summary=f"{provider} kept failing and is left alone",
-        evidence={"provider": provider, "failures": failures, "last": last},
+        summary=f"{model} kept failing and is left alone",
+        evidence={
+            "provider": model.partition("/")[0],
+            "model": model,
+            "failures": failures,
+            "last": last,
+        },
         resolves_itself=True,
     )
 

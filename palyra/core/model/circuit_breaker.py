@@ -1,4 +1,4 @@
-"""Circuit breaker: after repeated failures, calls to a provider are refused for a while.
+"""Circuit breaker: after repeated failures, calls of a model are refused for a while.
 
 Pure: the caller passes the time.  The states are:
 
@@ -26,7 +26,7 @@ State = Literal["closed", "open", "half_open"]
 
 
 class CircuitBreaker(msgspec.Struct, frozen=True, kw_only=True):
-    """Breaker of one provider; immutable, each transition returns a new one."""
+    """Breaker of one model; immutable, each transition returns a new one."""
 
     failures: int = 0  # in a row
     open_until_ms: int | None = None  # None: closed

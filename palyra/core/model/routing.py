@@ -2,7 +2,7 @@
 
 The caller gathers the candidates and their health.  A candidate is excluded when it cannot answer:
 it does not exist, lacks a capability that the run needs (vision, JSON, tools, a window that holds
-the prompt), its provider's breaker is open, or the run's budget is too small for its price.  The
+the prompt), its breaker is open, or the run's budget is too small for its price.  The
 remaining candidates are ranked by, in this order:
 
 1. the tier: sufficient for the request, else the largest available;
@@ -91,7 +91,7 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Health of a provider at one instant."""
+    """Load of a provider and the breaker of one of its models, at one instant."""
 
     provider: str
     api: str = ""
@@ -177,7 +177,7 @@ def find_obstacles(prospect: RouteCandidate, demand: ModelRequirements) -> tuple
         )
     standing = prospect.standing
     if not standing.admits:
-        found.append(Reason("left_alone", f"{standing.provider} kept failing and is left alone"))
+        found.append(Reason("left_alone", f"{prospect.model} kept failing and is left alone"))
     budget = demand.budget_usd_micros
     if budget is not None and prospect.usd_micros is None:
         found.append(Reason("unpriced", "the run has a budget of money, and it has no price"))

@@ -18,6 +18,7 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: bool | None = None
     window: int | None = None  # tokens
     tier: int | None = None
+    is_published: bool = False  # the capabilities are those of the package's table, not configured
     breaker: State
     opens_in_ms: int = 0  # remaining time for which the breaker refuses calls
     parallel: int = 0  # limit of concurrent calls; 0: none

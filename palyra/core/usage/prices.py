@@ -2,8 +2,12 @@
 
 An entry is valid from midnight UTC of its date until a later entry with the same pattern.  The most
 specific pattern applies: a whole name before `provider/family-*`, a longer prefix before a shorter
-one.  Amounts are integer micro-dollars, rounded up.  A model without an entry has an unknown price,
-which is not the same as a price of zero.
+one.  Of one pattern, the entry with the highest `above` that the prompt exceeds applies to the whole
+call: some providers charge more for long prompts.  Amounts are integer micro-dollars, rounded up.  A
+model without an entry has an unknown price, which is not the same as a price of zero.
+
+Configured entries come before the published ones of the package: a configured pattern that applies
+hides every published price of the models it matches.
 """
 
 from collections.abc import Iterable
@@ -23,6 +27,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str  # a whole name, or a prefix and *
     since: date = _EPOCH
+    above: int = 0  # tokens of input that a call must exceed for the entry to apply
     input: int
     output: int
     cached_input: int | None = None  # None: same as `input`
@@ -48,18 +53,18 @@ FREE = tuple(  # the embedded models call no provider
 class Prices:
     """The current price table."""
 
-    def __init__(self, entries: Iterable[Price] = ()) -> None:
-        """Add entries to the embedded model's; of two equal keys the later entry applies."""
-        listed = enumerate((*FREE, *entries))
-        # The most specific first, then the newest.
-        self._entries = [
-            price for _, price in sorted(listed, key=lambda item: _rank(*item), reverse=True)
-        ]
+    def __init__(self, entries: Iterable[Price] = (), published: Iterable[Price] = ()) -> None:
+        """Add entries to those of the embedded models; of two equal keys the later entry applies.
 
-    def find(self, model: str, at_ms: int) -> Price | None:
-        """Return the price of the model at that time; None if it is unknown."""
+        The `published` ones price the models that no entry does.
+        """
+        self._entries = [*_sorted((*FREE, *entries)), *_sorted(published)]
+
+    def find(self, model: str, at_ms: int, input_tokens: int = 0) -> Price | None:
+        """Return the price of a call with that prompt at that time; None if it is unknown."""
         for price in self._entries:
-            if price.since_ms <= at_ms and price.covers(model):
+            is_long = price.above and input_tokens <= price.above
+            if price.since_ms <= at_ms and not is_long and price.covers(model):
                 return price
         return None
 
@@ -68,14 +73,14 @@ class Prices:
 
         Without a price the cost is None, or 0 for a usage without tokens.
         """
-        price = self.find(model, at_ms)
+        price = self.find(model, at_ms, usage.input_tokens)
         if price is None:
             return None if usage.input_tokens or usage.output_tokens else 0
         return cost(price, usage)
 
     def most(self, model: str, usage: Usage, at_ms: int) -> int | None:
         """Return the maximal cost of the usage, whatever part of it is written to the cache."""
-        price = self.find(model, at_ms)
+        price = self.find(model, at_ms, usage.input_tokens)
         if price is None:
             return self.cost(model, usage, at_ms)
         written = msgspec.structs.replace(usage, cache_write_tokens=usage.input_tokens)
@@ -97,5 +102,12 @@ def cost(price: Price, usage: Usage) -> int:
     return -(-total // MILLION)
 
 
-def _rank(place: int, price: Price) -> tuple[bool, int, date, int]:
-    return not price.model.endswith("*"), len(price.model), price.since, place
+def _sorted(entries: Iterable[Price]) -> list[Price]:
+    """Sort by rank: the most specific pattern first, then the longest prompt, then the newest."""
+    ranked = sorted(enumerate(entries), key=lambda item: _rank(*item), reverse=True)
+    return [price for _, price in ranked]
+
+
+def _rank(place: int, price: Price) -> tuple[bool, int, int, date, int]:
+    is_whole = not price.model.endswith("*")
+    return is_whole, len(price.model), price.above, price.since, place

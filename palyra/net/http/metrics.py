@@ -115,7 +115,7 @@ def read_models(standings: Iterable[ProviderHealth]) -> Iterator[Metric]:
         for name in get_args(BreakerState):
             yield Metric(
                 "palyra_model_breaker",
-                "State of a provider's circuit breaker: 1 for the current state.",
+                "State of the worst circuit breaker of a provider's models: 1 for the current state.",
                 float(name == each.breaker),
                 (*labels, ("state", name)),
             )

@@ -1,6 +1,7 @@
 """Prices: which entry counts, by date, and what tokens cost."""
 
 from datetime import date
+from itertools import starmap
 
 import pytest
 from hypothesis import given
@@ -122,3 +123,31 @@ def test_cost_is_exact_rounded_up(tokens: int, answered: int, paid: int, earned:
     )
     exact = tokens * paid + answered * earned
     assert 0 <= found * 1_000_000 - exact < 1_000_000
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(0, 1), (200, 1), (201, 2), (401, 3)])
+def test_a_long_prompt_has_a_price_of_its_own(tokens: int, expected: int) -> None:
+    """The entry with the highest bound that the prompt exceeds applies, whatever its day."""
+    later = Price(model="p/m", input=1, output=1, since=SINCE)
+    table = Prices([
+        price("p/m", 9),
+        Price(model="p/m", input=3, output=3, above=400),
+        Price(model="p/m", input=2, output=2, above=200),
+        later,
+    ])  # fmt: skip
+    found = table.find("p/m", DAY * DAY_MS, tokens)
+    assert found is not None
+    assert expected == found.input
+    dear = Prices([price("q/m", 10**6), Price(model="q/m", input=0, output=3 * 10**6, above=2)])
+    usage = [Usage(input_tokens=count, output_tokens=1) for count in (2, 3)]
+    assert [(3, 3), (3, 3)] == [
+        (dear.cost("q/m", each, 0), dear.most("q/m", each, 0)) for each in usage
+    ]
+
+
+def test_configured_prices_hide_published_ones() -> None:
+    """Even a family's entry hides the published price of one model, once its day has come."""
+    table = Prices([price("p/*", 7, SINCE)], [price("p/m", 1), price("q/m", 2)])
+    at_ms = DAY * DAY_MS
+    found = list(starmap(table.find, (("p/m", at_ms), ("p/m", at_ms - 1), ("q/m", at_ms), ("q/n", at_ms))))  # fmt: skip
+    assert [7, 1, 2, None] == [None if each is None else each.input for each in found]

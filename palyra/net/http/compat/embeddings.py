@@ -62,8 +62,9 @@ async def embed(sources: CompatSources, caller: Caller, request: EmbeddingsReque
     """
     caller.require(SCOPE)
     model = sources.embeddings
-    if model is None or request.model != model.name:
-        known = "none is configured" if model is None else f"available: {model.name}"
+    if model is None or request.model not in sources.embedding_names:
+        names = ", ".join(sources.embedding_names)
+        known = f"available: {names}" if names else "none is configured"
         raise ModelNotFound(
             f"no embedding model {truncate_safely(request.model, 128)!r}; {known}",
             field="model",

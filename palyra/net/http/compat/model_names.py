@@ -65,14 +65,13 @@ async def list_cards(sources: CompatSources, caller: Caller) -> ModelCards:
     agents = await sources.backend.agents.list_all(caller)
     cards = [_card(AGENT_PREFIX + agent.name, agent.created_ms // 1000) for agent in agents]
     cards += [_card(name) for name in sources.models]
-    if sources.embeddings is not None:
-        cards.append(_card(sources.embeddings.name))
+    cards += map(_card, sources.embedding_names)
     return ModelCards(data=cards, first_id=cards[0].id, last_id=cards[-1].id)
 
 
 async def find_card(sources: CompatSources, caller: Caller, name: str) -> ModelCard:
     """Return the card of one name, listed or not.  Raises ModelNotFound."""
-    if sources.embeddings is not None and name == sources.embeddings.name:
+    if name in sources.embedding_names:
         return _card(name)
     target = await find_target(sources, caller, name)
     if target.model is not None:

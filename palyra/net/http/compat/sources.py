@@ -33,4 +33,10 @@ class CompatSources:
     backend: Backend
     models: Mapping[str, LanguageModel]
     embeddings: EmbeddingService | None = None
+    embedding_aliases: tuple[str, ...] = ()  # other names of the embedding model
     turns: ResponseTurns = field(default_factory=ResponseTurns)
+
+    @property
+    def embedding_names(self) -> tuple[str, ...]:
+        """Names of the embedding model, its own first; () without one."""
+        return () if self.embeddings is None else (self.embeddings.name, *self.embedding_aliases)

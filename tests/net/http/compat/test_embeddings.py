@@ -13,6 +13,7 @@ from palyra.core.journal.records import Usage
 from palyra.core.model.embeddings import Embeddings
 from palyra.net.http.compat import embeddings
 from palyra.net.http.compat.embeddings import Embedding, EmbeddingList, EmbeddingsRequest, embed
+from palyra.net.http.compat.errors import ModelNotFound
 from palyra.net.http.compat.sources import CompatSources
 from tests.net.api.fake_services import open_daemon
 from tests.net.http.compat.test_run_request import ANN
@@ -37,7 +38,9 @@ class Embedder:
 async def ask(**fields: object) -> tuple[Embedder, bytes]:
     async with open_daemon() as daemon:
         model = Embedder()
-        sources = CompatSources(backend=daemon.backend, models={}, embeddings=model)
+        sources = CompatSources(
+            backend=daemon.backend, models={}, embeddings=model, embedding_aliases=("small",)
+        )
         request = msgspec.convert({"model": "p/e", **fields}, EmbeddingsRequest)
         return model, await embed(sources, ANN, request)
 
@@ -67,3 +70,12 @@ async def test_it_is_encoded_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Non
     await ask(input="a")
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_an_alias_is_the_same_model() -> None:
+    """A program with a fixed name gets the vectors, under its name; another name lists them all."""
+    _, made = await ask(model="small", input="a")
+    assert "small" == json.loads(made)["model"]
+    refused = pytest.RaisesExc(ModelNotFound, match="available: p/e, small")
+    with pytest.RaisesGroup(refused, flatten_subgroups=True):
+        await ask(model="large", input="a")
