@@ -379,7 +379,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         return self._list(Select(SessionRecord).where("is_purging"), "session_id")
 
     def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        """The runs that continue one of these runs; reads every run."""
+        """The runs that continue one of these runs, or were delegated by them."""
         select = Select(RunRecord).where(
             "record ->> '$.parent_run_id' IN (SELECT value FROM json_each(?))",
             _ENCODER.encode(run_ids).decode(),

@@ -540,6 +540,11 @@ CREATE TRIGGER reflection_stands BEFORE UPDATE ON reflections
     BEGIN SELECT RAISE(ABORT, 'the run was read for learning; the first reading stands'); END;
 """
 
+_BRANCHES = """
+CREATE INDEX runs_by_parent ON runs (record ->> '$.parent_run_id', run_id)
+    WHERE record ->> '$.parent_run_id' IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -555,6 +560,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TEXTS_OF_RUNS,
     _TASKS,
     _LEARNING,
+    _BRANCHES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 
