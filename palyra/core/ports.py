@@ -164,7 +164,12 @@ class TaskStore(Protocol):
     def list_fired(self, schedule_id: str) -> list[TaskRecord]:
         """Return the tasks of a schedule that have not ended, oldest first."""
 
-    def count_open_tasks(self, principal: str) -> int: ...
+    def count_open_tasks(self, principal: str, *, own: bool) -> int:
+        """Return how many tasks of a principal have not ended: of `OWN_KINDS`, or of the others."""
+
+    def count_own_tasks(self) -> dict[str, int]:
+        """Return the number of open tasks of `OWN_KINDS` by principal."""
+
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None: ...
     def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
         """Return the schedules that are not removed, by id."""

@@ -21,13 +21,21 @@ from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import Record, TaskKind, TaskRecord
 from palyra.core.ports import Journal, Notifier, NowMs, TaskHandler
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.task.life import Submission, cancel, pause, repeat, resume, submit
+from palyra.core.task.life import (
+    OWN_KINDS,
+    Submission,
+    cancel,
+    find_bound,
+    pause,
+    repeat,
+    resume,
+    submit,
+)
 from palyra.core.task.schedule import firing_key
 from palyra.core.task.views import TaskView
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound, Overloaded
 
 READ, WRITE = "tasks:read", "tasks:write"
-MAX_OPEN = 20_000  # tasks of one principal that have not ended
 MAX_PAYLOAD_BYTES = 65_536
 DAEMON = "palyra"  # principal of the tasks that the daemon submits itself
 DAY_MS = 86_400_000
@@ -106,7 +114,7 @@ class Tasks:
     ) -> TaskRecord:
         """Return the committed task.
 
-        Raises InvalidParams, Overloaded above `MAX_OPEN`, Unavailable.
+        Raises InvalidParams, Overloaded at `find_bound`, Unavailable.
         Cancellation: the task may have been committed; repeat with the idempotency key.
         """
         caller.require(WRITE)
@@ -131,10 +139,13 @@ class Tasks:
         self, principal: str, wanted: Submission, receipt: IdempotencyKey | None
     ) -> TaskRecord:
         task = submit(wanted, self._new_id("tsk"), principal, self._now_ms())
-        count = await self._journal.find(lambda store: store.count_open_tasks(principal))
-        if count >= MAX_OPEN:
+        own, most = wanted.kind in OWN_KINDS, find_bound(wanted.kind)
+        count = await self._journal.find(lambda store: store.count_open_tasks(principal, own=own))
+        if count >= most:
+            what = wanted.kind if own else "tasks"
             raise Overloaded(
-                f"{count} tasks have not ended, which is the limit", retry_after_ms=1_000
+                f"{count} {what} have not ended, which is the limit: see `palyra tasks list --open`",
+                retry_after_ms=1_000,
             )
         await self._commit(task, receipt)
         return task

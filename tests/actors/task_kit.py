@@ -108,7 +108,11 @@ class Office:
             "now_ms": self.now_ms,
             "new_id": new_id,
         }
-        self.tasks = Tasks(**common, hub=hub, handlers={"embed": self.work, "prompt": self.work})
+        self.tasks = Tasks(
+            **common,
+            hub=hub,
+            handlers={"embed": self.work, "prompt": self.work, "reflection": self.work},
+        )
         incidents = cast("Any", self.alarms)
         self.schedules = Schedules(
             **common, tasks=self.tasks, incidents=incidents, run_blocking=cast("Any", inline)

@@ -13,7 +13,8 @@ from trio.testing import MockClock
 from palyra.actors.background import requeue_task
 from palyra.actors.housekeeping import keep_house
 from palyra.core.journal.changes import Change, TaskFilter
-from palyra.core.journal.records import At, Cron, TaskRecord, TaskState
+from palyra.core.journal.records import At, Cron, TaskKind, TaskRecord, TaskState
+from palyra.core.task import life
 from palyra.core.task.life import LEASE_MS, Submission, claim
 from palyra.errors import (
     DiskFull,
@@ -21,6 +22,7 @@ from palyra.errors import (
     IllegalState,
     InvalidParams,
     NotFound,
+    Overloaded,
     PalyraError,
     Unavailable,
 )
@@ -283,6 +285,38 @@ async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: M
             await office.tasks.retry(ANN, task.task_id, 5)
 
 
+@pytest.mark.parametrize(("full", "free"), [("reflection", "embed"), ("embed", "reflection")])
+async def test_a_backlog_of_one_group_refuses_nothing_of_the_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, full: TaskKind, free: TaskKind
+) -> None:
+    """Tasks that the daemon submits for a principal have a bound of their own."""
+    monkeypatch.setattr(life, "MAX_OPEN", 20)
+    monkeypatch.setattr(life, "MAX_OPEN_OWN", 20)
+    office = Office()
+    for _ in range(20):
+        await office.submit(kind=full)
+    with pytest.raises(Overloaded, match=r"20 .*palyra tasks list"):
+        await office.submit(kind=full)
+    await office.submit(kind=free)
+    await office.tasks.submit(caller("bob"), Submission(kind=full))
+
+
+async def test_the_queue_counts_the_tasks_of_the_daemon(autojump_clock: MockClock) -> None:
+    """In each cycle, without the tasks of clients; and not at all if no run submits one."""
+    office, counts = Office(slots=1), list[dict[str, int]]()
+    office.queue.note_own = lambda own: counts.append(dict(own))
+    office.work.gate = trio.Event()
+    await office.submit()
+    for _ in range(3):
+        await office.submit(kind="reflection", priority=0)
+    async with office.live():
+        await settle()
+        assert {"ann": 3} == counts[-1]
+        office.work.gate.set()
+        await settle(5.0)
+    assert {} == counts[-1]
+
+
 async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClock) -> None:
     """Also over a restart, a clock that is set back, and a journal that refuses for a while."""
     office = Office()
@@ -310,7 +344,7 @@ async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClo
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        ({"kind": "reflection"}, InvalidParams),
+        ({"kind": "compaction"}, InvalidParams),
         ({"payload": {"bad": 1}}, InvalidParams),
         ({"payload": {"text": SECRET}}, InvalidParams),
         ({"payload": {"text": "x" * 70_000}}, InvalidParams),

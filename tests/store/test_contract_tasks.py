@@ -77,7 +77,17 @@ def test_claims_are_in_order_of_rank(store: JournalStore) -> None:
         ids(store.list_running()),
         ids(store.list_expired_tasks(now_ms=10, limit=9)),
     )
-    assert (7, 0) == (store.count_open_tasks("ann"), store.count_open_tasks("bob"))
+    assert [7, 0] == [store.count_open_tasks(each, own=False) for each in ("ann", "bob")]
+
+
+def test_tasks_of_the_daemon_are_counted_apart(store: JournalStore) -> None:
+    """By principal, those that have not ended, and not among the tasks of clients."""
+    own = [msgspec.structs.replace(task(f"tsk_{n}"), kind="reflection") for n in range(3)]
+    other = msgspec.structs.replace(own[0], task_id="tsk_8", principal="bob")
+    put(store, *own, other, task("tsk_9"), task("tsk_a"))
+    put(store, cancel(own[2], "enough", 9))
+    assert {"ann": 2, "bob": 1} == store.count_own_tasks()
+    assert (2, 2) == tuple(store.count_open_tasks("ann", own=each) for each in (True, False))
 
 
 def test_lists_are_newest_first_and_filtered(store: JournalStore) -> None:

@@ -368,9 +368,11 @@ class _RunActor:
                     self.aborted.append((found, first_outcome(found, row.seq)))
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
-        if self.services.reflections.is_on and step.run.is_terminal:
-            task = self.services.reflections.task_for(step.run, step.now_ms)
-            records += [] if task is None else [task]
+        reflections = self.services.reflections
+        if step.run.is_terminal and reflections.is_wanted(step.run):
+            task = reflections.task_for(step.run, step.now_ms)
+            incidents = self.services.incidents
+            records.append(task or incidents.report(reflections.report_skipped(step.run)))
         return records
 
     def dispatch(self, effect: Effect, now_ms: int) -> None:

@@ -58,6 +58,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.task.life import OWN_KINDS
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
@@ -66,6 +67,7 @@ R = TypeVar("R", bound=Record)
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
 _ENCODER = msgspec.json.Encoder()
+_OWN_KINDS = _ENCODER.encode(sorted(OWN_KINDS)).decode()
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -597,14 +599,29 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         select.where("firing >= ? AND firing < ?", *_firings(schedule_id))
         return self._list(select, "task_id")
 
-    def count_open_tasks(self, principal: str) -> int:
-        """Tasks that have not ended."""
+    def count_open_tasks(self, principal: str, *, own: bool) -> int:
+        """Tasks that have not ended, of `OWN_KINDS` or of the others."""
         return (
             self._number(
-                "SELECT count(*) FROM tasks WHERE principal = ? AND finished_ms IS NULL", principal
+                "SELECT count(*) FROM tasks WHERE principal = ? AND finished_ms IS NULL"
+                " AND (kind IN (SELECT value FROM json_each(?))) = ?",
+                principal,
+                _OWN_KINDS,
+                own,
             )
             or 0
         )
+
+    def count_own_tasks(self) -> dict[str, int]:
+        """Open tasks of `OWN_KINDS` by principal."""
+        found: list[tuple[str, int]] = self._read(
+            lambda connection: connection.execute(
+                "SELECT principal, count(*) FROM tasks WHERE finished_ms IS NULL"
+                " AND kind IN (SELECT value FROM json_each(?)) GROUP BY principal",
+                (_OWN_KINDS,),
+            ).fetchall()
+        )  # type: ignore[assignment]  # the columns have these types
+        return dict(found)
 
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
         """Removed or not."""

@@ -543,6 +543,8 @@ CREATE TRIGGER reflection_stands BEFORE UPDATE ON reflections
 _BRANCHES = """
 CREATE INDEX runs_by_parent ON runs (record ->> '$.parent_run_id', run_id)
     WHERE record ->> '$.parent_run_id' IS NOT NULL;
+DROP INDEX tasks_open;
+CREATE INDEX tasks_open ON tasks (principal, kind) WHERE finished_ms IS NULL;
 """
 
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
