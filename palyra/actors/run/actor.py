@@ -369,7 +369,7 @@ class _RunActor:
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
         reflections = self.services.reflections
-        if step.run.is_terminal and reflections.is_wanted(step.run):
+        if reflections.is_on and step.run.is_terminal and reflections.is_wanted(step.run):
             task = reflections.task_for(step.run, step.now_ms)
             incidents = self.services.incidents
             records.append(task or incidents.report(reflections.report_skipped(step.run)))

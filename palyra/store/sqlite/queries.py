@@ -18,7 +18,7 @@ from a busy event loop, so a step per row would cost more than the rows do.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import apsw
 import msgspec
@@ -614,14 +614,14 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def count_own_tasks(self) -> dict[str, int]:
         """Open tasks of `OWN_KINDS` by principal."""
-        found: list[tuple[str, int]] = self._read(
+        rows = self._read(
             lambda connection: connection.execute(
                 "SELECT principal, count(*) FROM tasks WHERE finished_ms IS NULL"
                 " AND kind IN (SELECT value FROM json_each(?)) GROUP BY principal",
                 (_OWN_KINDS,),
             ).fetchall()
-        )  # type: ignore[assignment]  # the columns have these types
-        return dict(found)
+        )
+        return dict(cast("list[tuple[str, int]]", rows))
 
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
         """Removed or not."""
