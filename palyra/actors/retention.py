@@ -269,4 +269,5 @@ def _report(
         is_complete=is_complete,
         database_bytes=space.size_bytes,
         free_bytes=space.free_bytes,
+        is_incremental=space.is_incremental,
     )

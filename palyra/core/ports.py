@@ -74,6 +74,7 @@ from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.suggestion import AppliedSuggestion
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
+from palyra.core.task.views import TaskCounts
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Restored, Rewound, Side
 from palyra.core.tool.spec import CallFacts, Catalogue, Preflight, ToolCall, ToolOutput, ToolSpec
@@ -166,6 +167,9 @@ class TaskStore(Protocol):
 
     def count_open_tasks(self, principal: str, *, own: bool) -> int:
         """Return how many tasks of a principal have not ended: of `OWN_KINDS`, or of the others."""
+
+    def count_tasks(self, principal: str | None, *, now_ms: int) -> TaskCounts:
+        """Return numbers of the tasks of a principal, or of all."""
 
     def count_own_tasks(self) -> dict[str, int]:
         """Return the number of open tasks of `OWN_KINDS` by principal."""

@@ -105,6 +105,13 @@ def zone_of(timing: Timing) -> tzinfo:
     return find_zone(timing.zone) if isinstance(timing, Cron) else UTC
 
 
+def find_problem(timing: Timing) -> str:
+    """Return why a schedule cannot fire, "" if it can: its zone may be unknown by now."""
+    if isinstance(timing, Cron) and timing.zone not in _zone_names():
+        return f"the zone {timing.zone!r} is not known"
+    return ""
+
+
 def find_due(store: JournalStore, now_ms: int) -> list[DueSchedule]:
     """Return the schedules to decide about."""
     return [

@@ -32,7 +32,7 @@ from palyra.core.task.life import (
     submit,
 )
 from palyra.core.task.schedule import firing_key
-from palyra.core.task.views import TaskView
+from palyra.core.task.views import TaskCounts, TaskView
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound, Overloaded
 
 READ, WRITE = "tasks:read", "tasks:write"
@@ -144,7 +144,7 @@ class Tasks:
         if count >= most:
             what = wanted.kind if own else "tasks"
             raise Overloaded(
-                f"{count} {what} have not ended, which is the limit: see `palyra tasks list --open`",
+                f"{count} {what} have not ended, which is the limit: `palyra tasks list --state queued` names them",
                 retry_after_ms=1_000,
             )
         await self._commit(task, receipt)
@@ -156,6 +156,12 @@ class Tasks:
         if caller.principal_filter is not None:
             wanted = msgspec.structs.replace(wanted, principal=caller.principal_filter)
         return await self._journal.read(lambda store: store.list_tasks(wanted))
+
+    async def count(self, caller: Caller) -> TaskCounts:
+        """Return numbers of the tasks that the caller sees."""
+        caller.require(READ)
+        whose, now_ms = caller.principal_filter, self._now_ms()
+        return await self._journal.read(lambda store: store.count_tasks(whose, now_ms=now_ms))
 
     async def get(self, caller: Caller, task_id: str) -> TaskRecord:
         """Return the task.  Raises NotFound, also for a task of another principal."""

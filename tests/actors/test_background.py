@@ -26,7 +26,7 @@ from palyra.errors import (
     PalyraError,
     Unavailable,
 )
-from palyra.services.schedules import find_zone
+from palyra.services.schedules import find_problem, find_zone
 from tests.actors.run.office_kit import SECRET
 from tests.actors.task_kit import ANN, Office, caller, settle
 
@@ -501,6 +501,14 @@ async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: Mo
     office.store.commit([Change(records=(other,))])
     assert [] == await office.queue.claim([task])
     assert (2, other) == (len(office.states()), office.task(task.task_id))
+
+
+def test_a_zone_without_rules_is_a_problem_of_its_schedule() -> None:
+    """A listing names it before the schedule is due; other timings have no zone."""
+    gone = Cron(expression="0 0 * * *", zone="Mars/Olympus")
+    assert "'Mars/Olympus'" in find_problem(gone)
+    known = Cron(expression="0 0 * * *", zone="Europe/Berlin")
+    assert ["", ""] == [find_problem(each) for each in (known, At(at_ms=5))]
 
 
 async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:

@@ -72,6 +72,7 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool = True  # False: `max_runs` was reached
     database_bytes: int = 0
     free_bytes: int = 0  # of the database file; `palyra retention compact` returns them
+    is_incremental: bool = True  # False: they can only be returned while the daemon is stopped
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,7 +58,8 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
-from palyra.core.task.life import OWN_KINDS
+from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS
+from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
@@ -67,6 +68,7 @@ R = TypeVar("R", bound=Record)
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
 _ENCODER = msgspec.json.Encoder()
+_DAY_MS = 86_400_000
 _OWN_KINDS = _ENCODER.encode(sorted(OWN_KINDS)).decode()
 
 
@@ -283,6 +285,20 @@ def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
 
 
 # --- queries -------------------------------------------------------------------------------------
+
+
+_COUNT_TASKS = """
+WITH due AS (
+    SELECT not_before_ms FROM tasks WHERE state = 'queued' AND not_before_ms <= :now
+        AND (:who IS NULL OR principal = :who)
+)
+SELECT (SELECT count(*) FROM due), (SELECT min(not_before_ms) FROM due),
+    (SELECT count(*) FROM tasks WHERE state = 'running' AND (:who IS NULL OR principal = :who)),
+    (SELECT count(*) FROM tasks WHERE finished_ms > :since AND state = 'failed'
+        AND (:who IS NULL OR principal = :who)),
+    (SELECT count(*) FROM tasks WHERE finished_ms IS NULL
+        AND kind IN (SELECT value FROM json_each(:own)) AND (:who IS NULL OR principal = :who))
+"""
 
 
 class Select(Generic[R]):
@@ -610,6 +626,21 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
                 own,
             )
             or 0
+        )
+
+    def count_tasks(self, principal: str | None, *, now_ms: int) -> TaskCounts:
+        """See `core.ports.JournalStore`; the ended ones are those of a day."""
+        values = {"who": principal, "now": now_ms, "since": now_ms - _DAY_MS, "own": _OWN_KINDS}
+        due, oldest_ms, running, failed, own = self._read(
+            lambda connection: connection.execute(_COUNT_TASKS, values).get
+        )
+        return TaskCounts(
+            due=due,
+            running=running,
+            oldest_due_ms=oldest_ms,
+            failed=failed,
+            own=own,
+            own_limit=MAX_OPEN_OWN,
         )
 
     def count_own_tasks(self) -> dict[str, int]:
