@@ -566,7 +566,9 @@ def check_retention(options: Options) -> Check:
             detail=f"{size}, {_size(found.free_bytes)} of them free",
             remedy="`palyra retention compact` returns them",
         )
-    if not found.is_incremental:
+    if (
+        not found.is_incremental and found.database_bytes > FREE_BYTES
+    ):  # a small one is never worth it
         return Check(
             name="retention",
             verdict="warn",

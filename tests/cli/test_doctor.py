@@ -429,15 +429,17 @@ async def test_a_schedule_without_its_zone_is_named(tmp_path: Path, count: int) 
     assert ("tzdata" in (check.get("remedy") or "")) is bool(count)
 
 
-@pytest.mark.parametrize("is_incremental", [True, False])
-async def test_a_database_that_cannot_shrink_is_a_warning(
-    tmp_path: Path, *, is_incremental: bool
+@pytest.mark.parametrize(
+    ("is_incremental", "mib", "verdict"), [(True, 65, "ok"), (False, 65, "warn"), (False, 63, "ok")]
+)
+async def test_a_large_database_that_cannot_shrink_is_a_warning(
+    tmp_path: Path, *, is_incremental: bool, mib: int, verdict: str
 ) -> None:
-    """A file from before automatic vacuum needs one compaction without the daemon."""
-    report = {"is_set": False, "database_bytes": 4_096, "is_incremental": is_incremental}
+    """A file without automatic vacuum needs one compaction without the daemon, once it has grown."""
+    size = {"database_bytes": mib << 20, "is_incremental": is_incremental}
     async with fake_daemon() as daemon:
-        daemon.reply_with("retention.preview", report)
+        daemon.reply_with("retention.preview", {"is_set": False, **size})
         found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
     check = next(each for each in found.json["checks"] if each["name"] == "retention")
-    assert ("ok" if is_incremental else "warn") == check["verdict"]
-    assert ("retention compact" in (check.get("remedy") or "")) is not is_incremental
+    assert verdict == check["verdict"]
+    assert ("retention compact" in (check.get("remedy") or "")) is (verdict == "warn")
