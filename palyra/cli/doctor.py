@@ -548,6 +548,7 @@ def check_retention(options: Options) -> Check:
             (found.artifacts, "artifact"),
             (found.file_checkpoints, "file checkpoint"),
             (found.incidents, "incident"),
+            (found.tasks, "ended task"),
         )
         if count
     ]
