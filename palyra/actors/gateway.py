@@ -110,6 +110,10 @@ class Gateway:
             raise Draining("the daemon is shutting down: connect again in a moment")
         return await self._start(caller, command, receipt)
 
+    async def check_command(self, command: StartRun) -> None:
+        """Raise InvalidParams, naming the known ones, for an agent or a model that does not exist."""
+        await choose(self._services, command)
+
     async def start_child(self, caller: Caller, command: StartRun) -> Started:
         """Start a delegated run, also in a drain, in which its parent may go on.
 

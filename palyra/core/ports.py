@@ -304,8 +304,13 @@ class JournalStore(
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
 
-    def verify(self, run_id: str | None = None) -> VerifyReport:
-        """Check chain and signed roots, of one run or of all.  Never blocks reads."""
+    def verify(
+        self, run_id: str | None = None, *, note: Callable[[int], object] | None = None
+    ) -> VerifyReport:
+        """Check chain and signed roots, of one run or of all.  Never blocks reads.
+
+        `note` gets the last position that a check of all has passed, once for each signed root.
+        """
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """Check the database file after an unclean shutdown; return its damage, or None.
@@ -393,8 +398,8 @@ class TaskHandler(Protocol):
     def is_for_all(self) -> bool:
         """True if the work concerns all principals; only operators submit it."""
 
-    def check(self, payload: dict[str, Any]) -> None:
-        """Raise InvalidParams for a payload that the work cannot use."""
+    async def check(self, payload: dict[str, Any]) -> None:
+        """Raise InvalidParams for a payload that the work cannot use, such as an unknown agent."""
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Do the work and return its result.

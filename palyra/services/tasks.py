@@ -89,12 +89,12 @@ class Tasks:
             )
         return handler
 
-    def check_work(self, caller: Caller, kind: TaskKind, payload: dict[str, Any]) -> None:
+    async def check_work(self, caller: Caller, kind: TaskKind, payload: dict[str, Any]) -> None:
         """Check the work now, not when its time comes.  Raises InvalidParams, Forbidden."""
         handler = self.get_handler(kind)
         if handler.is_for_all and caller.role != "operator":
             raise Forbidden(f"only operators submit {kind}, because it is work for all principals")
-        handler.check(payload)
+        await handler.check(payload)
         text = msgspec.json.encode(payload)
         if len(text) > MAX_PAYLOAD_BYTES:
             raise InvalidParams(
@@ -118,7 +118,7 @@ class Tasks:
         Cancellation: the task may have been committed; repeat with the idempotency key.
         """
         caller.require(WRITE)
-        self.check_work(caller, wanted.kind, wanted.payload)
+        await self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(caller.principal, wanted, receipt)
 
     async def submit_daily(self, kind: TaskKind) -> bool:
@@ -206,7 +206,7 @@ class Tasks:
         caller.require(WRITE)
         found = await self.get(caller, task_id)
         wanted = repeat(found, expires_ms)
-        self.check_work(caller, wanted.kind, wanted.payload)
+        await self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(found.principal, wanted, receipt)
 
     async def _change(

@@ -49,7 +49,7 @@ class Work:
         self.gate: trio.Event | None = None  # attempts wait for it
         self.progress_s: float | None = None  # between two signs of progress of a waiting one
 
-    def check(self, payload: dict[str, Any]) -> None:
+    async def check(self, payload: dict[str, Any]) -> None:
         if "bad" in payload:
             raise InvalidParams("payload: bad", field="payload")
 

@@ -284,12 +284,14 @@ class MemoryJournal(StoredItems):
             for position, digest, row in self._tapes.read_page(run_id, after_seq, limit)
         ]
 
-    def verify(self, run_id: str | None = None) -> VerifyReport:
+    def verify(
+        self, run_id: str | None = None, *, note: Callable[[int], object] | None = None
+    ) -> VerifyReport:
         """See `JournalStore.verify`."""
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries, self._roots.keys.trusted)
+            return verify_journal(self._tapes, entries, self._roots.keys.trusted, note=note)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
         return verify_run(self._tapes, entries, self._roots.keys.trusted, run_id, claimed_seq)

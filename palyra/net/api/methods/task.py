@@ -30,7 +30,7 @@ from palyra.net.api.method import (
     Mutation,
     cursor_of,
 )
-from palyra.net.protocol.params import LINE, Params
+from palyra.net.protocol.params import NAME, Params
 from palyra.net.protocol.results import ScheduleInstants, ScheduleList, TaskPage
 from palyra.services.schedules import AddSchedule, find_problem
 
@@ -38,7 +38,7 @@ Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 Attempts = Annotated[int, msgspec.Meta(ge=1, le=20)]
 States = Annotated[list[TaskState], msgspec.Meta(max_length=7)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_000)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), NAME]
 CronText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Zone = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
