@@ -17,6 +17,7 @@ from palyra.core.journal.records import At, Cron, TaskKind, TaskRecord, TaskStat
 from palyra.core.task import life
 from palyra.core.task.life import LEASE_MS, Submission, claim
 from palyra.errors import (
+    Conflict,
     DiskFull,
     Forbidden,
     IllegalState,
@@ -26,7 +27,7 @@ from palyra.errors import (
     PalyraError,
     Unavailable,
 )
-from palyra.services.schedules import find_problem, find_zone
+from palyra.services.schedules import find_due, find_problem, find_zone
 from tests.actors.run.office_kit import SECRET
 from tests.actors.task_kit import ANN, Office, caller, settle
 
@@ -485,6 +486,44 @@ def find_next(office: Office, schedule_id: str) -> int | None:
     found = office.store.find_schedule(schedule_id)
     assert found is not None
     return found.next_ms
+
+
+@pytest.mark.parametrize("change", ["remove", "pause"])
+async def test_a_schedule_is_changed_while_it_fires(autojump_clock: MockClock, change: str) -> None:
+    """The change is made on what the firing left: the instant fires once, and no other does."""
+    office = Office()
+    schedule_id = await office.add()
+    await settle(61.0)
+    journal = cast("Any", office.journal)
+    commit, fired = journal.commit, list[int]()
+
+    async def fire_first(change: Change) -> None:
+        if not fired:
+            due = find_due(office.store, office.now_ms())
+            fired.append(await office.schedules.fire(due))
+        await commit(change)
+
+    journal.commit = fire_first
+    done = await getattr(office.schedules, change)(ANN, schedule_id)
+    assert ([1], 1, None) == (fired, done.fired, done.next_ms)
+    assert 1 == len(office.states())
+    async with office.live():
+        await settle(600.0)
+    assert ["succeeded"] == office.states()
+
+
+async def test_a_schedule_that_always_changes_is_a_conflict(autojump_clock: MockClock) -> None:
+    """After a few tries, with the schedule in the error."""
+    office = Office()
+    schedule_id = await office.add()
+
+    async def refuse(_change: Change) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Conflict("the schedule was changed meanwhile")
+
+    cast("Any", office.journal).commit = refuse
+    with pytest.raises(Conflict, match=schedule_id):
+        await office.schedules.remove(ANN, schedule_id)
 
 
 async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: MockClock) -> None:
