@@ -532,7 +532,9 @@ def check_schedules(options: Options) -> Check:
             remedy="`palyra schedules remove` and add it again with an IANA zone such as "
             "Europe/Berlin, or update the package tzdata",
         )
-    return Check(name="schedules", verdict="ok", detail=f"{pluralize(len(found), 'schedule')} fire")
+    return Check(
+        name="schedules", verdict="ok", detail=f"{pluralize(len(found), 'schedule')}, no problem"
+    )
 
 
 def check_retention(options: Options) -> Check:
