@@ -68,6 +68,9 @@ R = TypeVar("R", bound=Record)
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
 _ENCODER = msgspec.json.Encoder()
+_PARENT = (
+    "CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END"  # as its index has it
+)
 _DAY_MS = 86_400_000
 _OWN_KINDS = _ENCODER.encode(sorted(OWN_KINDS)).decode()
 
@@ -368,7 +371,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where("principal = ?", wanted.principal)
             .where("session_id = ?", wanted.session_id)
             .where("run_id < ?", wanted.before)
-            .where("record ->> '$.parent_run_id' = ?", wanted.parent_run_id)
+            .where(f"{_PARENT} = ?", wanted.parent_run_id)
             .where_in("state", wanted.states)
         )
         return self._list(select, "run_id DESC", wanted.limit)
@@ -399,7 +402,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
     def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
         """The runs that continue one of these runs, or were delegated by them."""
         select = Select(RunRecord).where(
-            "record ->> '$.parent_run_id' IN (SELECT value FROM json_each(?))",
+            f"{_PARENT} IN (SELECT value FROM json_each(?))",  # noqa: S608 - a literal of this file
             _ENCODER.encode(run_ids).decode(),
         )
         return self._list(select, "run_id")

@@ -540,9 +540,11 @@ CREATE TRIGGER reflection_stands BEFORE UPDATE ON reflections
     BEGIN SELECT RAISE(ABORT, 'the run was read for learning; the first reading stands'); END;
 """
 
+# A damaged record is in no index, so that it stops neither this migration nor the journal.
 _BRANCHES = """
-CREATE INDEX runs_by_parent ON runs (record ->> '$.parent_run_id', run_id)
-    WHERE record ->> '$.parent_run_id' IS NOT NULL;
+CREATE INDEX runs_by_parent
+    ON runs (CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END, run_id)
+    WHERE CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END IS NOT NULL;
 DROP INDEX tasks_open;
 CREATE INDEX tasks_open ON tasks (principal, kind) WHERE finished_ms IS NULL;
 """
