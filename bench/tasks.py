@@ -44,7 +44,7 @@ class Nothing:
 
     is_for_all = False
 
-    def check(self, payload: dict[str, Any]) -> None: ...
+    async def check(self, payload: dict[str, Any]) -> None: ...
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:  # noqa: PLR6301 - the handler's signature
         del task, progress

@@ -174,6 +174,8 @@ async def cycle(parts: Background) -> int | None:
     parts.give_up_lost()
     slots = 0 if parts.is_draining() else parts.max_running - queue.count_busy
     look = await queue.look(slots)
+    if queue.note_own is not None:
+        queue.note_own(look.own)
     for task in await queue.reclaim(look):
         parts.stop(task)
     decided = 0

@@ -73,14 +73,30 @@ class Delegations:
             try:
                 if not await self._is_known(child.run_id):
                     await self._start(caller, parent, call, child, work)
+                await self._wait_end(caller, parent, call, child.run_id)
                 ended, _ = await self._gateway.wait_run(
                     caller, child.run_id, until="terminal", timeout_s=NO_END
                 )
-                return render_end(await self._read_end(ended))
+                end = await self._read_end(ended)
+                return render_end(end, people_ms=parent.take_idle_ms())
             except (NotFound, TooSlow, Unavailable):  # not accepted after all, or no journal
                 await trio.sleep(RETRY_S)
             except IllegalState as stranded:
                 await self._give_up(caller, child.run_id, stranded.message)
+
+    async def _wait_end(
+        self, caller: Caller, parent: RunHandle, call: ToolCall, child_id: str
+    ) -> None:
+        """Wait for the end of the child, with the parent's clock paused while the child asks a person.
+
+        Raises the errors of `Gateway.find_open`.  Cancellation: the clock of the parent goes on.
+        """
+        try:
+            while (child := await self._gateway.find_open(caller, child_id)) is not None:
+                parent.note_child(call.call_id, is_asking=child.is_asking)
+                await child.wait_change()
+        finally:
+            parent.note_child(call.call_id, is_asking=False)
 
     async def _is_known(self, run_id: str) -> bool:
         if run_id in self._services.registry.runs:

@@ -106,6 +106,10 @@ class Gateway:
             raise Draining("the daemon is shutting down: connect again in a moment")
         return await self._start(caller, command, receipt)
 
+    async def check_command(self, command: StartRun) -> None:
+        """Raise InvalidParams, naming the known ones, for an agent or a model that does not exist."""
+        await choose(self._services, command)
+
     async def start_child(self, caller: Caller, command: StartRun) -> Started:
         """Start a delegated run, also in a drain, in which its parent may go on.
 
@@ -329,7 +333,7 @@ class Gateway:
     async def _cancel(self, caller: Caller, record: RunRecord, cancel: Cancel) -> None:
         registry = self._services.registry
         notified: RunHandle | None = None
-        while (run := await self._find_open(caller, record.run_id)) is not None:
+        while (run := await self.find_open(caller, record.run_id)) is not None:
             if run is not notified:  # a resumed run has another handle
                 notified = run
                 run.inbox.offer(cancel)
@@ -384,12 +388,12 @@ class Gateway:
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
         """Wait until the run has ended or, for `attention`, waits for a person."""
         approvals = self._services.approvals
-        while (run := await self._find_open(caller, run_id)) is not None:
+        while (run := await self.find_open(caller, run_id)) is not None:
             if until == "attention" and approvals.has_open(run_id):
                 return
             await run.wait_change()
 
-    async def _find_open(self, caller: Caller, run_id: str) -> RunHandle | None:
+    async def find_open(self, caller: Caller, run_id: str) -> RunHandle | None:
         """Return the run's handle, None once it has ended.
 
         An open run without a handle has not been recovered yet: wait.

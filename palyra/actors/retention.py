@@ -28,6 +28,7 @@ from palyra.core.journal.records import (
     PageRelease,
     RunRecord,
     SessionPurge,
+    TaskRemoval,
 )
 from palyra.core.journal.retention import (
     CompactionReport,
@@ -45,7 +46,7 @@ log = structlog.get_logger("palyra.retention")
 SCOPE = "retention:write"
 DAEMON = "palyra"  # applies retention on a schedule
 BATCH_RUNS = 256  # of one plan
-BATCH_INCIDENTS = 500  # of one commit
+BATCH_RECORDS = 500  # of one commit
 STEP_PAGES = 256  # of one commit: 1 MiB
 ALL_RUNS = 1_000_000_000
 
@@ -220,7 +221,7 @@ class Retention:
                 break
             room = min(BATCH_RUNS, max_runs - len(pruned))
             plan = await self._run_blocking(self._plan, source, max(room, 1))
-        await self._remove_incidents(first)
+        await self._remove_records(first)
         files = await self._run_blocking(partial(self._prune_files, source, is_dry=False))
         space = await self._run_blocking(source.measure)
         report = _report(self._limits, pruned, first, files, space, is_complete=not plan.runs)
@@ -242,10 +243,14 @@ class Retention:
         self._data_rights.forget_runs([each.run_id for each in done])
         return done
 
-    async def _remove_incidents(self, plan: RetentionPlan) -> None:
-        for _ in range(0, plan.incidents, BATCH_INCIDENTS):
-            removal = IncidentRemoval(until_ms=plan.incidents_until_ms, limit=BATCH_INCIDENTS)
+    async def _remove_records(self, plan: RetentionPlan) -> None:
+        """Remove the incidents and the tasks of the plan, in batches."""
+        for _ in range(0, plan.incidents, BATCH_RECORDS):
+            removal = IncidentRemoval(until_ms=plan.incidents_until_ms, limit=BATCH_RECORDS)
             await self._journal.commit(Change(records=(removal,)))
+        for _ in range(0, plan.tasks, BATCH_RECORDS):
+            ended = TaskRemoval(until_ms=plan.tasks_until_ms, limit=BATCH_RECORDS)
+            await self._journal.commit(Change(records=(ended,)))
 
 
 def _find_run(store: JournalStore, *, run_id: str) -> RunRecord | None:
@@ -272,7 +277,10 @@ def _report(
         file_checkpoints=checkpoints,
         file_checkpoint_bytes=checkpoint_bytes,
         incidents=plan.incidents,
+        tasks=plan.tasks,
+        receipts=plan.receipts,
         is_complete=is_complete,
         database_bytes=space.size_bytes,
         free_bytes=space.free_bytes,
+        is_incremental=space.is_incremental,
     )

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+import trio
 
 from palyra.actors.gateway import Gateway
 from palyra.core.access import Caller
+from palyra.core.journal.changes import VerifyReport
 from palyra.core.journal.records import TaskRecord
 from palyra.core.journal.retention import RetentionReport
 from palyra.core.ports import Journal, Progress, RunBlocking
@@ -31,6 +33,7 @@ from palyra.errors import (
     InvalidParams,
     InvariantBroken,
     NotFound,
+    PalyraError,
     Purged,
     Unavailable,
 )
@@ -40,6 +43,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 
 T = TypeVar("T", bound=msgspec.Struct)
 STEP_RUNS, STEP_PAGES = 16, 16  # of one step of retention: some tenths of a second
+PASS_ON_S = 5.0  # between two looks at the progress of a thread
 WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
 
 
@@ -109,9 +113,9 @@ class RunWork:
         self._journal = journal
         self._command = command
 
-    def check(self, payload: dict[str, Any]) -> None:
-        """See `TaskHandler.check`."""
-        self._command(payload)
+    async def check(self, payload: dict[str, Any]) -> None:
+        """See `TaskHandler.check`: the agent and the model of the run must exist by now."""
+        await self._gateway.check_command(self._command(payload))
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Start the run unless an earlier attempt did, and wait for its end.
@@ -195,7 +199,7 @@ class Reflection:
         self._learning = learning
 
     @staticmethod
-    def check(payload: dict[str, Any]) -> None:
+    async def check(payload: dict[str, Any]) -> None:
         """See `TaskHandler.check`."""
         _convert(payload, ReflectionWork)
 
@@ -227,7 +231,7 @@ class SharedWork:
     is_for_all = True
 
     @staticmethod
-    def check(payload: dict[str, Any]) -> None:
+    async def check(payload: dict[str, Any]) -> None:
         """See `TaskHandler.check`."""
         _convert(payload, NoPayload)
 
@@ -326,11 +330,29 @@ class Maintenance(SharedWork):
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Verify.  Raises IllegalState with the first violation.  Cancellation: nothing happened."""
         del task
-        report = await self._journal.read(lambda store: store.verify())
-        progress()
+        walked: list[int] = []  # appended to by the thread that reads, emptied here
+        report: VerifyReport | PalyraError
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_pass_on, walked, progress)
+            try:
+                report = await self._journal.read(lambda store: store.verify(note=walked.append))
+            except PalyraError as error:  # outside of the nursery it is not in a group
+                report = error
+            nursery.cancel_scope.cancel("the journal is verified")
+        if isinstance(report, PalyraError):
+            raise report
         if report.first_break is not None:
             raise IllegalState(f"the journal is damaged: {report.first_break}")
         return {"checked_events": report.checked_events, "checked_roots": report.checked_roots}
+
+
+async def _pass_on(walked: list[int], progress: Progress) -> None:
+    """Report the progress of a thread for as long as there is any."""
+    while True:
+        await trio.sleep(PASS_ON_S)
+        if walked:
+            walked.clear()
+            progress()
 
 
 def _run_id(task: TaskRecord) -> str:

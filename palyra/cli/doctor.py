@@ -41,6 +41,8 @@ FREE_BYTES = 64 << 20
 DAY_MS = 86_400_000
 BACKUP_DAYS = 30
 NEW_DAYS = 7  # without a backup
+LATE_S = 600.0  # a due task that still waits
+MOST_NAMED = 5
 MAKE_BACKUP = "`palyra backup create` makes one while the daemon runs"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OPENAT2 = 437  # the same number on every architecture
@@ -485,6 +487,57 @@ def _check_first_backup(home: Path, now_ms: float) -> Check:
     )
 
 
+def check_tasks(options: Options) -> Check:
+    """Check that background work keeps up, and that no task has failed lately."""
+    try:
+        found = talk(options, lambda client: client.count_tasks())
+    except CommandFailed as stop:
+        return Check(name="tasks", verdict="warn", detail=f"unknown: {stop.message}")
+    late_s = 0.0 if found.oldest_due_ms is None else time.time() - found.oldest_due_ms / 1000
+    counts = f"{found.running} running, {found.due} due"
+    problems: dict[str, str] = {}
+    if late_s > LATE_S:
+        problems[f"the oldest has waited for {int(late_s / 60)} min"] = (
+            "raise tasks.max_running, or cancel some of `palyra tasks list --state queued`"
+        )
+    if found.failed:
+        problems[f"{found.failed} failed within a day"] = (
+            "`palyra tasks list --state failed` names them, `palyra tasks retry TASK_ID` repeats one"
+        )
+    if found.own > found.own_limit // 2:
+        problems[f"{pluralize(found.own, 'reflection')} of learning wait"] = (
+            "raise tasks.max_running, choose a quicker learning.model, or cancel some; at "
+            f"{found.own_limit} of one principal further runs are left out"
+        )
+    return Check(
+        name="tasks",
+        verdict="warn" if problems else "ok",
+        detail="; ".join((counts, *problems)),
+        remedy="; ".join(problems.values()) or None,
+    )
+
+
+def check_schedules(options: Options) -> Check:
+    """Check that every schedule can fire."""
+    try:
+        found = talk(options, lambda client: client.list_schedules())
+    except CommandFailed as stop:
+        return Check(name="schedules", verdict="warn", detail=f"unknown: {stop.message}")
+    broken = [f"{each.schedule_id} ({each.name}): {each.problem}" for each in found if each.problem]
+    if broken:
+        return Check(
+            name="schedules",
+            verdict="warn",
+            detail=f"cannot fire: {'; '.join(broken[:MOST_NAMED])}"
+            + (f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""),
+            remedy="`palyra schedules remove` and add it again with an IANA zone such as "
+            "Europe/Berlin, or update the package tzdata",
+        )
+    return Check(
+        name="schedules", verdict="ok", detail=f"{pluralize(len(found), 'schedule')}, no problem"
+    )
+
+
 def check_retention(options: Options) -> Check:
     """Check that nothing is over a bound of retention and that few pages are free."""
     try:
@@ -498,6 +551,7 @@ def check_retention(options: Options) -> Check:
             (found.artifacts, "artifact"),
             (found.file_checkpoints, "file checkpoint"),
             (found.incidents, "incident"),
+            (found.tasks, "ended task"),
         )
         if count
     ]
@@ -515,6 +569,15 @@ def check_retention(options: Options) -> Check:
             verdict="warn",
             detail=f"{size}, {_size(found.free_bytes)} of them free",
             remedy="`palyra retention compact` returns them",
+        )
+    if (
+        not found.is_incremental and found.database_bytes > FREE_BYTES
+    ):  # a small one is never worth it
+        return Check(
+            name="retention",
+            verdict="warn",
+            detail=f"{size}; auto_vacuum is off, so free pages stay in it while the daemon runs",
+            remedy="stop the daemon and run `palyra retention compact` once",
         )
     bounds = "within its bounds" if found.is_set else "no bounds are set"
     return Check(name="retention", verdict="ok", detail=f"{bounds}; {size}")
@@ -535,6 +598,8 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_models,
     check_journal,
     check_memory,
+    check_tasks,
+    check_schedules,
     check_retention,
     check_backup,
     check_secrets,

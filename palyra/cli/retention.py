@@ -52,8 +52,10 @@ def _print_report(report: RetentionReport, what: str) -> None:
     say(
         f"{pluralize(report.artifacts, 'artifact')}: {report.artifact_bytes} bytes; "
         f"{pluralize(report.file_checkpoints, 'file checkpoint')}: "
-        f"{report.file_checkpoint_bytes} bytes; {pluralize(report.incidents, 'incident')}"
+        f"{report.file_checkpoint_bytes} bytes; {pluralize(report.incidents, 'incident')}; "
+        f"{pluralize(report.tasks, 'ended task')}"
     )
+    say(f"{pluralize(report.receipts, 'receipt')} of requests, each kept for a day", dim=True)
     say(f"database: {report.database_bytes} bytes, {report.free_bytes} of them free", dim=True)
 
 

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
-from palyra.core.task.views import ScheduleView, TaskView
+from palyra.core.task.views import ScheduleView, TaskCounts, TaskView
 from palyra.net.protocol.results import ScheduleInstants, ScheduleList, TaskPage
 
 
@@ -61,6 +61,10 @@ class TaskMethods(RequestMethods):
     async def list_tasks(self, **wanted: Unpack[TasksWanted]) -> TaskPage:
         """A page, newest first; `cursor` is the `next_cursor` of the page before."""
         return await self._ask("task.list", {**wanted}, TaskPage)
+
+    async def count_tasks(self) -> TaskCounts:
+        """The state of the queue in numbers."""
+        return await self._ask("task.counts", {}, TaskCounts)
 
     async def cancel_task(self, task_id: str, reason: str = "") -> TaskView:
         return await self._mutate("task.cancel", {"task_id": task_id, "reason": reason}, TaskView)

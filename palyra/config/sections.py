@@ -222,6 +222,10 @@ class RetentionConfig(Section, frozen=True, kw_only=True):
     checkpoints_mib: Annotated[_MibOrNone, _doc("Maximum size of all file checkpoints.")] = 0
     incidents_days: Annotated[_DaysOrNone, _doc("Days that resolved incidents are kept.")] = 0
     incidents: Annotated[_CountOrNone, _doc("Maximum number of resolved incidents.")] = 0
+    tasks_days: Annotated[
+        _DaysOrNone, _doc("Days that ended tasks are kept with their results; at most 7.")
+    ] = 0
+    tasks: Annotated[_CountOrNone, _doc("Maximum number of ended tasks.")] = 0
     daily: Annotated[
         bool, _doc("Apply the bounds once a day (UTC), by a task of the kind `cleanup`.")
     ] = False

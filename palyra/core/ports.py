@@ -75,6 +75,7 @@ from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
+from palyra.core.task.views import TaskCounts
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import (
     Checkpoint,
@@ -180,7 +181,15 @@ class TaskStore(Protocol):
     def list_fired(self, schedule_id: str) -> list[TaskRecord]:
         """Return the tasks of a schedule that have not ended, oldest first."""
 
-    def count_open_tasks(self, principal: str) -> int: ...
+    def count_open_tasks(self, principal: str, *, own: bool) -> int:
+        """Return how many tasks of a principal have not ended: of `OWN_KINDS`, or of the others."""
+
+    def count_tasks(self, principal: str | None, *, now_ms: int) -> TaskCounts:
+        """Return numbers of the tasks of a principal, or of all."""
+
+    def count_own_tasks(self) -> dict[str, int]:
+        """Return the number of open tasks of `OWN_KINDS` by principal."""
+
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None: ...
     def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
         """Return the schedules that are not removed, by id."""
@@ -311,8 +320,13 @@ class JournalStore(
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """Return the same rows with position and hash, for export; repeat until empty."""
 
-    def verify(self, run_id: str | None = None) -> VerifyReport:
-        """Check chain and signed roots, of one run or of all.  Never blocks reads."""
+    def verify(
+        self, run_id: str | None = None, *, note: Callable[[int], object] | None = None
+    ) -> VerifyReport:
+        """Check chain and signed roots, of one run or of all.  Never blocks reads.
+
+        `note` gets the last position that a check of all has passed, once for each signed root.
+        """
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """Check the database file after an unclean shutdown; return its damage, or None.
@@ -400,8 +414,8 @@ class TaskHandler(Protocol):
     def is_for_all(self) -> bool:
         """True if the work concerns all principals; only operators submit it."""
 
-    def check(self, payload: dict[str, Any]) -> None:
-        """Raise InvalidParams for a payload that the work cannot use."""
+    async def check(self, payload: dict[str, Any]) -> None:
+        """Raise InvalidParams for a payload that the work cannot use, such as an unknown agent."""
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Do the work and return its result.

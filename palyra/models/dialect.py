@@ -95,7 +95,7 @@ Sign = Callable[[str, str, Mapping[str, str], bytes, int], dict[str, str]]
 class Dialect:
     """Description of a provider protocol: request building and answer reading."""
 
-    path: str  # relative to the base URL; {model} stands for the model's name
+    path: str  # relative to the base URL; {model}: the name of the model
     headers: Callable[[str], dict[str, str]]  # authentication and version, from a key or ""
     body: Callable[[ModelRequest, str, Names, int], Body]  # model, names, max tokens (0: no limit)
     reader: Callable[[TurnBuilder], Reader]

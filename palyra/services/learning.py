@@ -10,6 +10,7 @@ A run is read once.  Its candidates and the proof of the reading are one change;
 each one change with its item of memory, so a crash leaves a candidate that waits for review.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -21,6 +22,8 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
+from palyra.core.incident.incident import IncidentReport
+from palyra.core.incident.kinds import reflections_key, reflections_skipped
 from palyra.core.journal.changes import CandidateFilter, Change
 from palyra.core.journal.records import (
     CallOutcome,
@@ -58,11 +61,18 @@ from palyra.core.learning.junk import find_junk
 from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.core.memory.items import MemoryAdded, MemoryDraft, check_text, hash_text
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, UserMessage
-from palyra.core.ports import Journal, JournalStore, LanguageModel, NowMs, RunBlocking
+from palyra.core.ports import (
+    IncidentReporter,
+    Journal,
+    JournalStore,
+    LanguageModel,
+    NowMs,
+    RunBlocking,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.state import COMPACTION, Run
 from palyra.core.tape.events import Event, decode_event
-from palyra.core.task.life import PRIORITIES, Submission, submit
+from palyra.core.task.life import MAX_OPEN_OWN, PRIORITIES, Submission, submit
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import Payer
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError
@@ -550,30 +560,58 @@ class Reflections:
     """Tasks of the kind `reflection`, one for each run that ended.
 
     The task is committed with the run's terminal event: a crash loses neither and repeats neither.
+    A principal has at most `MAX_OPEN_OWN` of them that have not ended.  The queue counts them in each
+    of its cycles, and those made since are added here, so the bound is exact to a few tasks.
     """
 
     def __init__(self, new_id: NewId, *, is_on: bool) -> None:
         self.is_on = is_on
         self._new_id = new_id
         self.notify: Callable[[], None] = lambda: None  # wakes the queue; set by the wiring
+        self._open: Counter[str] = Counter()  # tasks that have not ended, by principal
+        self._full: set[str] = set()  # principals with an incident of this life of the daemon
 
-    def task_for(self, run: Run, now_ms: int) -> TaskRecord | None:
-        """Return the task to commit with the end of the run, in the lowest priority.
+    def note_open(self, counts: Mapping[str, int], incidents: IncidentReporter) -> None:
+        """Take the number of open tasks by principal, as the journal has them.
 
-        None while learning is off, for a run that a model delegated or that compacts its session,
+        Clears the incident of a principal whose backlog is down to half of the bound.
+        """
+        self._open = Counter(counts)
+        for principal in [each for each in self._full if self._open[each] <= MAX_OPEN_OWN // 2]:
+            self._full.discard(principal)
+            incidents.clear(reflections_key(principal), "runs are read again")
+
+    def report_skipped(self, run: Run) -> IncidentReport:
+        """Return the report of a run that is not read; its incident counts such runs."""
+        self._full.add(run.accepted.principal)
+        return reflections_skipped(run.accepted.principal, run.run_id, MAX_OPEN_OWN)
+
+    def is_wanted(self, run: Run) -> bool:
+        """True if the run is one to read.
+
+        False while learning is off, for a run that a model delegated or that compacts its session,
         and for a run that ended before its first turn.
         """
         accepted = run.accepted
         is_own = accepted.depth == 0 and accepted.parent_run_id is None
-        if not (self.is_on and is_own and run.turn and accepted.origin != COMPACTION):
+        return bool(self.is_on and is_own and run.turn and accepted.origin != COMPACTION)
+
+    def task_for(self, run: Run, now_ms: int) -> TaskRecord | None:
+        """Return the task to commit with the end of the run, in the lowest priority.
+
+        None if the run is not wanted, or without room for another task.
+        """
+        principal = run.accepted.principal
+        if not self.is_wanted(run) or self._open[principal] >= MAX_OPEN_OWN:
             return None
+        self._open[principal] += 1
         wanted = Submission(
             kind="reflection",
             payload={"run_id": run.run_id},
             priority=PRIORITIES[0],
             expires_ms=now_ms + EXPIRES_MS,
         )
-        return submit(wanted, self._new_id("tsk"), accepted.principal, now_ms)
+        return submit(wanted, self._new_id("tsk"), principal, now_ms)
 
 
 def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:

@@ -7,7 +7,7 @@ change, so a crash leaves both or none, and a second writer is refused by the re
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import islice
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import Submission, cancel, submit
 from palyra.core.task.schedule import Firing, check_timing, decide_firing, firing_key, upcoming
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, Overloaded
-from palyra.services.tasks import READ, WRITE, Tasks
+from palyra.services.tasks import READ, TRIES, WRITE, Tasks
 
 MAX_SCHEDULES = 20_000  # of one principal
 BATCH = 128  # schedules that one sweep decides about
@@ -103,6 +103,13 @@ def _zone_names() -> frozenset[str]:
 def zone_of(timing: Timing) -> tzinfo:
     """Return the time zone of the timing; that of a timing without one is UTC."""
     return find_zone(timing.zone) if isinstance(timing, Cron) else UTC
+
+
+def find_problem(timing: Timing) -> str:
+    """Return why a schedule cannot fire, "" if it can: its zone may be unknown by now."""
+    if isinstance(timing, Cron) and timing.zone not in _zone_names():
+        return f"the zone {timing.zone!r} is not known"
+    return ""
 
 
 def find_due(store: JournalStore, now_ms: int) -> list[DueSchedule]:
@@ -209,7 +216,7 @@ class Schedules:
         Raises InvalidParams, Overloaded above `MAX_SCHEDULES`, Unavailable.
         """
         caller.require(WRITE)
-        self._tasks.check_work(caller, wanted.kind, wanted.payload)
+        await self._tasks.check_work(caller, wanted.kind, wanted.payload)
         if self._redactor.redact_text(wanted.name)[1]:
             raise InvalidParams("the name contains a secret: choose another", field="name")
         now_ms = self._now_ms()
@@ -309,12 +316,20 @@ class Schedules:
         move: Callable[[ScheduleRecord], ScheduleRecord],
         receipt: IdempotencyKey | None,
     ) -> ScheduleRecord:
-        """Commit the change.  Raises Conflict if the schedule fires at that moment."""
+        """Commit the change of the newest revision; a firing meanwhile is a further one.
+
+        Raises Conflict after `TRIES` refusals.  Cancellation: the change may have been committed.
+        """
         caller.require(WRITE)
-        found = await self.get(caller, schedule_id)
-        changed = await self._run_blocking(lambda: move(found))
-        await self._commit(changed, receipt)
-        return changed
+        for _ in range(TRIES):
+            found = await self.get(caller, schedule_id)
+            changed = await self._run_blocking(partial(move, found))
+            try:
+                await self._commit(changed, receipt)
+            except Conflict:
+                continue
+            return changed
+        raise Conflict(f"{schedule_id} changes all the time: try again")
 
     async def _commit(self, schedule: ScheduleRecord, receipt: IdempotencyKey | None) -> None:
         records: list[Record] = [schedule]

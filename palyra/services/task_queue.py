@@ -14,7 +14,7 @@ work, renewed leases, and the claims for the slots that are free.  An outcome st
 commit is known, so a full disk delays the end of a task but loses nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -82,6 +82,7 @@ class Look(NamedTuple):
     expired: list[TaskRecord]
     schedules: list[DueSchedule]
     next_due_ms: int | None
+    own: dict[str, int]  # open tasks of `OWN_KINDS` by principal; empty without `note_own`
 
 
 class TaskClaims(Protocol):
@@ -102,6 +103,9 @@ class TaskQueue:
     now_ms: NowMs
     random: Callable[[], float]
     new_id: NewId
+    note_own: Callable[[Mapping[str, int]], None] | None = (
+        None  # gets the open tasks of `OWN_KINDS`
+    )
     running: dict[str, Running] = field(default_factory=dict)
 
     # --- called by workers
@@ -152,6 +156,7 @@ class TaskQueue:
                 store.list_expired_tasks(now_ms=now_ms, limit=EXPIRED_BATCH),
                 find_due(store, now_ms),
                 store.find_next_due(after_ms=now_ms),
+                {} if self.note_own is None else store.count_own_tasks(),
             )
 
         return await self.journal.read(read)

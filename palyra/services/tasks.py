@@ -21,13 +21,21 @@ from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import Record, TaskKind, TaskRecord
 from palyra.core.ports import Journal, Notifier, NowMs, TaskHandler
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.task.life import Submission, cancel, pause, repeat, resume, submit
+from palyra.core.task.life import (
+    OWN_KINDS,
+    Submission,
+    cancel,
+    find_bound,
+    pause,
+    repeat,
+    resume,
+    submit,
+)
 from palyra.core.task.schedule import firing_key
-from palyra.core.task.views import TaskView
+from palyra.core.task.views import TaskCounts, TaskView
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound, Overloaded
 
 READ, WRITE = "tasks:read", "tasks:write"
-MAX_OPEN = 20_000  # tasks of one principal that have not ended
 MAX_PAYLOAD_BYTES = 65_536
 DAEMON = "palyra"  # principal of the tasks that the daemon submits itself
 DAY_MS = 86_400_000
@@ -81,12 +89,12 @@ class Tasks:
             )
         return handler
 
-    def check_work(self, caller: Caller, kind: TaskKind, payload: dict[str, Any]) -> None:
+    async def check_work(self, caller: Caller, kind: TaskKind, payload: dict[str, Any]) -> None:
         """Check the work now, not when its time comes.  Raises InvalidParams, Forbidden."""
         handler = self.get_handler(kind)
         if handler.is_for_all and caller.role != "operator":
             raise Forbidden(f"only operators submit {kind}, because it is work for all principals")
-        handler.check(payload)
+        await handler.check(payload)
         text = msgspec.json.encode(payload)
         if len(text) > MAX_PAYLOAD_BYTES:
             raise InvalidParams(
@@ -106,11 +114,11 @@ class Tasks:
     ) -> TaskRecord:
         """Return the committed task.
 
-        Raises InvalidParams, Overloaded above `MAX_OPEN`, Unavailable.
+        Raises InvalidParams, Overloaded at `find_bound`, Unavailable.
         Cancellation: the task may have been committed; repeat with the idempotency key.
         """
         caller.require(WRITE)
-        self.check_work(caller, wanted.kind, wanted.payload)
+        await self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(caller.principal, wanted, receipt)
 
     async def submit_daily(self, kind: TaskKind) -> bool:
@@ -131,10 +139,13 @@ class Tasks:
         self, principal: str, wanted: Submission, receipt: IdempotencyKey | None
     ) -> TaskRecord:
         task = submit(wanted, self._new_id("tsk"), principal, self._now_ms())
-        count = await self._journal.find(lambda store: store.count_open_tasks(principal))
-        if count >= MAX_OPEN:
+        own, most = wanted.kind in OWN_KINDS, find_bound(wanted.kind)
+        count = await self._journal.find(lambda store: store.count_open_tasks(principal, own=own))
+        if count >= most:
+            what = wanted.kind if own else "tasks"
             raise Overloaded(
-                f"{count} tasks have not ended, which is the limit", retry_after_ms=1_000
+                f"{count} {what} have not ended, which is the limit: `palyra tasks list --state queued` names them",
+                retry_after_ms=1_000,
             )
         await self._commit(task, receipt)
         return task
@@ -145,6 +156,12 @@ class Tasks:
         if caller.principal_filter is not None:
             wanted = msgspec.structs.replace(wanted, principal=caller.principal_filter)
         return await self._journal.read(lambda store: store.list_tasks(wanted))
+
+    async def count(self, caller: Caller) -> TaskCounts:
+        """Return numbers of the tasks that the caller sees."""
+        caller.require(READ)
+        whose, now_ms = caller.principal_filter, self._now_ms()
+        return await self._journal.read(lambda store: store.count_tasks(whose, now_ms=now_ms))
 
     async def get(self, caller: Caller, task_id: str) -> TaskRecord:
         """Return the task.  Raises NotFound, also for a task of another principal."""
@@ -189,7 +206,7 @@ class Tasks:
         caller.require(WRITE)
         found = await self.get(caller, task_id)
         wanted = repeat(found, expires_ms)
-        self.check_work(caller, wanted.kind, wanted.payload)
+        await self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(found.principal, wanted, receipt)
 
     async def _change(

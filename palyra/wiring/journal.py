@@ -67,6 +67,8 @@ def retention_limits(bounds: RetentionConfig) -> RetentionLimits:
         checkpoints_bytes=bounds.checkpoints_mib * MIB,
         incidents_ms=bounds.incidents_days * DAY_MS,
         incidents=bounds.incidents,
+        tasks_ms=bounds.tasks_days * DAY_MS,
+        tasks=bounds.tasks,
     )
 
 

@@ -126,4 +126,6 @@ def build_tasks(  # noqa: PLR0913 - all by name
     background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify
+    if services.reflections.is_on:
+        queue.note_own = partial(services.reflections.note_open, incidents=services.incidents)
     return TaskParts(tasks, schedules, background, config.retention.daily)

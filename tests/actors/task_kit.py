@@ -49,7 +49,7 @@ class Work:
         self.gate: trio.Event | None = None  # attempts wait for it
         self.progress_s: float | None = None  # between two signs of progress of a waiting one
 
-    def check(self, payload: dict[str, Any]) -> None:
+    async def check(self, payload: dict[str, Any]) -> None:
         if "bad" in payload:
             raise InvalidParams("payload: bad", field="payload")
 
@@ -108,7 +108,11 @@ class Office:
             "now_ms": self.now_ms,
             "new_id": new_id,
         }
-        self.tasks = Tasks(**common, hub=hub, handlers={"embed": self.work, "prompt": self.work})
+        self.tasks = Tasks(
+            **common,
+            hub=hub,
+            handlers={"embed": self.work, "prompt": self.work, "reflection": self.work},
+        )
         incidents = cast("Any", self.alarms)
         self.schedules = Schedules(
             **common, tasks=self.tasks, incidents=incidents, run_blocking=cast("Any", inline)

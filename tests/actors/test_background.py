@@ -13,18 +13,21 @@ from trio.testing import MockClock
 from palyra.actors.background import requeue_task
 from palyra.actors.housekeeping import keep_house
 from palyra.core.journal.changes import Change, TaskFilter
-from palyra.core.journal.records import At, Cron, TaskRecord, TaskState
+from palyra.core.journal.records import At, Cron, TaskKind, TaskRecord, TaskState
+from palyra.core.task import life
 from palyra.core.task.life import LEASE_MS, Submission, claim
 from palyra.errors import (
+    Conflict,
     DiskFull,
     Forbidden,
     IllegalState,
     InvalidParams,
     NotFound,
+    Overloaded,
     PalyraError,
     Unavailable,
 )
-from palyra.services.schedules import find_zone
+from palyra.services.schedules import find_due, find_problem, find_zone
 from tests.actors.run.office_kit import SECRET
 from tests.actors.task_kit import ANN, Office, caller, settle
 
@@ -283,6 +286,38 @@ async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: M
             await office.tasks.retry(ANN, task.task_id, 5)
 
 
+@pytest.mark.parametrize(("full", "free"), [("reflection", "embed"), ("embed", "reflection")])
+async def test_a_backlog_of_one_group_refuses_nothing_of_the_other(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, full: TaskKind, free: TaskKind
+) -> None:
+    """Tasks that the daemon submits for a principal have a bound of their own."""
+    monkeypatch.setattr(life, "MAX_OPEN", 20)
+    monkeypatch.setattr(life, "MAX_OPEN_OWN", 20)
+    office = Office()
+    for _ in range(20):
+        await office.submit(kind=full)
+    with pytest.raises(Overloaded, match=r"20 .*palyra tasks list"):
+        await office.submit(kind=full)
+    await office.submit(kind=free)
+    await office.tasks.submit(caller("bob"), Submission(kind=full))
+
+
+async def test_the_queue_counts_the_tasks_of_the_daemon(autojump_clock: MockClock) -> None:
+    """In each cycle, without the tasks of clients; and not at all if no run submits one."""
+    office, counts = Office(slots=1), list[dict[str, int]]()
+    office.queue.note_own = lambda own: counts.append(dict(own))
+    office.work.gate = trio.Event()
+    await office.submit()
+    for _ in range(3):
+        await office.submit(kind="reflection", priority=0)
+    async with office.live():
+        await settle()
+        assert {"ann": 3} == counts[-1]
+        office.work.gate.set()
+        await settle(5.0)
+    assert {} == counts[-1]
+
+
 async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClock) -> None:
     """Also over a restart, a clock that is set back, and a journal that refuses for a while."""
     office = Office()
@@ -310,7 +345,7 @@ async def test_the_daily_cleanup_is_submitted_once_a_day(autojump_clock: MockClo
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        ({"kind": "reflection"}, InvalidParams),
+        ({"kind": "compaction"}, InvalidParams),
         ({"payload": {"bad": 1}}, InvalidParams),
         ({"payload": {"text": SECRET}}, InvalidParams),
         ({"payload": {"text": "x" * 70_000}}, InvalidParams),
@@ -453,6 +488,44 @@ def find_next(office: Office, schedule_id: str) -> int | None:
     return found.next_ms
 
 
+@pytest.mark.parametrize("change", ["remove", "pause"])
+async def test_a_schedule_is_changed_while_it_fires(autojump_clock: MockClock, change: str) -> None:
+    """The change is made on what the firing left: the instant fires once, and no other does."""
+    office = Office()
+    schedule_id = await office.add()
+    await settle(61.0)
+    journal = cast("Any", office.journal)
+    commit, fired = journal.commit, list[int]()
+
+    async def fire_first(change: Change) -> None:
+        if not fired:
+            due = find_due(office.store, office.now_ms())
+            fired.append(await office.schedules.fire(due))
+        await commit(change)
+
+    journal.commit = fire_first
+    done = await getattr(office.schedules, change)(ANN, schedule_id)
+    assert ([1], 1, None) == (fired, done.fired, done.next_ms)
+    assert 1 == len(office.states())
+    async with office.live():
+        await settle(600.0)
+    assert ["succeeded"] == office.states()
+
+
+async def test_a_schedule_that_always_changes_is_a_conflict(autojump_clock: MockClock) -> None:
+    """After a few tries, with the schedule in the error."""
+    office = Office()
+    schedule_id = await office.add()
+
+    async def refuse(_change: Change) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Conflict("the schedule was changed meanwhile")
+
+    cast("Any", office.journal).commit = refuse
+    with pytest.raises(Conflict, match=schedule_id):
+        await office.schedules.remove(ANN, schedule_id)
+
+
 async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: MockClock) -> None:
     """The revision refuses the one that comes second."""
     office = Office()
@@ -467,6 +540,14 @@ async def test_a_second_process_cannot_fire_or_claim_the_same(autojump_clock: Mo
     office.store.commit([Change(records=(other,))])
     assert [] == await office.queue.claim([task])
     assert (2, other) == (len(office.states()), office.task(task.task_id))
+
+
+def test_a_zone_without_rules_is_a_problem_of_its_schedule() -> None:
+    """A listing names it before the schedule is due; other timings have no zone."""
+    gone = Cron(expression="0 0 * * *", zone="Mars/Olympus")
+    assert "'Mars/Olympus'" in find_problem(gone)
+    known = Cron(expression="0 0 * * *", zone="Europe/Berlin")
+    assert ["", ""] == [find_problem(each) for each in (known, At(at_ms=5))]
 
 
 async def test_an_unknown_zone_is_refused(autojump_clock: MockClock) -> None:

@@ -7,6 +7,7 @@ so.  Cells that cannot occur are named in `ABSENT`.
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import trio
@@ -15,6 +16,7 @@ from trio.testing import MockClock
 from palyra.core.healing.rules import RULES, HealingMode, kind_of
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import IncidentReport
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.journal.records import IncidentDomain
 from palyra.errors import Unavailable
@@ -31,7 +33,7 @@ from tests.actors.healing_kit import (
     submit_task,
     watching,
 )
-from tests.actors.run.office_kit import call, say
+from tests.actors.run.office_kit import OPERATOR, call, say
 from tests.rows import every_row
 
 FAULTS = ("hang", "crash", "crash_loop", "damage", "outage")
@@ -314,6 +316,28 @@ ABSENT = {
 }
 
 
+RESTORED = Restoration(
+    backup_id="bkp_1", at_ms=9, created_ms=1, by="ann", reason="disk", head_position=3
+)
+# Each kind that a part of the daemon other than the watchdog reports.
+REPORTS: tuple[IncidentReport, ...] = (
+    kinds.policies_broken(["a typing error"]),
+    kinds.usage_broken(["a typing error"]),
+    kinds.chain_broken(BREAK, BROKEN),
+    kinds.journal_restored(RESTORED),
+    kinds.journal_refuses("disk full"),
+    kinds.outcome_unknown("run_1", "call_1", "shell"),
+    kinds.tool_crashed("shell", "run_1", "call_1", "a bug"),
+    kinds.recovery_exhausted("run_1", 3),
+    kinds.run_stranded("run_1", "no such event"),
+    kinds.walls_leak("it got out"),
+    kinds.workspace_unusable("it is gone"),
+    kinds.provider_left_alone("acme", 3, "timeout"),
+    kinds.reflections_skipped("ann", "run_1", 1_000),
+    kinds.schedule_paused("sch_1", "nightly", "its zone is gone"),
+)
+
+
 async def play(cell: Cell, mode: HealingMode) -> tuple[set[str], str]:
     """Cause the fault; return the kinds of incidents and the timeline."""
     async with watching(mode) as desk:
@@ -342,3 +366,46 @@ def test_fault_matrix(cell: Cell, mode: HealingMode) -> None:
     expected = timelines[mode]
     found = trio.run(play, cell, mode, clock=MockClock(autojump_threshold=0))
     assert ({cell.kind} if expected else set[str](), expected) == found
+
+
+def test_every_kind_that_others_report_is_listed() -> None:
+    """A new function of `core.incident.kinds` needs a row, so that the next test holds it."""
+    makers = [
+        name
+        for name, each in inspect.getmembers(kinds, inspect.isfunction)
+        if inspect.signature(each).return_annotation is IncidentReport
+    ]
+    assert len(makers) == len(REPORTS)
+    assert len(REPORTS) == len({each.key for each in REPORTS})
+
+
+@every_row("report", [each for each in REPORTS if kind_of(each.key) not in RULES])
+@every_row("mode", MODES)
+def test_a_report_without_a_rule_is_recorded_in_each_mode_and_never_treated(
+    report: IncidentReport, mode: HealingMode
+) -> None:
+    """The watchdog neither hides, treats, escalates nor ends it."""
+    cell = Cell(report.domain, "report", reporting(report))
+    found = trio.run(play, cell, mode, clock=MockClock(autojump_threshold=0))
+    assert ({kind_of(report.key)}, f"0 opened {report.domain}") == found
+
+
+async def play_modes(own: HealingMode, other: HealingMode, domain: IncidentDomain) -> set[str]:
+    """Cause a hang of a run and of a task, with `own` for one domain; return the remedies tried."""
+    async with watching(other) as desk:
+        desk.watchdog.modes.change(OPERATOR, own, domain)
+        await hang_run(desk)
+        await submit_task(desk)
+        await elapse(LASTS_S)
+        return set(desk.remedies)
+
+
+@every_row("domain", ("run", "task"))
+def test_the_mode_of_one_domain_is_its_own(domain: IncidentDomain) -> None:
+    """Auto for one domain treats that domain; any other mode for it leaves the others in auto alone."""
+    own = {"run": {"resume_run", "cancel_run"}, "task": {"requeue_task"}}[domain]
+    clock = partial(MockClock, autojump_threshold=0)
+    for other in ("observe_only", "disabled"):
+        assert own == trio.run(play_modes, "auto", other, domain, clock=clock())
+        rest = {"resume_run", "cancel_run", "requeue_task"} - own
+        assert rest == trio.run(play_modes, other, "auto", domain, clock=clock())

@@ -1,19 +1,27 @@
 """Payloads of tasks are checked like requests, and a run is begun once over all attempts."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from palyra.actors.gateway import Gateway
-from palyra.actors.task_work import RunWork, compaction, prompt
+from palyra.actors.task_work import Maintenance, RunWork, compaction, prompt
 from palyra.core.access import Caller
+from palyra.core.journal.changes import VerifyReport
 from palyra.core.ports import Journal
 from palyra.core.session.commands import RunView, StartRun
 from palyra.core.tape.events import Budget
 from palyra.core.task.life import Submission, submit
-from palyra.errors import Conflict, InvalidParams, Unavailable
+from palyra.errors import Conflict, InvalidParams, PalyraError, Unavailable
+from tests.actors.healing_kit import elapse
+from tests.actors.run.office_kit import running
+from tests.actors.task_kit import Office
+from tests.store.memory.journal import MemoryJournal
 
 
 @pytest.mark.parametrize(
@@ -118,3 +126,73 @@ async def test_a_run_that_cannot_begin_yet_is_tried_again() -> None:
     task = msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
     with pytest.raises(Unavailable, match="run_a cannot begin yet"):
         await work_of(BusyGateway(commits=False)).work(task, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("named", "known"),
+    [({"agent": "nobody"}, "no agent 'nobody'; known: default"), ({"model": "gpt-9"}, "scripted")],
+)
+async def test_an_unknown_agent_or_model_is_refused_when_the_task_is_submitted(
+    autojump_clock: MockClock, named: dict[str, str], known: str
+) -> None:
+    """The error names the known ones; a schedule and a retry check it as well."""
+    store = MemoryJournal()
+    store.open()
+    async with running(store) as kit:
+        work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
+        with pytest.raises(InvalidParams, match=known) as refused:
+            await work.check({"text": "a", **named})
+        assert {refused.value.field} == named.keys()
+        await work.check({"text": "a", "agent": "default", "model": "scripted"})
+    office = Office()
+    office.tasks.handlers = {"prompt": work}
+    for submit_it in (office.submit, office.add):
+        with pytest.raises(InvalidParams, match=known):
+            await submit_it(kind="prompt", payload={"text": "a", **named})
+
+
+class SlowJournal:
+    """A verification that passes a root every minute, a few times, in a thread of its own."""
+
+    def __init__(self, roots: int, *, error: PalyraError | None = None) -> None:
+        self.roots = roots
+        self.error = error
+
+    async def read(self, query: Callable[[Any], Any]) -> Any:
+        notes: list[Callable[[int], object]] = []
+
+        def verify(*, note: Callable[[int], object]) -> VerifyReport:
+            notes.append(note)
+            return VerifyReport(
+                checked_events=5, checked_roots=self.roots, through_position=5,
+                signed_through_position=5,
+            )  # fmt: skip
+
+        report = query(SimpleNamespace(verify=verify))
+        for number in range(self.roots):
+            await elapse(60)
+            notes[0](number)
+        await elapse(300)  # without a sign of life
+        if self.error is not None:
+            raise self.error
+        return report
+
+
+async def test_a_long_verification_shows_its_progress(autojump_clock: MockClock) -> None:
+    """Each signed root is a sign of life, and silence is none."""
+    seen: list[float] = []
+    began_s = trio.current_time()
+    work = Maintenance(cast("Journal", SlowJournal(4)))
+    task = submit(Submission(kind="maintenance"), "tsk_a", "palyra", 0)
+    done = await work.work(task, lambda: seen.append(trio.current_time() - began_s))
+    assert {"checked_events": 5, "checked_roots": 4} == done
+    assert [60, 120, 180, 240] == [60 * round(at_s / 60) for at_s in seen]
+    assert max(seen) < 250
+
+
+async def test_a_verification_that_fails_fails_its_task(autojump_clock: MockClock) -> None:
+    """With the error itself, which says if a later attempt may succeed."""
+    work = Maintenance(cast("Journal", SlowJournal(1, error=Unavailable("closed"))))
+    task = submit(Submission(kind="maintenance"), "tsk_a", "palyra", 0)
+    with pytest.raises(Unavailable, match="closed"):
+        await work.work(task, lambda: None)

@@ -370,3 +370,76 @@ def test_an_abandoned_backup_is_named(tmp_path: Path) -> None:
     left.mkdir(parents=True)
     found = find(Options(home=tmp_path), "backup")
     assert ("warn", True) == (found.verdict, str(left) in found.detail)
+
+
+QUIET = {"due": 1, "running": 1, "oldest_due_ms": None, "failed": 0, "own": 0, "own_limit": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "words", "remedy"),
+    [
+        ({}, "ok", "1 running, 1 due", None),
+        ({"oldest_due_ms": 1}, "warn", "the oldest has waited", "tasks.max_running"),
+        ({"failed": 2}, "warn", "2 failed within a day", "palyra tasks retry"),
+        ({"own": 500}, "ok", "1 running", None),
+        ({"own": 501}, "warn", "501 reflections", "learning.model"),
+        ({"own": 501, "failed": 1}, "warn", "1 failed within a day; 501", "retry TASK_ID` repeats"),
+    ],
+)
+async def test_a_queue_that_falls_behind_is_a_warning(
+    tmp_path: Path, counts: dict[str, int], verdict: str, words: str, remedy: str | None
+) -> None:
+    """Backlog, failed tasks and unread runs each have their remedy."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("task.counts", {**QUIET, **counts})
+        found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
+    check = next(each for each in found.json["checks"] if each["name"] == "tasks")
+    assert verdict == check["verdict"]
+    assert words in check["detail"]
+    assert (remedy is None) == (check.get("remedy") is None)
+    assert remedy is None or remedy in check["remedy"]
+
+
+async def test_a_task_that_is_due_for_a_moment_is_no_backlog(tmp_path: Path) -> None:
+    """Ten minutes of waiting are the bound."""
+    async with fake_daemon() as daemon:
+        for minutes, verdict in ((9, "ok"), (11, "warn")):
+            oldest_ms = round((time.time() - 60 * minutes) * 1000)
+            daemon.reply_with("task.counts", {**QUIET, "oldest_due_ms": oldest_ms})
+            found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
+            check = next(each for each in found.json["checks"] if each["name"] == "tasks")
+            assert verdict == check["verdict"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+async def test_a_schedule_without_its_zone_is_named(tmp_path: Path, count: int) -> None:
+    """At most five are named, with the remedy."""
+    schedule = {
+        "schedule_id": "sch_1", "name": "nightly", "principal": "ann", "kind": "prompt",
+        "priority": 5, "max_attempts": 3, "missed": "once", "overlap": "forbid", "created_ms": 1,
+    }  # fmt: skip
+    broken = {**schedule, "problem": "the zone 'Mars/Olympus' is not known"}
+    async with fake_daemon() as daemon:
+        daemon.reply_with("schedule.list", {"schedules": [schedule, *[broken] * count]})
+        found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
+    check = next(each for each in found.json["checks"] if each["name"] == "schedules")
+    assert ("warn" if count else "ok") == check["verdict"]
+    assert min(count, 5) == check["detail"].count("Mars/Olympus")
+    assert ("and 2 more" in check["detail"]) is (count == 7)
+    assert ("tzdata" in (check.get("remedy") or "")) is bool(count)
+
+
+@pytest.mark.parametrize(
+    ("is_incremental", "mib", "verdict"), [(True, 65, "ok"), (False, 65, "warn"), (False, 63, "ok")]
+)
+async def test_a_large_database_that_cannot_shrink_is_a_warning(
+    tmp_path: Path, *, is_incremental: bool, mib: int, verdict: str
+) -> None:
+    """A file without automatic vacuum needs one compaction without the daemon, once it has grown."""
+    size = {"database_bytes": mib << 20, "is_incremental": is_incremental}
+    async with fake_daemon() as daemon:
+        daemon.reply_with("retention.preview", {"is_set": False, **size})
+        found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
+    check = next(each for each in found.json["checks"] if each["name"] == "retention")
+    assert verdict == check["verdict"]
+    assert ("retention compact" in (check.get("remedy") or "")) is (verdict == "warn")

@@ -102,6 +102,7 @@ CALLS: dict[str, Call] = {
     "task.list": lambda client: client.list_tasks(
         states=["queued"], kind="prompt", schedule_id="sch_1", cursor="tsk_1", limit=3
     ),
+    "task.counts": lambda client: client.count_tasks(),
     "task.cancel": lambda client: client.cancel_task("tsk_1", "enough"),
     "task.pause": lambda client: client.pause_task("tsk_1"),
     "task.resume": lambda client: client.resume_task("tsk_1"),

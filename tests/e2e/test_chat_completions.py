@@ -381,8 +381,11 @@ def test_models_are_agents_and_models(sdk: openai.OpenAI) -> None:
     cards = list(sdk.models.list())
     owners = {card.id: card.owned_by for card in cards}
     assert {
-        "agent/default": "palyra", "scripted": "palyra", "embedded/lexical-1": "embedded",
-    } == owners  # fmt: skip
+        "agent/default": "palyra",
+        "agent/plain": "palyra",
+        "scripted": "palyra",
+        "embedded/lexical-1": "embedded",
+    } == owners
     for card in cards:
         assert card == sdk.models.retrieve(card.id)
     messages: Any = [{"role": "user", "content": "/say hello"}]

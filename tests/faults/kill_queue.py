@@ -179,7 +179,10 @@ class QueueStorm:
             yield f"{task.task_id} succeeded, its run is {state}"
         if task.state == "failed" and state != "failed":  # a run gives up after many kills
             yield f"{task.task_id} failed: {task.error}"
-        if state not in {None, "done", "cancelled"} and task.state != "failed":
+        # A run may give up after many kills just before its task expires or is cancelled.
+        gave_up = state == "failed" and (run.reason or "").startswith("recovery_exhausted")  # type: ignore[union-attr]  # a state has a run
+        has_ended = gave_up and task.state in {"expired", "cancelled"}
+        if state not in {None, "done", "cancelled"} and task.state != "failed" and not has_ended:
             yield f"{task.task_id} is {task.state}, its run is {state}"
         if task.state == "expired" and task.result:
             yield f"{task.task_id} expired and has a result"

@@ -75,7 +75,7 @@ class Labour:
     active: Counter[str] = field(default_factory=Counter)
     done_ms: dict[str, int] = field(default_factory=dict)
 
-    def check(self, payload: dict[str, Any]) -> None:
+    async def check(self, payload: dict[str, Any]) -> None:
         pass
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:

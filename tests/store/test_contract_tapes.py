@@ -282,6 +282,19 @@ def test_one_run_is_verified_alone(store: JournalStore) -> None:
     )
 
 
+def test_a_verification_notes_each_signed_root(store: JournalStore) -> None:
+    """The last position of each, in order, so that a long one is no silence."""
+    notes: list[int] = []
+    store.verify(note=notes.append)
+    assert [] == notes
+    for turn in range(3):
+        store.commit([rows("run_a", 2 * turn, 2)])
+        store.seal()
+    store.commit([rows("run_a", 6, 1)])
+    assert store.verify(note=notes.append).first_break is None
+    assert [2, 4, 6] == notes
+
+
 def test_a_repetition_is_recognised_before_its_record_is_checked(
     make_store: MakeStore, store: JournalStore
 ) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.records import TASK_KEPT_MS, Every, ScheduleRecord, TaskRecord
 from palyra.core.ports import JournalStore
-from palyra.core.task.life import cancel, claim, pause
+from palyra.core.task.life import cancel, claim, fail, pause
 from tests.store.kit import Clock
 from tests.store.test_contract_records import put
 
@@ -77,7 +77,45 @@ def test_claims_are_in_order_of_rank(store: JournalStore) -> None:
         ids(store.list_running()),
         ids(store.list_expired_tasks(now_ms=10, limit=9)),
     )
-    assert (7, 0) == (store.count_open_tasks("ann"), store.count_open_tasks("bob"))
+    assert [7, 0] == [store.count_open_tasks(each, own=False) for each in ("ann", "bob")]
+
+
+def test_failed_tasks_of_a_day_and_running_ones_are_counted(store: JournalStore) -> None:
+    """Later failures, other ends and tasks whose time has not come are no part of the numbers."""
+    day_ms = 86_400_000
+    running = claim(task("tsk_1"), 1, 5)
+    lease = running.lease
+    assert lease is not None
+    put(store, task("tsk_1"), task("tsk_2"), task("tsk_3", not_before_ms=2 * day_ms))
+    put(store, running)
+    put(store, fail(running, lease, "broken", 10, lambda: 0.0, may_retry=False))
+    put(store, claim(task("tsk_2"), 1, 5))
+    for now_ms, failed in ((day_ms, 1), (day_ms + 10, 0)):
+        counts = store.count_tasks(None, now_ms=now_ms)
+        assert (0, 1, failed) == (counts.due, counts.running, counts.failed)
+
+
+def test_tasks_of_the_daemon_are_counted_apart(store: JournalStore) -> None:
+    """By principal, those that have not ended, and not among the tasks of clients."""
+    own = [msgspec.structs.replace(task(f"tsk_{n}"), kind="reflection") for n in range(3)]
+    other = msgspec.structs.replace(own[0], task_id="tsk_8", principal="bob")
+    put(store, *own, other, task("tsk_9"), task("tsk_a"))
+    put(store, cancel(own[2], "enough", 9))
+    assert {"ann": 2, "bob": 1} == store.count_own_tasks()
+    counts = store.count_tasks("ann", now_ms=5)
+    assert (4, 0, 0, 2, 1_000) == (
+        counts.due,
+        counts.oldest_due_ms,
+        counts.running,
+        counts.own,
+        counts.own_limit,
+    )
+    assert 5 == store.count_tasks(None, now_ms=5).due
+    assert (0, None) == (
+        store.count_tasks("eve", now_ms=5).due,
+        store.count_tasks("eve", now_ms=5).oldest_due_ms,
+    )
+    assert (2, 2) == tuple(store.count_open_tasks("ann", own=each) for each in (True, False))
 
 
 def test_lists_are_newest_first_and_filtered(store: JournalStore) -> None:

@@ -37,7 +37,7 @@ from palyra.actors.run.environment import (
     look_for_secrets,
 )
 from palyra.actors.run.gather import GatherTask, gather_sources
-from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage
+from palyra.actors.run.handle import AcceptedInput, Message, RunHandle, RunMessage, no_clock
 from palyra.actors.run.tool_call import (
     CallInspection,
     ToolExecution,
@@ -186,6 +186,7 @@ class _RunActor:
     aborted: list[tuple[ApprovalRecord, Resolved]] = field(default_factory=list)  # to notify of
     late: list[Message] = field(default_factory=list)  # behind a cancel in the same batch
     paused_left_s: float | None = None  # of the deadline, while a person is asked
+    idle_since_s: float | None = None  # paused for delegated runs only, which the tape lacks as yet
 
     def check_model(self, first: Begin | Resume | Cancel) -> Begin | Resume | Cancel:
         """Return Cancel instead of `first` if the model is gone and no route replaces it."""
@@ -222,12 +223,14 @@ class _RunActor:
                 with_people=self.counts_people
             )  # under earlier actors
             self.deadline_scope.deadline = trio.current_time() + (self.wall_ms - spent_ms) / 1000
+            self.handle.on_asking = self.pause_or_resume_deadline
             self.step_over(first)
             if isinstance(first, Resume):
                 self.step(RulesChanged())  # possible while the run had no actor
             self.handle.advance("first_step")
             ending = await self.listen(messages)
             self.nursery.cancel_scope.cancel(f"{self.handle.run_id} ends")
+        self.handle.on_asking = no_clock  # leaves no cycle to the collector
         return ending
 
     @property
@@ -361,9 +364,11 @@ class _RunActor:
                     self.aborted.append((found, first_outcome(found, row.seq)))
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
-        if self.services.reflections.is_on and step.run.is_terminal:
-            task = self.services.reflections.task_for(step.run, step.now_ms)
-            records += [] if task is None else [task]
+        reflections = self.services.reflections
+        if reflections.is_on and step.run.is_terminal and reflections.is_wanted(step.run):
+            task = reflections.task_for(step.run, step.now_ms)
+            incidents = self.services.incidents
+            records.append(task or incidents.report(reflections.report_skipped(step.run)))
         return records
 
     def dispatch(self, effect: Effect, now_ms: int) -> None:
@@ -467,15 +472,26 @@ class _RunActor:
         return self.services.limits.wall_counts_approvals
 
     def pause_or_resume_deadline(self) -> None:
-        """Pause the deadline while a person is asked, unless `counts_people`."""
-        if self.counts_people:
+        """Pause the deadline while this run or a delegated one asks a person, unless `counts_people`.
+
+        The tape has the pauses for the run's own questions.  Those for delegated runs are measured
+        here, without overlap, and recorded with the end of the next of these runs.
+        """
+        handle = self.handle
+        if self.counts_people or (self.paused_left_s is None and not handle.is_asking):
             return
-        if self.handle.prompts and self.paused_left_s is None:
-            self.paused_left_s = self.deadline_scope.deadline - trio.current_time()
+        now_s = trio.current_time()
+        if self.idle_since_s is not None:
+            handle.idle_s += now_s - self.idle_since_s
+        self.idle_since_s = now_s if handle.asking_children and not handle.prompts else None
+        if handle.is_asking and self.paused_left_s is None:
+            self.paused_left_s = self.deadline_scope.deadline - now_s
             self.deadline_scope.deadline = float("inf")
-        elif not self.handle.prompts and self.paused_left_s is not None:
-            self.deadline_scope.deadline = trio.current_time() + self.paused_left_s
+            handle.wake()
+        elif not handle.is_asking and self.paused_left_s is not None:
+            self.deadline_scope.deadline = now_s + self.paused_left_s
             self.paused_left_s = None
+            handle.wake()
 
 
 @dataclass(slots=True, kw_only=True)

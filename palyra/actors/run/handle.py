@@ -106,13 +106,16 @@ class RunHandle:
         "_changed",
         "acceptance_commit",
         "approved",
+        "asking_children",
         "crash_count",
         "ending",
         "granted",
         "has_history",
+        "idle_s",
         "inbox",
         "last_commit",
         "lifecycle",
+        "on_asking",
         "prompts",
         "refusals",
         "reservation",
@@ -143,6 +146,9 @@ class RunHandle:
         self.has_history = True  # False: known to be the first run of its session
         self.acceptance_commit: PendingCommit | None = None
         self.last_commit: PendingCommit | None = None  # of the session's last append to its tape
+        self.asking_children: set[str] = set()  # calls whose delegated run `is_asking`
+        self.on_asking: Callable[[], None] = no_clock  # of the actor, after a change of that set
+        self.idle_s = 0.0  # paused for these children, not yet on the tape
         self.reservation: Reservation | None = None  # of the model call in progress
         self.tasks: dict[str, ChildTask] = {}  # of its actor: turn, tool calls, questions
         # Set by the watchdog where it is None; each sign of progress makes it None (`core.healing`).
@@ -168,6 +174,24 @@ class RunHandle:
     def is_recovering(self) -> bool:
         """True from the loss of an actor to the first step of the next one."""
         return self.lifecycle in {"lost", "suspended"}
+
+    @property
+    def is_asking(self) -> bool:
+        """True while a person is asked, by this run or by one that it has delegated to."""
+        return bool(self.prompts or self.asking_children)
+
+    def note_child(self, call_id: str, *, is_asking: bool) -> None:
+        """Note whether the run that the call delegates to asks a person."""
+        if is_asking != (call_id in self.asking_children):
+            self.asking_children ^= {call_id}
+            self.on_asking()
+
+    def take_idle_ms(self) -> int:
+        """Return how long the clock was paused for children since this was last taken."""
+        self.on_asking()  # counts a pause in progress up to now
+        idle_ms = round(self.idle_s * 1000)
+        self.idle_s = 0.0
+        return idle_ms
 
     def advance(self, event: LifecycleEvent) -> None:
         """Move to the next life-cycle state.  Raises InvariantBroken, with the state unchanged."""
@@ -235,10 +259,14 @@ class RunHandle:
             self._changed = None
 
     async def wait_change(self) -> None:
-        """Wait until the run asks a person, ends, or loses its actor."""
+        """Wait until the run or one below it asks a person or has its answer, ends, or loses its actor."""
         if self._changed is None:  # an event has no truth value
             self._changed = trio.Event()
         await self._changed.wait()
+
+
+def no_clock() -> None:
+    """There is no actor, so no deadline either."""
 
 
 def _was_refused(commit: PendingCommit | None) -> bool:

@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
+import structlog
 import trio
 
-from palyra.actors.session.registry import ActorRegistry, SessionServices
+from palyra.actors.session.registry import ORPHANED, ActorRegistry, SessionServices
 from palyra.core.incident.kinds import run_stranded, stranded_key
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import ApprovalRecord, RunRecord, SessionRecord
@@ -23,8 +24,10 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.inputs import Cancel
 from palyra.core.tape.events import RunCancelled, encode_event
-from palyra.errors import InvariantBroken
+from palyra.errors import ActorGone, InvariantBroken, Unavailable
 from palyra.services.run_loader import LoadedRun, read_run
+
+log = structlog.get_logger("palyra.recovery")
 
 RUNS_A_READ = 16  # read and folded in one thread call; their first steps run during the next
 
@@ -46,7 +49,8 @@ async def recovery(
 ) -> None:
     """Hand every open run to its session, oldest session first, once grants, budgets and procedures are loaded.
 
-    A run whose tape cannot be folded is recorded as stranded.
+    A run whose tape cannot be folded is recorded as stranded; a delegated one whose parent has ended
+    is abandoned, because no run above it will give it up.
     Cancellation: nothing is lost; the next start finds the same tapes.
     """
     task_status.started()
@@ -72,6 +76,7 @@ async def recovery(
                 services.registry.stranded[run_id] = reason
                 services.incidents.report(run_stranded(run_id, reason))
     services.registry.is_complete = True
+    await _abandon_orphans(services, open_runs)
     services.incidents.end_start()
     on_done(len(open_runs))
 
@@ -82,6 +87,20 @@ def _note_children(registry: ActorRegistry, open_runs: list[RunRecord]) -> None:
         registry.add_child(record)
     for run_id in registry.children.keys() - {record.run_id for record in open_runs}:
         registry.end_children(run_id)
+
+
+async def _abandon_orphans(services: SessionServices, open_runs: list[RunRecord]) -> None:
+    """Abandon stranded runs without a parent.  Cancellation: the next start finds the rest."""
+    registry = services.registry
+    for record in open_runs:
+        if record.run_id in registry.orphans and record.run_id in registry.stranded:
+            try:
+                await abandon_run(services, record, ORPHANED)
+            except (Unavailable, ActorGone) as error:  # a full disk: the next start tries again
+                log.warning("a run was not given up", run_id=record.run_id, error=error.message)
+                continue
+            registry.orphans.discard(record.run_id)
+            registry.end_children(record.run_id)
 
 
 def _by_session(open_runs: Iterable[RunRecord]) -> list[list[RunRecord]]:

@@ -14,6 +14,7 @@ POLICIES = "policies_broken"
 USAGE = "usage_broken"
 JOURNAL = "journal_refuses"
 WORKSPACE = "workspace_unusable"
+REFLECTIONS = "reflections_skipped"
 
 
 def policies_broken(problems: Sequence[str]) -> IncidentReport:
@@ -185,6 +186,24 @@ def provider_left_alone(model: str, failures: int, last: str) -> IncidentReport:
             "failures": failures,
             "last": last,
         },
+        resolves_itself=True,
+    )
+
+
+def reflections_key(principal: str) -> str:
+    """Return the key of `reflections_skipped`."""
+    return f"{REFLECTIONS}:{principal}"
+
+
+def reflections_skipped(principal: str, run_id: str, limit: int) -> IncidentReport:
+    """Runs of a principal end faster than they are read; each run that is left out counts."""
+    return IncidentReport(
+        domain="task",
+        key=reflections_key(principal),
+        severity="warning",
+        summary=f"{limit} runs wait to be read for learning: further runs are left out; "
+        "`palyra learn reflect RUN` reads one",
+        evidence={"run_id": run_id, "limit": limit},
         resolves_itself=True,
     )
 

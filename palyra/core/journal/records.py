@@ -573,6 +573,13 @@ class IncidentRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limit: int
 
 
+class TaskRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of the oldest tasks that ended up to a time, with their results."""
+
+    until_ms: int
+    limit: int
+
+
 class PageRelease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Return of free pages of the database file to the file system."""
 
@@ -849,6 +856,7 @@ Record = (
     | RunRemoval
     | SessionRemoval
     | IncidentRemoval
+    | TaskRemoval
     | PageRelease
 )
 RECEIPT_TTL_MS = 86_400_000

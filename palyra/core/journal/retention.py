@@ -18,6 +18,8 @@ class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_bytes: int = 0
     incidents_ms: int = 0  # since they were resolved
     incidents: int = 0  # resolved ones
+    tasks_ms: int = 0  # since their end
+    tasks: int = 0  # ended ones
 
     @property
     def are_set(self) -> bool:
@@ -39,6 +41,9 @@ class RetentionPlan(NamedTuple):
     kept_runs: int  # over a bound in age, but in use
     incidents: int
     incidents_until_ms: int  # resolved up to then
+    tasks: int = 0
+    tasks_until_ms: int = -1  # ended up to then
+    receipts: int = 0  # all of them: they are kept for their whole promise, and no bound cuts it
 
 
 class InUse(NamedTuple):
@@ -69,9 +74,12 @@ class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     file_checkpoints: int = 0
     file_checkpoint_bytes: int = 0
     incidents: int = 0
+    tasks: int = 0
+    receipts: int = 0  # kept replies to requests with an idempotency key; each goes after a day
     is_complete: bool = True  # False: `max_runs` was reached
     database_bytes: int = 0
     free_bytes: int = 0  # of the database file; `palyra retention compact` returns them
+    is_incremental: bool = True  # False: they can only be returned while the daemon is stopped
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):

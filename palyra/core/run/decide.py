@@ -698,11 +698,12 @@ def _rules_changed(step: Step) -> None:
 def _resume(step: Step, incoming: Resume) -> None:
     """Resume from the tape: count the attempt, repeat what may be repeated, record what is unknown.
 
-    The attempt does not count if the run only waits for an approval, because nothing is dispatched
-    that could fail, or if the journal refused its writes, because the run did not fail.
+    The attempt does not count if the run only waits for an approval or for delegated runs, because
+    nothing is dispatched that could fail, or if the journal refused its writes, because the run did
+    not fail.  Delegated runs count their own attempts.
     """
     run, limits = step.run, step.env.limits
-    is_free = incoming.is_put_off or run.pending_approvals > 0
+    is_free = incoming.is_put_off or run.pending_approvals > 0 or run.awaits_children
     attempt = run.recoveries if is_free else run.recoveries + 1
     if attempt > limits.max_recoveries:
         end_failed(

@@ -150,12 +150,13 @@ class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust = "mixed"
 
 
-def render_end(child: ChildEnd) -> ToolOutput:
+def render_end(child: ChildEnd, *, people_ms: int = 0) -> ToolOutput:
     """Return the result of the call: the answer of the child, or why there is none.
 
-    A partial answer is a result; a child without an answer is a failed call.
+    A partial answer is a result; a child without an answer is a failed call.  `people_ms` is the
+    pause of the parent's clock that its tape does not have yet.
     """
-    end = child.end
+    end = msgspec.structs.replace(child.end, people_ms=people_ms)
     lines = [child.answer] if child.answer else []
     if end.state != "done":
         lines.insert(0, f"[the delegated run {child.run_id} is {end.state}: {end.reason}]")

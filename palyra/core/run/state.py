@@ -174,7 +174,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     last_ms: int = 0  # of the last event
     asked_ms: int | None = None  # since when an approval is pending
-    people_ms: int = 0  # spent waiting for approvals, up to the last answer
+    people_ms: int = 0  # spent waiting for people, up to the last answer or end of a delegated run
     down_ms: int = 0  # between the last event before a restart and the first after it
 
     @property
@@ -187,6 +187,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Number of pending approval requests."""
         asking = [call for call in self.calls if call.phase == "asking"]
         return len(asking) + (self.question is not None)
+
+    @property
+    def awaits_children(self) -> bool:
+        """True if delegated runs are open and nothing else of the run has been started."""
+        started = [call for call in self.calls if call.phase == "started"]
+        return bool(started) and all(
+            call.delegated is not None and not call.delegated.is_ended for call in started
+        )
 
     def find_question(self, approval_id: str) -> Question | None:
         """Return the pending approval request with that id."""
@@ -752,7 +760,10 @@ def _delegation_started(run: Run, event: ev.DelegationStarted, _at_ms: int) -> C
 
 @_rule(ev.DelegationEnded)
 def _delegation_ended(run: Run, event: ev.DelegationEnded, _at_ms: int) -> Changes:
-    """Settle the share of the delegated run: its usage replaces the reserved budget."""
+    """Settle the share of the delegated run: its usage replaces the reserved budget.
+
+    The time in which delegated runs asked a person is not the run's own.
+    """
     call = run.find_call(event.call_id)
     delegated = None if call is None else call.delegated
     is_open = delegated is not None and not delegated.is_ended
@@ -762,6 +773,7 @@ def _delegation_ended(run: Run, event: ev.DelegationEnded, _at_ms: int) -> Chang
         "calls": _advance(run, event, delegated=ended),
         "delegated_usage": run.delegated_usage.plus(event.usage),
         "delegated_usd_micros": run.delegated_usd_micros + event.cost_usd_micros,
+        "people_ms": run.people_ms + event.people_ms,
     }
 
 

@@ -201,6 +201,7 @@ class DelegationEnded(Event, frozen=True, kw_only=True, gc=False):
     cost_usd_micros: int = 0
     turns: int = 0
     tool_calls: int = 0
+    people_ms: int = 0  # the clock of this run was paused since its last event, as such runs asked
 
 
 class ToolAttested(Event, frozen=True, kw_only=True, gc=False):

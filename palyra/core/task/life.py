@@ -51,6 +51,12 @@ LEASE_MS = 120_000  # from the last progress; the window of a stuck task is as l
 MAX_ATTEMPTS = 20
 RETRY = Backoff(base_s=2.0, cap_s=300.0)
 
+# Kinds that the daemon submits for a principal.  They have a bound of their own, so that their backlog
+# never takes the place of tasks that a client wants.
+OWN_KINDS: frozenset[TaskKind] = frozenset({"reflection"})
+MAX_OPEN = 20_000  # tasks of one principal that have not ended
+MAX_OPEN_OWN = 1_000  # of these kinds, as many hours of reading at the slowest
+
 FINAL: frozenset[TaskState] = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
@@ -72,6 +78,11 @@ TASK_MOVES: dict[TaskMove, tuple[frozenset[TaskState], TaskState]] = {
     "expire": (_from("queued", "running", "paused"), "expired"),
 }
 WORKER_MOVES: frozenset[TaskMove] = frozenset({"renew", "succeed", "fail", "retry"})
+
+
+def find_bound(kind: TaskKind) -> int:
+    """Return how many open tasks of the kind's group a principal may have."""
+    return MAX_OPEN_OWN if kind in OWN_KINDS else MAX_OPEN
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):

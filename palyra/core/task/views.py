@@ -45,6 +45,17 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(**{name: getattr(task, name) for name in cls.__struct_fields__})
 
 
+class TaskCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the queue in numbers, of the tasks that a caller sees."""
+
+    due: int  # queued, and their time has come
+    running: int
+    oldest_due_ms: int | None  # since when the first of the due ones could run
+    failed: int  # within the last day
+    own: int  # open ones that the daemon submits for a principal, such as reflections
+    own_limit: int  # of one principal
+
+
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A schedule; one of `cron` with `zone`, `every_ms` and `at_ms` is present."""
 
@@ -67,11 +78,12 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     next_ms: int | None = None
     fired: int = 0
     left_out: int = 0
+    problem: str = ""  # why it cannot fire
 
     @classmethod
-    def of(cls, schedule: ScheduleRecord) -> "ScheduleView":
+    def of(cls, schedule: ScheduleRecord, problem: str = "") -> "ScheduleView":
         """Return the view of a schedule."""
-        own = {"cron", "zone", "every_ms", "at_ms", "paused"}
+        own = {"cron", "zone", "every_ms", "at_ms", "paused", "problem"}
         fields = {
             name: getattr(schedule, name) for name in cls.__struct_fields__ if name not in own
         }
@@ -82,4 +94,4 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
                 fields |= {"every_ms": every_ms}
             case At(at_ms=at_ms):
                 fields |= {"at_ms": at_ms}
-        return cls(**fields, paused=schedule.is_paused)
+        return cls(**fields, paused=schedule.is_paused, problem=problem)

@@ -200,6 +200,9 @@ class DelegatedEnd(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd_micros: int = 0
     turns: int = 0
     tool_calls: int = 0
+    people_ms: int = (
+        0  # the clock of the delegating run was paused, as delegated runs asked a person
+    )
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

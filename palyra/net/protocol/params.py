@@ -20,6 +20,16 @@ LINE = msgspec.Meta(  # a text that fits into one line of a list or log
     pattern=r"^[^\x00-\x1f\x7f]+$", extra={WORDS: "not empty, no line breaks or control characters"}
 )
 
+# Format and bidirectional characters, zero-width and blank ones, tags: a name that has them looks like
+# another one, or turns the text next to it.  Source: Unicode Standard Annex 9 and the property
+# Default_Ignorable_Code_Point.
+NAME = msgspec.Meta(  # a name that a person chooses and reads in lists
+    pattern=r"^[^\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
+    r"\U000e0000-\U000e0fff]+$",
+    extra={WORDS: "not empty, no line breaks, control characters or invisible ones"},
+)
+
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all parameter structs."""

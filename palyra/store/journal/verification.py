@@ -16,7 +16,7 @@ that should follow the missing one is read, or when a run's record counts more e
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -338,14 +338,18 @@ def verify_journal(
     public_keys: Sequence[bytes],
     *,
     after: int = 0,
+    note: Callable[[int], object] | None = None,
 ) -> VerifyReport:
     """Check all rows after position `after` against their chain hashes and these roots.
 
-    Records of purges must be signed with one of the keys.
+    Records of purges must be signed with one of the keys.  `note` gets the last position of each
+    root when its rows are checked.
     """
     walk = ChainVerifier(evidence, after=after, public_keys=public_keys)
     for root in roots:
         walk.cover(root)
+        if note is not None and isinstance(root, SignedRoot):
+            note(root.through_position)
     return walk.finish()
 
 

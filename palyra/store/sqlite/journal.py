@@ -203,12 +203,16 @@ class SqliteJournal(MemorySearchQueries):
         """See `JournalStore.read_chain`."""
         return self._read(lambda c: Tapes(c).read_chain(run_id, after_seq=after_seq, limit=limit))
 
-    def verify(self, run_id: str | None = None) -> VerifyReport:
+    def verify(
+        self, run_id: str | None = None, *, note: Callable[[int], object] | None = None
+    ) -> VerifyReport:
         """See `JournalStore.verify`; some milliseconds for a thousand events, page by page."""
         # Roots are read before the rows, so that no root is newer than the rows.
         entries = self._get_opened().roots.entries()
         if run_id is None:
-            return self._read(lambda c: verify_journal(Tapes(c), entries, self._keys.trusted))
+            return self._read(
+                lambda c: verify_journal(Tapes(c), entries, self._keys.trusted, note=note)
+            )
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
         return self._read(

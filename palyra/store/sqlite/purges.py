@@ -17,6 +17,7 @@ from palyra.core.journal.records import (
     Record,
     RunRemoval,
     SessionRemoval,
+    TaskRemoval,
 )
 
 _TOMBSTONE = "palyra_tombstone"  # the SQL function
@@ -24,6 +25,10 @@ _OLD_INCIDENTS = """
 DELETE FROM incidents WHERE incident_id IN (
     SELECT incident_id FROM incidents WHERE state = 'resolved' AND resolved_ms <= ?
     ORDER BY resolved_ms LIMIT ?)
+"""
+_OLD_TASKS = """
+DELETE FROM tasks WHERE task_id IN (
+    SELECT task_id FROM tasks WHERE finished_ms <= ? ORDER BY finished_ms LIMIT ?)
 """
 _BY_SESSION = ("session_checkpoints", "memory_uses", "grants")
 
@@ -39,6 +44,8 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
                 _remove_session(connection, record)
             case IncidentRemoval():
                 connection.execute(_OLD_INCIDENTS, (record.until_ms, record.limit))
+            case TaskRemoval():
+                connection.execute(_OLD_TASKS, (record.until_ms, record.limit))
             case PageRelease():
                 connection.execute(f"PRAGMA incremental_vacuum({record.pages})").fetchall()
             case _:

@@ -18,7 +18,7 @@ from a busy event loop, so a step per row would cost more than the rows do.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import apsw
 import msgspec
@@ -58,6 +58,8 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS
+from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
 
@@ -66,6 +68,11 @@ R = TypeVar("R", bound=Record)
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
 _ENCODER = msgspec.json.Encoder()
+_PARENT = (
+    "CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END"  # as its index has it
+)
+_DAY_MS = 86_400_000
+_OWN_KINDS = _ENCODER.encode(sorted(OWN_KINDS)).decode()
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -283,6 +290,20 @@ def delete_expired(connection: apsw.Connection, *, now_ms: int) -> None:
 # --- queries -------------------------------------------------------------------------------------
 
 
+_COUNT_TASKS = """
+WITH due AS (
+    SELECT not_before_ms FROM tasks WHERE state = 'queued' AND not_before_ms <= :now
+        AND (:who IS NULL OR principal = :who)
+)
+SELECT (SELECT count(*) FROM due), (SELECT min(not_before_ms) FROM due),
+    (SELECT count(*) FROM tasks WHERE state = 'running' AND (:who IS NULL OR principal = :who)),
+    (SELECT count(*) FROM tasks WHERE finished_ms > :since AND state = 'failed'
+        AND (:who IS NULL OR principal = :who)),
+    (SELECT count(*) FROM tasks WHERE finished_ms IS NULL
+        AND kind IN (SELECT value FROM json_each(:own)) AND (:who IS NULL OR principal = :who))
+"""
+
+
 class Select(Generic[R]):
     """A SELECT of records of one type, with its WHERE clause under construction."""
 
@@ -350,7 +371,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             .where("principal = ?", wanted.principal)
             .where("session_id = ?", wanted.session_id)
             .where("run_id < ?", wanted.before)
-            .where("record ->> '$.parent_run_id' = ?", wanted.parent_run_id)
+            .where(f"{_PARENT} = ?", wanted.parent_run_id)
             .where_in("state", wanted.states)
         )
         return self._list(select, "run_id DESC", wanted.limit)
@@ -379,9 +400,9 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         return self._list(Select(SessionRecord).where("is_purging"), "session_id")
 
     def list_branches(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        """The runs that continue one of these runs; reads every run."""
+        """The runs that continue one of these runs, or were delegated by them."""
         select = Select(RunRecord).where(
-            "record ->> '$.parent_run_id' IN (SELECT value FROM json_each(?))",
+            f"{_PARENT} IN (SELECT value FROM json_each(?))",  # noqa: S608 - a literal of this file
             _ENCODER.encode(run_ids).decode(),
         )
         return self._list(select, "run_id")
@@ -597,14 +618,44 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         select.where("firing >= ? AND firing < ?", *_firings(schedule_id))
         return self._list(select, "task_id")
 
-    def count_open_tasks(self, principal: str) -> int:
-        """Tasks that have not ended."""
+    def count_open_tasks(self, principal: str, *, own: bool) -> int:
+        """Tasks that have not ended, of `OWN_KINDS` or of the others."""
         return (
             self._number(
-                "SELECT count(*) FROM tasks WHERE principal = ? AND finished_ms IS NULL", principal
+                "SELECT count(*) FROM tasks WHERE principal = ? AND finished_ms IS NULL"
+                " AND (kind IN (SELECT value FROM json_each(?))) = ?",
+                principal,
+                _OWN_KINDS,
+                own,
             )
             or 0
         )
+
+    def count_tasks(self, principal: str | None, *, now_ms: int) -> TaskCounts:
+        """See `core.ports.JournalStore`; the ended ones are those of a day."""
+        values = {"who": principal, "now": now_ms, "since": now_ms - _DAY_MS, "own": _OWN_KINDS}
+        due, oldest_ms, running, failed, own = self._read(
+            lambda connection: connection.execute(_COUNT_TASKS, values).get
+        )
+        return TaskCounts(
+            due=due,
+            running=running,
+            oldest_due_ms=oldest_ms,
+            failed=failed,
+            own=own,
+            own_limit=MAX_OPEN_OWN,
+        )
+
+    def count_own_tasks(self) -> dict[str, int]:
+        """Open tasks of `OWN_KINDS` by principal."""
+        rows = self._read(
+            lambda connection: connection.execute(
+                "SELECT principal, count(*) FROM tasks WHERE finished_ms IS NULL"
+                " AND kind IN (SELECT value FROM json_each(?)) GROUP BY principal",
+                (_OWN_KINDS,),
+            ).fetchall()
+        )
+        return dict(cast("list[tuple[str, int]]", rows))
 
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
         """Removed or not."""

@@ -62,7 +62,7 @@ class RetentionQueries:
         self._read = read
 
     def plan(self, limits: RetentionLimits, now_ms: int, *, limit: int) -> RetentionPlan:
-        """Return at most `limit` runs over the bounds, and the incidents.  Raises Unavailable."""
+        """Return at most `limit` runs over the bounds, the incidents and the tasks.  Raises Unavailable."""
 
         def query(connection: apsw.Connection) -> RetentionPlan:
             runs, kept = _plan_runs(connection, limits, now_ms, limit)
@@ -71,7 +71,13 @@ class RetentionQueries:
                 "SELECT count(*) FROM incidents WHERE state = 'resolved' AND resolved_ms <= ?",
                 (until_ms,),
             ).get
-            return RetentionPlan(runs, kept, count, until_ms)
+            ended_ms = _find_task_bound(connection, limits, now_ms)
+            tasks, receipts = connection.execute(
+                "SELECT (SELECT count(*) FROM tasks WHERE finished_ms <= ?),"
+                " (SELECT count(*) FROM receipts)",
+                (ended_ms,),
+            ).get
+            return RetentionPlan(runs, kept, count, until_ms, tasks, ended_ms, receipts)
 
         found: RetentionPlan = self._read(query)
         return found
@@ -151,6 +157,19 @@ def _sum_payloads(connection: apsw.Connection, run_id: str) -> tuple[int, int]:
         "SELECT coalesce(sum(length(data)), 0), count(*) FROM tape WHERE run_id = ?", (run_id,)
     ).get
     return found
+
+
+def _find_task_bound(connection: apsw.Connection, limits: RetentionLimits, now_ms: int) -> int:
+    """Return the latest end of a task that is over a bound; -1 for none."""
+    by_age = now_ms - limits.tasks_ms if limits.tasks_ms else -1
+    if not limits.tasks:
+        return by_age
+    by_count = connection.execute(
+        "SELECT finished_ms FROM tasks WHERE finished_ms IS NOT NULL"
+        " ORDER BY finished_ms DESC LIMIT 1 OFFSET ?",
+        (limits.tasks,),
+    ).get
+    return max(by_age, -1 if by_count is None else by_count)
 
 
 def _find_incident_bound(connection: apsw.Connection, limits: RetentionLimits, now_ms: int) -> int:

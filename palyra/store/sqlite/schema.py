@@ -540,6 +540,15 @@ CREATE TRIGGER reflection_stands BEFORE UPDATE ON reflections
     BEGIN SELECT RAISE(ABORT, 'the run was read for learning; the first reading stands'); END;
 """
 
+# A damaged record is in no index, so that it stops neither this migration nor the journal.
+_BRANCHES = """
+CREATE INDEX runs_by_parent
+    ON runs (CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END, run_id)
+    WHERE CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END IS NOT NULL;
+DROP INDEX tasks_open;
+CREATE INDEX tasks_open ON tasks (principal, kind) WHERE finished_ms IS NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -555,6 +564,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TEXTS_OF_RUNS,
     _TASKS,
     _LEARNING,
+    _BRANCHES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

@@ -5,13 +5,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.core.journal.changes import TaskFilter
+from palyra.core.journal.changes import IncidentFilter, TaskFilter
 from palyra.core.journal.records import TaskRecord
 from palyra.core.model.messages import ModelFailure
 from palyra.core.run.state import COMPACTION, begin
 from palyra.core.tape.events import RunAccepted
+from palyra.core.task.life import MAX_OPEN_OWN
 from palyra.services.learning import EXPIRES_MS, Reflections
-from tests.actors.run.office_kit import OPERATOR, Kit, running
+from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, running
 from tests.store.memory.journal import MemoryJournal
 
 ACCEPTED = RunAccepted(principal="me", session_id="ses_1", agent="default", model="scripted")
@@ -122,3 +123,30 @@ def test_runs_without_words_of_a_person_are_not_read(accepted: RunAccepted, turn
     assert reflections.task_for(run, 5) is None
     own = msgspec.structs.replace(begin("run_1", ACCEPTED, 0), turn=1)
     assert reflections.task_for(own, 5) is not None
+
+
+async def test_a_backlog_refuses_no_task_of_a_person_and_counts_what_it_leaves_out(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """At the bound runs end without their task, one incident counts them, and a task is taken."""
+    async with running(store) as kit:
+        learns(kit)
+        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents)
+        run_ids = [await kit.start() for _ in range(4)]
+        assert ["done"] * 4 == [await kit.end(each) for each in run_ids]
+        await wait_all_tasks_blocked(0.0001)
+        assert [run_ids[0]] == [each.payload["run_id"] for each in tasks(store)]
+        (found,) = store.list_incidents(IncidentFilter())
+        assert ("reflections_skipped:ann", "open", 3) == (found.key, found.state, found.count)
+        assert run_ids[3] == found.evidence["run_id"]
+        other = await kit.start(caller=OTHER)
+        await kit.gateway.wait_run(OTHER, other, until="terminal", timeout_s=60)
+        assert other in {each.payload["run_id"] for each in tasks(store)}
+        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents)
+        await wait_all_tasks_blocked(0.0001)
+        assert ["open"] == [each.state for each in store.list_incidents(IncidentFilter())]
+        kit.services.reflections.note_open({OPERATOR.principal: 1}, kit.incidents)
+        await wait_all_tasks_blocked(0.0001)
+        assert ["resolved"] == [each.state for each in store.list_incidents(IncidentFilter())]
+        assert "done" == await kit.end(await kit.start())
+    assert 3 == len(tasks(store))

@@ -75,6 +75,28 @@ def test_a_second_end_of_a_child_changes_nothing() -> None:
     assert before == world.run
 
 
+def test_waiting_for_children_costs_no_attempt() -> None:
+    """Many resumes while children are open exhaust nothing; an open turn counts as before."""
+    world = delegating(2)
+    for _ in range(5):
+        assert ["run.recovered"] == world.hear(Resume())
+    assert 0 == world.run.recoveries
+    world.hear(ended("c0"))
+    world.hear(Resume())
+    assert 0 == world.run.recoveries
+    world.hear(ended("c1"))
+    world.hear(Resume())
+    assert 1 == world.run.recoveries
+    assert fold("run_1", world.tape) == world.run
+
+
+def test_time_of_people_below_is_not_time_of_the_run() -> None:
+    """The pause that an end records is no part of the time that the run has spent."""
+    world = delegating(1)
+    world.hear(ended("c0", msgspec.structs.replace(END, people_ms=2)))
+    assert world.run.spent_ms(with_people=True) == world.run.spent_ms() + 2
+
+
 def test_a_restart_awaits_the_same_child() -> None:
     """The call is executed again; no second child gets a name."""
     world = delegating(1)

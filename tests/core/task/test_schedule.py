@@ -172,3 +172,26 @@ def test_after_a_long_pause_the_newest_instants_are_found(zone: ZoneInfo, expres
     due = decide_due(timing, zone, handled_ms=start_ms, now_ms=now_ms, missed="all")
     counted = takewhile(lambda at_ms: at_ms <= now_ms, upcoming(timing, zone, start_ms))
     assert tuple(counted)[-3:] == due.fire
+
+
+@pytest.mark.parametrize(
+    ("expression", "days"),
+    [
+        ("0 0 L * *", ["2028-01-31", "2028-02-29", "2028-03-31"]),
+        ("0 0 LW * *", ["2028-01-31", "2028-02-29", "2028-03-31"]),
+        ("0 0 LW 4 *", ["2028-04-28", "2029-04-30", "2030-04-30"]),
+        ("0 0 L,15 * *", ["2028-01-15", "2028-01-31", "2028-02-15"]),
+        ("0 0 * * 5L", ["2028-01-28", "2028-02-25", "2028-03-31"]),
+        ("0 0 * * 5#2", ["2028-01-14", "2028-02-11", "2028-03-10"]),
+    ],
+)
+def test_last_days_and_numbered_weekdays_are_understood(expression: str, days: list[str]) -> None:
+    """As the page about tasks says: the last day, working day or weekday of a month, and the n-th."""
+    assert days == [each[:10] for each in nights("2028-01-01T00:00:00+01:00", expression, 3)]
+
+
+@pytest.mark.parametrize("expression", ["0 0 15W * *", "0 0 L-2 * *", "0 0 * * L", "@daily"])
+def test_other_extensions_of_cron_are_refused(expression: str) -> None:
+    """The error shows the expression."""
+    with pytest.raises(InvalidParams, match=f"cron '{expression}'".replace("*", r"\*")):
+        check_timing(Cron(expression=expression), BERLIN, 0)

@@ -5,6 +5,7 @@ from palyra.core.journal.changes import TaskFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import Cron, ScheduleRecord, TaskRecord
 from palyra.core.task.life import Submission
+from palyra.core.task.views import TaskCounts
 from palyra.services.schedules import AddSchedule
 from tests.net.api.fake_registry import Asked
 
@@ -42,6 +43,11 @@ class FakeTasks(Asked):
     async def list_all(self, caller: Caller, wanted: TaskFilter) -> list[TaskRecord]:
         await self.note(TASK, "list", caller.principal, wanted)
         return [TASK]
+
+    async def count(self, caller: Caller) -> TaskCounts:
+        found = TaskCounts(due=2, running=1, oldest_due_ms=5, failed=3, own=1, own_limit=9)
+        await self.note(found, "count", caller.principal)
+        return found
 
     async def get(self, caller: Caller, task_id: str) -> TaskRecord:
         await self.note(TASK, "get", caller.principal, task_id)

@@ -3,10 +3,20 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from palyra.core.journal.changes import Change, IncidentFilter
-from palyra.core.journal.records import IncidentRecord, IncidentRemoval, PageRelease, RunRemoval
+from palyra.core.journal.changes import Change, IncidentFilter, TaskFilter
+from palyra.core.journal.records import (
+    IdempotencyRecord,
+    IncidentRecord,
+    IncidentRemoval,
+    PageRelease,
+    RunRemoval,
+    TaskRecord,
+    TaskRemoval,
+    TaskState,
+)
 from palyra.core.journal.retention import RetentionLimits
 from palyra.errors import NotFound, Unavailable
 from palyra.store.backup.compaction import rewrite_database
@@ -154,6 +164,34 @@ def test_old_incidents_are_removed_in_batches(store: SqliteJournal) -> None:
         found = [each.incident_id for each in store.list_incidents(IncidentFilter())]
         assert left + 1 == len(found)
     assert ["inc_5", "inc_4", "inc_3", "inc_0"] == found
+    store.close()
+
+
+def test_old_tasks_are_removed_in_batches(store: SqliteJournal) -> None:
+    """Ended ones over the age or the number, oldest first; open ones stay, as do receipts."""
+
+    def task(number: int, finished_ms: int | None) -> TaskRecord:
+        state: TaskState = "queued" if finished_ms is None else "succeeded"
+        return TaskRecord(
+            task_id=f"tsk_{number}", kind="prompt", principal="ann", rank_ms=0, created_ms=0,
+            not_before_ms=0, state=state, finished_ms=finished_ms,
+        )  # fmt: skip
+
+    receipt = IdempotencyRecord(
+        principal="ann", key="k", body_sha256="d", result=msgspec.Raw(b"{}"), created_ms=NOW_MS
+    )
+    tasks = tuple(task(n, n * DAY_MS or None) for n in range(6))
+    store.commit([Change(records=(*tasks, receipt))])
+    plan = store.retention().plan(RetentionLimits(tasks_ms=97 * DAY_MS), NOW_MS, limit=9)
+    assert (3, 3 * DAY_MS, 1) == (plan.tasks, plan.tasks_until_ms, plan.receipts)
+    assert 1 == store.retention().plan(RetentionLimits(tasks=4), NOW_MS, limit=9).tasks
+    assert 0 == store.retention().plan(RetentionLimits(), NOW_MS, limit=9).tasks
+    for left in (4, 3):
+        store.commit([Change(records=(TaskRemoval(until_ms=3 * DAY_MS, limit=1),))])
+        found = [each.task_id for each in store.list_tasks(TaskFilter())]
+        assert left + 1 == len(found)
+    assert ["tsk_5", "tsk_4", "tsk_3", "tsk_0"] == found
+    assert 1 == store.retention().plan(RetentionLimits(), NOW_MS, limit=9).receipts
     store.close()
 
 

@@ -46,6 +46,7 @@ from palyra.core.journal.records import (
     SessionRecord,
     SessionRemoval,
     TaskRecord,
+    TaskRemoval,
     TokenRecord,
     UsageRecord,
 )
@@ -71,7 +72,7 @@ from tests.store.memory.tapes import MemoryFile, MemoryTapes
 Key = tuple[str | int, ...]
 Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
-_REMOVALS = (RunRemoval, SessionRemoval, IncidentRemoval, PageRelease)
+_REMOVALS = (RunRemoval, SessionRemoval, IncidentRemoval, TaskRemoval, PageRelease)
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
@@ -186,6 +187,8 @@ class MemoryJournal(StoredItems):
                     self._drop_receipts(record.session_id)
                 case IncidentRemoval():
                     self._remove_incidents(record)
+                case TaskRemoval():
+                    self._remove_tasks(record)
                 case _:
                     pass
         return None
@@ -217,6 +220,15 @@ class MemoryJournal(StoredItems):
         ]
         for _, incident_id in sorted(old)[: removal.limit]:
             del self._records[IncidentRecord][incident_id,]
+
+    def _remove_tasks(self, removal: TaskRemoval) -> None:
+        old = [
+            (each.finished_ms, each.task_id)
+            for each in self._list(TaskRecord)
+            if each.finished_ms is not None and each.finished_ms <= removal.until_ms
+        ]
+        for _, task_id in sorted(old)[: removal.limit]:
+            del self._records[TaskRecord][task_id,]
 
     def _drop(self, kind: type[msgspec.Struct], **where: str) -> None:
         """Delete the records with this field."""
@@ -272,12 +284,14 @@ class MemoryJournal(StoredItems):
             for position, digest, row in self._tapes.read_page(run_id, after_seq, limit)
         ]
 
-    def verify(self, run_id: str | None = None) -> VerifyReport:
+    def verify(
+        self, run_id: str | None = None, *, note: Callable[[int], object] | None = None
+    ) -> VerifyReport:
         """See `JournalStore.verify`."""
         self._require_open()
         entries = self._roots.entries()
         if run_id is None:
-            return verify_journal(self._tapes, entries, self._roots.keys.trusted)
+            return verify_journal(self._tapes, entries, self._roots.keys.trusted, note=note)
         found = self.find_run(run_id)
         claimed_seq = None if found is None else found.head_seq
         return verify_run(self._tapes, entries, self._roots.keys.trusted, run_id, claimed_seq)

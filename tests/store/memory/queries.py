@@ -1,7 +1,7 @@
 """The query half of the journal in memory, over dictionaries; mirrors `palyra/store/sqlite/queries`."""
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from palyra.core.incident.incident import is_wanted
@@ -36,7 +36,8 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
-from palyra.core.task.life import is_claimable, is_expired, order
+from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS, is_claimable, is_expired, order
+from palyra.core.task.views import TaskCounts
 from palyra.store.sqlite.queries import R
 
 
@@ -151,9 +152,28 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         wanted = TaskFilter(schedule_id=schedule_id, limit=len(self._list(TaskRecord)))
         return [task for task in self.list_tasks(wanted)[::-1] if not task.is_final]
 
-    def count_open_tasks(self, principal: str) -> int:
+    def count_open_tasks(self, principal: str, *, own: bool) -> int:
         found = (task for task in self._list(TaskRecord) if task.principal == principal)
-        return sum(not task.is_final for task in found)
+        return sum(not task.is_final and (task.kind in OWN_KINDS) is own for task in found)
+
+    def count_tasks(self, principal: str | None, *, now_ms: int) -> TaskCounts:
+        found = [each for each in self._list(TaskRecord) if principal in {None, each.principal}]
+        due = [e.not_before_ms for e in found if e.state == "queued" and e.not_before_ms <= now_ms]
+        failed = [each for each in found if each.state == "failed"]
+        return TaskCounts(
+            due=len(due),
+            running=sum(each.state == "running" for each in found),
+            oldest_due_ms=min(due, default=None),
+            failed=sum((each.finished_ms or 0) > now_ms - 86_400_000 for each in failed),
+            own=sum(each.kind in OWN_KINDS and not each.is_final for each in found),
+            own_limit=MAX_OPEN_OWN,
+        )
+
+    def count_own_tasks(self) -> dict[str, int]:
+        found = self._list(TaskRecord)
+        return Counter(
+            task.principal for task in found if task.kind in OWN_KINDS and not task.is_final
+        )
 
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
         return self._find(ScheduleRecord, schedule_id)

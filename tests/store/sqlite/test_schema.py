@@ -109,6 +109,15 @@ def test_an_older_journal_is_migrated_completely(tmp_path: Path, version: int) -
     store.close()
 
 
+def test_a_damaged_record_stops_no_migration() -> None:
+    """A run whose record is no JSON is in no index, and can still be changed."""
+    connection = migrated(14)
+    connection.execute("INSERT INTO runs VALUES ('run_a', 'ses_a', 'ann', 'done', 'xxx')")
+    assert 14 == migrate(connection)
+    connection.execute("UPDATE runs SET record = 'yyy'")
+    assert 1 == connection.execute("SELECT count(*) FROM runs").get
+
+
 def test_a_failing_migration_leaves_the_file_as_it_was() -> None:
     """Not even the part that worked stays; the version stays too."""
     connection = migrated(1)

@@ -18,7 +18,7 @@ from palyra.core.journal.records import (
     Timing,
 )
 from palyra.core.task.life import Submission
-from palyra.core.task.views import ScheduleView, TaskView
+from palyra.core.task.views import ScheduleView, TaskCounts, TaskView
 from palyra.errors import InvalidParams
 from palyra.net.api.method import (
     Duration,
@@ -30,15 +30,15 @@ from palyra.net.api.method import (
     Mutation,
     cursor_of,
 )
-from palyra.net.protocol.params import LINE, Params
+from palyra.net.protocol.params import NAME, Params
 from palyra.net.protocol.results import ScheduleInstants, ScheduleList, TaskPage
-from palyra.services.schedules import AddSchedule
+from palyra.services.schedules import AddSchedule, find_problem
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 Attempts = Annotated[int, msgspec.Meta(ge=1, le=20)]
 States = Annotated[list[TaskState], msgspec.Meta(max_length=7)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_000)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), NAME]
 CronText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Zone = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -68,6 +68,10 @@ class TaskListParams(Params, frozen=True, kw_only=True):
     schedule_id: Id | None = None
     limit: Limit = 100
     cursor: Annotated[str, cursor_of("tsk")] | None = None
+
+
+class TaskCountsParams(Params, frozen=True, kw_only=True):
+    """All tasks that the caller sees."""
 
 
 class TaskChange(Mutation, frozen=True, kw_only=True):
@@ -156,6 +160,11 @@ async def list_(call: MethodCall, params: TaskListParams) -> TaskPage:
     return TaskPage(tasks=[TaskView.of(each) for each in found], next_cursor=next_cursor)
 
 
+async def count(call: MethodCall, params: TaskCountsParams) -> TaskCounts:
+    del params
+    return await call.backend.tasks.count(call.caller)
+
+
 async def cancel(call: MethodCall, params: TaskCancel) -> TaskView:
     tasks = call.backend.tasks
     done = await call.once(
@@ -230,13 +239,16 @@ def _timing(params: ScheduleAdd, now_ms: int) -> Timing:
 
 
 async def get_schedule(call: MethodCall, params: ScheduleGet) -> ScheduleView:
-    return ScheduleView.of(await call.backend.schedules.get(call.caller, params.schedule_id))
+    found = await call.backend.schedules.get(call.caller, params.schedule_id)
+    return ScheduleView.of(found, find_problem(found.timing))
 
 
 async def list_schedules(call: MethodCall, params: ScheduleListParams) -> ScheduleList:
     del params
     found = await call.backend.schedules.list_all(call.caller)
-    return ScheduleList(schedules=[ScheduleView.of(each) for each in found])
+    return ScheduleList(
+        schedules=[ScheduleView.of(each, find_problem(each.timing)) for each in found]
+    )
 
 
 async def next_instants(call: MethodCall, params: ScheduleGet) -> ScheduleInstants:
@@ -283,6 +295,7 @@ METHODS = (
     Method("task.submit", TaskSubmit, TaskView, "tasks:write", submit),
     Method("task.get", TaskGet, TaskView, "tasks:read", get),
     Method("task.list", TaskListParams, TaskPage, "tasks:read", list_, is_bulk=True),
+    Method("task.counts", TaskCountsParams, TaskCounts, "tasks:read", count),
     Method("task.cancel", TaskCancel, TaskView, "tasks:write", cancel),
     Method("task.pause", TaskChange, TaskView, "tasks:write", pause),
     Method("task.resume", TaskChange, TaskView, "tasks:write", resume),

@@ -10,11 +10,11 @@ from palyra.core.ports import JournalStore
 from palyra.errors import NotFound
 from palyra.net.api.method import Duration, Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
-from palyra.net.protocol.params import LINE, NoParams
+from palyra.net.protocol.params import NAME, NoParams
 from palyra.net.protocol.results import Token, TokenList
 
 # Names are stored and shown verbatim: they must be printable and hold no secret.
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), LINE]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128), NAME]
 
 
 class TokenCreate(Mutation, frozen=True, kw_only=True):

@@ -144,6 +144,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "task.submit": {"kind": "prompt", "payload": {"text": "hello"}},
     "task.get": {"task_id": "tsk_1"},
     "task.list": {"states": ["queued"], "kind": "prompt", "limit": 3},
+    "task.counts": {},
     "task.cancel": {"task_id": "tsk_1", "reason": "enough"},
     "task.pause": {"task_id": "tsk_1"},
     "task.resume": {"task_id": "tsk_1"},
