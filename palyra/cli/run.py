@@ -12,19 +12,29 @@ continued by the next turn on the same line.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
-from palyra.cli.command import Options, shared_options, talk
+from palyra.cli.command import GivenPath, Options, shared_options, talk
 from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
 from palyra.cli.event_text import narrate, to_json
+from palyra.cli.last_session import get_last_session
+from palyra.cli.listing import Span
 from palyra.cli.output import print_json, print_json_line, safe, say
 from palyra.cli.run_exit import RunExit
+from palyra.cli.run_options import (
+    ApprovePolicy,
+    ApproveType,
+    parse_budget,
+    read_answer_schema,
+    read_images,
+)
 from palyra.client import (
     Client,
     EventsDiscarded,
@@ -36,6 +46,10 @@ from palyra.client import (
 )
 from palyra.core.journal.records import QueueMode
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import Budget
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CANCEL_WITHIN_S = 10.0
 
@@ -148,6 +162,12 @@ class RunPrinter:
 @click.command(short_help="Send a message and follow the run.")
 @click.argument("text")
 @click.option("--session", "session_key", help="Key of the session; created if it does not exist.")
+@click.option(
+    "--continue",
+    "is_continued",
+    is_flag=True,
+    help="Go on with your last conversation instead of starting one.",
+)
 @click.option("--agent", help="Name of the agent.")
 @click.option("--model", help="Name of the model.")
 @click.option(
@@ -158,7 +178,40 @@ class RunPrinter:
 @click.option("--channel", help="Channel of the message; needs --conversation.")
 @click.option("--conversation", "conversation_id", help="Conversation in the channel.")
 @click.option("--sender", help="Sender of the message, if the channel requires paired senders.")
-@click.option("--deny", is_flag=True, help="Deny calls that need approval instead of asking.")
+@click.option(
+    "--image",
+    "images",
+    type=GivenPath(),
+    multiple=True,
+    help="Image to show to the model; may be repeated.",
+)
+@click.option(
+    "--json-schema",
+    "schema_file",
+    type=GivenPath(),
+    help="File with the JSON Schema that the answer has to fit.",
+)
+@click.option(
+    "--budget",
+    "amounts",
+    multiple=True,
+    metavar="AMOUNT",
+    help="Limit of this run, such as 0.50usd or 20000tokens; may be given once for each.",
+)
+@click.option(
+    "--timeout", "timeout_ms", type=Span(), help="Longest duration of this run, such as 10m."
+)
+@click.option(
+    "--approve",
+    "policy",
+    type=ApproveType(),
+    default=ApprovePolicy(),
+    metavar="ask|deny|TOOL,...",
+    help="How calls that need approval are answered; TOOL is allowed without a question.",
+)
+@click.option(
+    "--deny", is_flag=True, help="Deny calls that need approval; the same as --approve deny."
+)
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."
@@ -171,24 +224,36 @@ def run(
     deny: bool,
     detach: bool,
     preview: bool,
-    **wanted: str | None,
+    is_continued: bool,
+    **given: Any,  # noqa: ANN401 - as click calls it
 ) -> None:
     """Send TEXT (- reads standard input) and follow the run.
 
-    Tool calls that need approval are asked about here; without a terminal the run waits for
-    another client to answer (`palyra approvals`).  Ctrl-C cancels the run; a second Ctrl-C does not
+    Tool calls that need approval are asked about here.  Without a terminal the command exits with 6
+    at such a call, and the run stays open for `palyra approvals`; --approve ask waits for the answer of
+    another client, --approve deny denies, and --approve TOOL,... allows calls of these tools and denies
+    others.  Ctrl-C cancels the run; a second Ctrl-C does not
     wait for the cancellation.  SIGTERM ends only this command and the run continues (`palyra runs
     cancel`).
     """
+    policy: ApprovePolicy = given.pop("policy")
+    if deny:
+        if policy.mode not in {"default", "deny"}:
+            raise click.UsageError("--deny and --approve exclude each other")
+        policy = ApprovePolicy("deny")
+    if is_continued and (given["session_key"] or given["channel"]):
+        raise click.UsageError("--continue and --session or --channel exclude each other")
+    start = _start_options(policy, given)
     words = _read_input() if text == "-" else text
     if preview:
-        agent = wanted["agent"]
+        agent = given["agent"]
         print_preview(
             options, talk(options, lambda client: client.preview_references(words, agent=agent))
         )
         return
-    start: RunOptions = {"approval_mode": "deny"} if deny else {}
-    start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
+    if is_continued:
+        session = talk(options, get_last_session)
+        start["session_id"] = session.session_id
     if detach:
         started = talk(options, lambda client: client.start_run(words, **start))
         if options.as_json:
@@ -198,12 +263,28 @@ def run(
         return
     ending = RunExit()
     try:
-        talk(options, lambda client: _watch(client, words, start, options, ending))
+        talk(options, lambda client: _watch(client, words, start, (options, policy), ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
             raise
         _cancel(options, ending)
     raise SystemExit(ending.code)
+
+
+def _start_options(policy: ApprovePolicy, given: dict[str, Any]) -> RunOptions:
+    """Return the params of `run.start` that the options of the command stand for."""
+    start: RunOptions = {"approval_mode": "deny"} if policy.mode == "deny" else {}
+    images: tuple[Path, ...] = given.pop("images")
+    schema_file: Path | None = given.pop("schema_file")
+    budget = parse_budget(given.pop("amounts"), given.pop("timeout_ms"))
+    if images:
+        start["attachments"] = read_images(images)
+    if schema_file is not None:
+        start["answer_schema"] = read_answer_schema(schema_file)
+    if budget != Budget():
+        start["budget"] = budget
+    start.update({key: value for key, value in given.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
+    return start
 
 
 def _read_input() -> str:
@@ -219,26 +300,32 @@ def _read_input() -> str:
 
 
 async def _watch(
-    client: Client, text: str, start: RunOptions, options: Options, ending: RunExit
+    client: Client,
+    text: str,
+    start: RunOptions,
+    how: tuple[Options, ApprovePolicy],
+    ending: RunExit,
 ) -> None:
+    options, policy = how
     started = await client.start_run(text, **start)
     ending.run_id = started.run_id
     if options.as_json:
+        desk = ApprovalPrompt(client, None, policy)
         async with client.events(started.run_id, progress=False) as items:
-            async for item in items:
-                _print_event(item, ending)
+            await _follow(items, _print_event, desk, ending)
         return
     say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
     story = RunPrinter(streams=sys.stdout.isatty())
     async with client.events(started.run_id) as items:
-        await _follow(items, story, ApprovalPrompt(client, find_terminal()), ending)
+        desk = ApprovalPrompt(client, find_terminal(), policy)
+        await _follow(items, story.tell, desk, ending)
 
 
 async def _follow(
-    items: Subscription, story: RunPrinter, desk: ApprovalPrompt, ending: RunExit
+    items: Subscription, tell: Callable[[Item], None], desk: ApprovalPrompt, ending: RunExit
 ) -> None:
     async for item in items:
-        story.tell(item)
+        tell(item)
         if isinstance(item, TapeEvent):
             desk.note(item)
             ending.note(item.event)
@@ -246,9 +333,8 @@ async def _follow(
             await desk.work(items)
 
 
-def _print_event(item: Item, ending: RunExit) -> None:
+def _print_event(item: Item) -> None:
     if isinstance(item, TapeEvent):
-        ending.note(item.event)
         print_json_line(to_json(item))
     elif isinstance(item, EventsDiscarded):
         print_json_line({"run_id": item.run_id, "dropped_after": item.after_seq})
