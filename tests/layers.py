@@ -197,6 +197,7 @@ HOP_FILES = (
     "store/sqlite/journal.py",
     "store/sqlite/integrity.py",
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
+    "cli/chat_terminal.py",  # the line editor has a loop of its own
 )
 
 NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})

@@ -28,10 +28,16 @@ _COLOURS: dict[Style, dict[str, Any]] = {
 
 def print_preview(preview: Preview, *, err: bool = False) -> None:
     """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
-    width = shutil.get_terminal_size().columns
-    for line in render_preview(preview, width):
-        parts = (click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
-        click.echo("".join(parts), err=err, color=uses_color())
+    for line in style_preview(preview):
+        click.echo(line, err=err, color=uses_color())
+
+
+def style_preview(preview: Preview) -> list[str]:
+    """Return the lines of a preview, as wide as the terminal, with colours."""
+    return [
+        "".join(click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
+        for line in render_preview(preview, shutil.get_terminal_size().columns)
+    ]
 
 
 async def find_preview(

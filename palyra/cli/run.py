@@ -2,18 +2,10 @@
 
 The model's text is written to standard output and everything else to standard error, so that
 `palyra run … > file` stores the answer.  With --json standard output is the tape, one event a line.
-
-Theory of the printed text: the model's text arrives twice, first as uncommitted deltas, then
-complete in the committed `turn.completed`; the answer arrives once more in `message.completed`.
-Deltas may be missing.  `RunPrinter` prints of each committed text only the part that has not been
-printed: it removes the printed text if that is a prefix of the committed one, and otherwise prints
-the whole committed text on a new line.  A turn that ended at the token limit ("length") is
-continued by the next turn on the same line.
 """
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -23,10 +15,10 @@ from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
 from palyra.cli.command import GivenPath, Options, shared_options, talk
 from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
-from palyra.cli.event_text import narrate, to_json
+from palyra.cli.event_text import to_json
 from palyra.cli.last_session import get_last_session
 from palyra.cli.listing import Span
-from palyra.cli.output import print_json, print_json_line, safe, say
+from palyra.cli.output import print_json, print_json_line, say
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import (
     ApprovePolicy,
@@ -35,128 +27,22 @@ from palyra.cli.run_options import (
     read_answer_schema,
     read_images,
 )
+from palyra.cli.run_printer import RunPrinter
 from palyra.client import (
     Client,
     EventsDiscarded,
     Item,
-    ProgressItem,
     RunOptions,
     Subscription,
     TapeEvent,
 )
 from palyra.core.journal.records import QueueMode
-from palyra.core.tape import events as ev
 from palyra.core.tape.events import Budget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CANCEL_WITHIN_S = 10.0
-
-# Events that are printed to standard error; `palyra tape show` prints all.
-SHOWN = (
-    ev.TurnStarted,
-    ev.TurnFailed,
-    ev.ToolProposed,
-    ev.ToolRejected,
-    ev.ToolDecided,
-    ev.ApprovalResolved,
-    ev.DelegationStarted,
-    ev.ToolCompleted,
-    ev.DelegationEnded,
-    ev.SteerReceived,
-    ev.AnswerRejected,
-    ev.GuardWarned,
-    ev.GuardBlocked,
-    ev.RunRecovered,
-    ev.RunDone,
-    ev.RunFailed,
-    ev.RunCancelled,
-)
-
-
-@dataclass(slots=True)
-class RunPrinter:
-    """Live printer of a run: deltas of the text as they arrive, and one line for each step."""
-
-    streams: bool  # print deltas; else only the complete answer
-    _streamed: dict[str, str] = field(default_factory=dict)  # item of a delta -> printed text
-    _said: str = ""  # text of the last turn and of the turns that it continues
-    _goes_on: bool = False  # the current turn continues the text of the one before
-    _is_mid_line: bool = False
-
-    def tell(self, item: Item) -> None:
-        """Print one item of the subscription."""
-        match item:
-            case ProgressItem(kind="text"):
-                self._stream(item)
-            case TapeEvent():
-                self._tell_event(item)
-            case EventsDiscarded():
-                self._end_line()
-                say("● the daemon restarted; uncommitted output was discarded", err=True, fg="cyan")
-                self._streamed.clear()
-                self._said = ""
-            case _:
-                pass
-
-    def _stream(self, progress: ProgressItem) -> None:
-        if not self.streams:
-            return
-        self._streamed[progress.item] = self._streamed.get(progress.item, "") + progress.delta
-        click.echo(safe(progress.delta), nl=False)
-        self._is_mid_line = not progress.delta.endswith("\n")
-
-    def _tell_event(self, item: TapeEvent) -> None:
-        match item.event:
-            case ev.TurnStarted(continues=continues):
-                self._goes_on = continues
-                if not continues:  # else the text continues on the line of the turn before
-                    self._narrate(item)
-            case ev.TurnCompleted() if self.streams:
-                self._complete(item.event)
-            case ev.MessageCompleted(text=text):
-                self._conclude(text)
-            case ev.Event() if isinstance(item.event, SHOWN):
-                self._narrate(item)
-            case _:
-                pass
-
-    def _narrate(self, item: TapeEvent) -> None:
-        """Print one line for an event to standard error."""
-        self._end_line()
-        line = narrate(item)
-        say(f"{line.mark} {line.text}", err=True, fg=line.colour)
-
-    def _complete(self, event: ev.TurnCompleted) -> None:
-        """Print the part of a turn's text that was not printed as deltas."""
-        so_far, text = "".join(self._streamed.values()), event.text
-        self._streamed.clear()
-        self._said = self._said + text if self._goes_on else text
-        if text.startswith(so_far):
-            text = text[len(so_far) :]
-        else:
-            self._end_line()
-        click.echo(safe(text), nl=False)
-        self._is_mid_line = self._is_mid_line or bool(text)
-        if event.finish_reason != "length":  # else the next turn continues this line
-            self._end_line()
-
-    def _conclude(self, text: str) -> None:
-        """Print the part of the answer that no turn has printed; without streaming, all of it."""
-        if text.startswith(self._said):
-            text = text[len(self._said) :]
-        else:
-            self._end_line()
-        if text:
-            click.echo(safe(text))
-            self._is_mid_line = False
-        self._end_line()
-
-    def _end_line(self) -> None:
-        if self._is_mid_line:
-            click.echo()
-        self._is_mid_line = False
 
 
 @click.command(short_help="Send a message and follow the run.")
