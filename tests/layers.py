@@ -197,6 +197,7 @@ HOP_FILES = (
     "store/sqlite/journal.py",
     "store/sqlite/integrity.py",
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
+    "cli/chat_lines.py",  # standard input may be a file, which trio cannot wait for
     "cli/chat_terminal.py",  # the line editor has a loop of its own
 )
 

@@ -18,10 +18,10 @@ from typing import Literal
 import click
 import trio
 
+from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import WAITING, CommandFailed
 from palyra.cli.output import say, without_empty
 from palyra.cli.preview import beyond_files, find_preview, print_preview
-from palyra.cli.run_options import ApprovePolicy, Disposition
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.client.approvals import AnswerOptions
 from palyra.core.journal.records import ApprovalScope

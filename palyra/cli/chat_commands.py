@@ -83,10 +83,11 @@ async def compact(conversation: Conversation, _argument: str) -> list[str]:
     started = await conversation.client.compact_session(conversation.session_id)
     if started.run_id is not None:
         await conversation.client.wait_run(started.run_id)
-    return [
+    shown = (
         f"{pluralize(planned.messages, 'message')}: {planned.before_tokens} tokens become "
         f"{planned.after_tokens}"
-    ]
+    )
+    return [shown]
 
 
 async def show_cost(conversation: Conversation, _argument: str) -> list[str]:
@@ -95,10 +96,11 @@ async def show_cost(conversation: Conversation, _argument: str) -> list[str]:
         return ["nothing spent yet"]
     total = (await conversation.client.sum_usage(session_id=conversation.session_id)).total
     unpriced = f" + {total.unpriced_calls} of unknown cost" if total.unpriced_calls else ""
-    return [
+    shown = (
         f"{pluralize(total.calls, 'model call')}, {total.input_tokens} + "
         f"{total.output_tokens} tokens, {dollars(total.cost_usd_micros)}{unpriced}"
-    ]
+    )
+    return [shown]
 
 
 async def show_why(conversation: Conversation, _argument: str) -> list[str]:

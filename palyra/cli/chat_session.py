@@ -45,7 +45,7 @@ class Conversation:
             self.session_id = await get_session_id(self.client, name)
         page = await self.client.list_runs(session_id=self.session_id, limit=PAGE_ROWS)
         self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
-        self.is_branching, self.agent, self.model = False, None, None
+        self.is_branching = False
         return self.session_id
 
     def begin(self) -> None:

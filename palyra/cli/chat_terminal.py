@@ -23,20 +23,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import trio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
-from prompt_toolkit.document import Document
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from palyra.cli.output import uses_color
+
+if TYPE_CHECKING:
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 SETTLE_S = 0.5  # an answer within this time after its question is no answer; console.md, the same
 MAX_COMPLETIONS = 20
@@ -179,7 +181,7 @@ class ChatTerminal:
     def _render_prompt(self, question: Question | None) -> StyleAndTextTuples:
         width = max(shutil.get_terminal_size().columns - 1, 10)
         tail = f"{self._tail[-width:]}\n" if self._tail else ""
-        sign = question.prompt if question is not None else "› "
+        sign = question.prompt if question is not None else "> "
         return [("", tail), ("bold", sign)]
 
     def _send(self, typed: Typed) -> None:

@@ -12,6 +12,7 @@ import click
 import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType
 from palyra.cli.command import GivenPath, Options, shared_options, talk
 from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
@@ -21,8 +22,6 @@ from palyra.cli.listing import Span
 from palyra.cli.output import print_json, print_json_line, say
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import (
-    ApprovePolicy,
-    ApproveType,
     parse_budget,
     read_answer_schema,
     read_images,
@@ -198,18 +197,19 @@ async def _watch(
     if options.as_json:
         desk = ApprovalPrompt(client, None, policy)
         async with client.events(started.run_id, progress=False) as items:
-            await _follow(items, _print_event, desk, ending)
+            await follow(items, _print_event, desk, ending)
         return
     say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
     story = RunPrinter(streams=sys.stdout.isatty())
     async with client.events(started.run_id) as items:
         desk = ApprovalPrompt(client, find_terminal(), policy)
-        await _follow(items, story.tell, desk, ending)
+        await follow(items, story.tell, desk, ending)
 
 
-async def _follow(
+async def follow(
     items: Subscription, tell: Callable[[Item], None], desk: ApprovalPrompt, ending: RunExit
 ) -> None:
+    """Print the items of a run, answer its questions, and note how it ends."""
     async for item in items:
         tell(item)
         if isinstance(item, TapeEvent):
