@@ -238,7 +238,7 @@ class ChatDesk:
         word = line.strip().lower()
         answer = ANSWERS.get(word)
         if answer is None or answer[1] not in asked.scopes:
-            self.tell(f"no answer: {HOW}; Ctrl-C cancels the run", "yellow")
+            self.tell(f"not taken: {HOW}; Ctrl-C cancels the run", "yellow")
             return
         await self._resolve(asked, word, "")
 

@@ -137,19 +137,19 @@ class ChatTerminal:
     def _edit(self) -> None:
         with patch_stdout(raw=True):
             shown: Question | None = None
+            shown_s = 0.0
             while not self._is_closed:
                 with self._lock:
                     question = self._question
                 if question is not None and question != shown:
                     show_question(question)
+                    forget_typed(self._session)
+                    shown_s = time.monotonic()
                 shown = question
-                self._read(question)
+                self._read(question, shown_s)
 
-    def _read(self, question: Question | None) -> None:
-        """Read one line, and send it if it is whole."""
-        if question is not None:
-            forget_typed(self._session)
-        began_s = time.monotonic()
+    def _read(self, question: Question | None, shown_s: float) -> None:
+        """Read one line, and send it if it is whole; the question was shown at `shown_s`."""
         try:
             line = self._session.prompt(
                 lambda: self._render_prompt(question),
@@ -167,7 +167,8 @@ class ChatTerminal:
             if question is None:
                 self._draft = self._session.default_buffer.text
             return
-        if question is not None and time.monotonic() - began_s < SETTLE_S:
+        if question is not None and time.monotonic() - shown_s < SETTLE_S:
+            click.echo("not taken: too soon after the question")
             return
         if question is None:
             self._draft = ""

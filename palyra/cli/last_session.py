@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from palyra.cli.errors import USAGE, CommandFailed
+from palyra.cli.errors import USAGE, WAITING, CommandFailed
 from palyra.core.tape.events import RunAccepted
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ async def get_last_session(client: Client) -> SessionRecord:
     """Return the session of the caller's newest interactive run.
 
     Runs of tasks, delegated runs, conversations in channels and archived sessions do not count.  A
-    daemon has one workspace.  Raises CommandFailed if there is none among the newest PAGE_ROWS runs.
+    daemon has one workspace.  Raises CommandFailed if there is none among the newest PAGE_ROWS runs, or if it
+    waits for a person: a new message would wait behind that question.
     """
     page = await client.list_runs(principal=client.welcome.principal, limit=PAGE_ROWS)
     seen: set[str] = set()
@@ -32,6 +33,12 @@ async def get_last_session(client: Client) -> SessionRecord:
         seen.add(run.session_id)
         session = await client.get_session(run.session_id)
         if session.archived_ms is None and session.channel is None:
+            if run.phase == "awaiting_approval":
+                raise CommandFailed(
+                    f"the last conversation waits for an answer: {run.run_id}",
+                    "`palyra approvals list` shows the question, `palyra runs cancel` ends the run",
+                    code=WAITING,
+                )
             return session
     raise CommandFailed(
         "there is no conversation to continue",
