@@ -205,6 +205,8 @@ HOP_FILES = (
     "store/sqlite/journal.py",
     "store/sqlite/integrity.py",
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
+    "cli/chat_lines.py",  # standard input may be a file, which trio cannot wait for
+    "cli/chat_terminal.py",  # the line editor has a loop of its own
 )
 
 NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})
@@ -364,7 +366,8 @@ def _attributes(module: Module) -> Iterator[tuple[int, str]]:
 
 
 # The actor of an MCP server reads the standard error of its process for as long as that lives.
-NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py"})
+# A conversation at a terminal reads what is typed while it follows the run.
+NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py", "cli/chat_desk.py"})
 
 
 def nurseries_belong_to_actors(module: Module) -> Iterator[str]:

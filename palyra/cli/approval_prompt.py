@@ -18,9 +18,12 @@ from typing import Literal
 import click
 import trio
 
+from palyra.cli.approve_policy import ApprovePolicy, Disposition
+from palyra.cli.errors import WAITING, CommandFailed
 from palyra.cli.output import say, without_empty
 from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
+from palyra.client.approvals import AnswerOptions
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
@@ -44,28 +47,32 @@ ANSWERS: dict[str, Answer] = {
 class ApprovalPrompt:
     """Queue of the pending approval requests of one run, oldest first, and their prompt.
 
-    `descriptor` is that of the terminal; with None, or after its end of input, requests are only
-    announced, with the commands that answer them.
+    `descriptor` is that of the terminal; with None, or after its end of input, the policy decides what
+    becomes of a request.
     """
 
-    def __init__(self, client: Client, descriptor: int | None) -> None:
+    def __init__(
+        self, client: Client, descriptor: int | None, policy: ApprovePolicy | None = None
+    ) -> None:
         self._client = client
         self._descriptor = descriptor  # None: not interactive
         self._pending: dict[str, ApprovalRequested] = {}
+        self._policy = policy or ApprovePolicy()
         self._shown: str | None = None
+        self._left: set[str] = set()  # requests that another client has to answer
 
     @property
     def is_asking(self) -> bool:
-        """True if the terminal is interactive and an approval is pending."""
-        return self._descriptor is not None and bool(self._pending)
+        """True if an approval is pending that is not left to other clients."""
+        return not self._left.issuperset(self._pending)
 
     def note(self, item: TapeEvent) -> None:
         """Add a requested approval to the queue, or remove a resolved one."""
         match item.event:
             case ApprovalRequested() as asked:
                 self._pending[asked.approval_id] = asked
-                if self._descriptor is None:
-                    _print_commands(asked)
+                if self._descriptor is None and self._policy.mode == "ask":
+                    self._leave(asked)
             case ApprovalResolved() as answered:
                 self._pending.pop(answered.approval_id, None)
                 if self._shown == answered.approval_id:
@@ -74,20 +81,62 @@ class ApprovalPrompt:
                 pass
 
     async def work(self, items: Subscription) -> None:
-        """Prompt for the oldest approval; return after a line of input or when an event arrives.
+        """Treat the oldest approval by the policy; return after a line of input or when an event arrives.
 
+        Raises CommandFailed with WAITING for one that must wait for a person elsewhere.
         Cancellation: an answer that was being sent may have been recorded.
         """
-        if self._descriptor is None or not self._pending:
+        asked = next(
+            (each for each in self._pending.values() if each.approval_id not in self._left), None
+        )
+        if asked is None:
             return
-        asked = next(iter(self._pending.values()))
         if self._shown != asked.approval_id:
+            disposition = await self._decide(asked)
+            if disposition != "ask" or self._descriptor is None:
+                await self._treat(asked, disposition)
+                return
             self._shown = asked.approval_id
             _discard_typed(self._descriptor)
             await self._show(asked)
+        assert self._descriptor is not None  # noqa: S101 - only a terminal shows a question
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
         if select.select([self._descriptor], [], [], 0)[0]:
             await self._read_answer(asked, self._descriptor)
+
+    async def _decide(self, asked: ApprovalRequested) -> Disposition:
+        """Apply the policy; a listed tool is not allowed in a run that injected text has reached."""
+        is_permitted = self._policy.names(asked.tool, asked.scopes)
+        if is_permitted:
+            preview = await find_preview(self._client, asked.approval_id)
+            is_permitted = not isinstance(preview, str) and not (preview.taint or preview.stale)
+            if not is_permitted:
+                say(f"  --approve does not hold for {visible(asked.summary)}:", err=True)
+                say("  injected text has reached the run, or a file has changed", err=True)
+        return self._policy.decide(
+            is_permitted=is_permitted, has_terminal=self._descriptor is not None
+        )
+
+    async def _treat(self, asked: ApprovalRequested, disposition: Disposition) -> None:
+        """Answer without a person, or leave the question to another client."""
+        match disposition:
+            case "allow" | "deny":
+                say(f"? {visible(asked.summary)}: {disposition} by --approve", err=True)
+                await self._answer(asked, disposition, "once", reason="by --approve")
+            case "wait":
+                self._leave(asked)
+            case _:
+                raise CommandFailed(
+                    f"{visible(asked.summary)} waits for a person, and this command has no terminal",
+                    f"answer with `palyra approvals allow {asked.approval_id}` (or deny), then "
+                    "`palyra runs wait`; or choose --approve ask, deny or TOOL",
+                    code=WAITING,
+                )
+
+    def _leave(self, asked: ApprovalRequested) -> None:
+        """Leave the question to another client, and name the commands that answer it."""
+        self._left.add(asked.approval_id)
+        _print_commands(asked)
 
     async def _show(self, asked: ApprovalRequested) -> None:
         """Print the question with its preview; with the arguments if there is no preview."""
@@ -116,20 +165,27 @@ class ApprovalPrompt:
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
         if not line:  # end of input
-            self._descriptor = None
-            _print_commands(asked)
+            self._descriptor = self._shown = None
             return
         answer = ANSWERS.get(line.strip().lower())
         if answer is None or answer[1] not in asked.scopes:
             _print_question(asked)
             return
-        decision, scope = answer
+        await self._answer(asked, *answer)
+
+    async def _answer(
+        self,
+        asked: ApprovalRequested,
+        decision: Literal["allow", "deny"],
+        scope: ApprovalScope,
+        *,
+        reason: str = "",
+    ) -> None:
         del self._pending[asked.approval_id]
         self._shown = None
+        given: AnswerOptions = {"scope": scope, "reason": reason} if reason else {"scope": scope}
         try:
-            await self._client.resolve_approval(
-                asked.approval_id, decision, asked.digest, scope=scope
-            )
+            await self._client.resolve_approval(asked.approval_id, decision, asked.digest, **given)
         except (Conflict, IllegalState) as error:  # resolved by another client in the meantime
             say(f"  too late: {error.message}", err=True, fg="yellow")
 

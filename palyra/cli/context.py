@@ -21,7 +21,7 @@ def context(options: Options, run_id: str, turn: int | None) -> None:
         return
     columns = ("LAYER", "TOKENS", "KEPT", "PRIORITY", "TRUST", "WHAT")
     print_table(columns, [_row(segment) for segment in found.segments], empty="no segments")
-    say(_describe(found), dim=True)
+    say(describe_explained(found), dim=True)
 
 
 def _row(segment: SegmentView) -> tuple[object, ...]:
@@ -45,7 +45,8 @@ def _row(segment: SegmentView) -> tuple[object, ...]:
     )
 
 
-def _describe(found: ContextExplained) -> str:
+def describe_explained(found: ContextExplained) -> str:
+    """Return the size of the prompt in words."""
     text = f"turn {found.turn}, attempt {found.attempt}, {found.model}: {found.input_tokens} tokens"
     budget = found.budget
     if budget is None or not budget.window:

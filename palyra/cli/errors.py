@@ -29,6 +29,7 @@ USAGE = 2  # click's own
 CANCELLED = 3
 PARTIAL = 4  # done, but something was refused or is missing
 OVER_BUDGET = 5
+WAITING = 6  # the run is open: a call waits for a person, and none can answer at this command
 NO_DAEMON = 69  # EX_UNAVAILABLE of sysexits.h
 DAEMON_FAILED = 70  # EX_SOFTWARE
 DISK_FULL = 75  # EX_TEMPFAIL
@@ -42,6 +43,7 @@ EXPLAINED = {
     CANCELLED: "the run was cancelled",
     PARTIAL: "the run is done, but a call was denied or a result is missing",
     OVER_BUDGET: "a budget stopped the run",
+    WAITING: "the run is open: a call waits for a person, and the command cannot ask one",
     NO_DAEMON: "no daemon answers, or one cannot start: its directory, keys, journal or port",
     DAEMON_FAILED: "the daemon gave up, or a part of it did not stop",
     DISK_FULL: "the daemon cannot start or go on: its disk is full or the quota used up",

@@ -23,6 +23,7 @@ from palyra.cli.talk import Options
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and follow the run."),
+    "chat": ("chat", "Talk with the agent in the terminal."),
     "runs": ("runs", "List, show, fork, cancel and wait for runs."),
     "context": ("context", "Show what a turn's prompt was made of."),
     "approvals": ("approvals", "List and answer approvals."),

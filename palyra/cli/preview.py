@@ -28,18 +28,29 @@ _COLOURS: dict[Style, dict[str, Any]] = {
 
 def print_preview(preview: Preview, *, err: bool = False) -> None:
     """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
-    _print_lines(render_preview(preview, shutil.get_terminal_size().columns), err=err)
+    _print_lines(_style(render_preview(preview, shutil.get_terminal_size().columns)), err=err)
 
 
 def print_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
     """Print blocks as `print_preview` does."""
-    _print_lines(render_blocks(blocks, shutil.get_terminal_size().columns), err=err)
+    _print_lines(_style(render_blocks(blocks, shutil.get_terminal_size().columns)), err=err)
 
 
-def _print_lines(lines: Sequence[Line], *, err: bool) -> None:
+def style_preview(preview: Preview) -> list[str]:
+    """Return the lines of a preview, as wide as the terminal, with colours."""
+    return _style(render_preview(preview, shutil.get_terminal_size().columns))
+
+
+def _print_lines(lines: Sequence[str], *, err: bool) -> None:
     for line in lines:
-        parts = (click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
-        click.echo("".join(parts), err=err, color=uses_color())
+        click.echo(line, err=err, color=uses_color())
+
+
+def _style(lines: Sequence[Line]) -> list[str]:
+    return [
+        "".join(click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
+        for line in lines
+    ]
 
 
 async def find_preview(

@@ -2,154 +2,56 @@
 
 The model's text is written to standard output and everything else to standard error, so that
 `palyra run … > file` stores the answer.  With --json standard output is the tape, one event a line.
-
-Theory of the printed text: the model's text arrives twice, first as uncommitted deltas, then
-complete in the committed `turn.completed`; the answer arrives once more in `message.completed`.
-Deltas may be missing.  `RunPrinter` prints of each committed text only the part that has not been
-printed: it removes the printed text if that is a prefix of the committed one, and otherwise prints
-the whole committed text on a new line.  A turn that ended at the token limit ("length") is
-continued by the next turn on the same line.
 """
 
 import sys
-from dataclasses import dataclass, field
-from typing import TypeGuard, get_args
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
-from palyra.cli.command import shared_options
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from palyra.cli.command import GivenPath, shared_options
 from palyra.cli.context import print_preview
-from palyra.cli.countdown import count_down
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
-from palyra.cli.event_text import narrate, to_json
-from palyra.cli.output import print_json, print_json_line, safe, say
+from palyra.cli.event_text import to_json
+from palyra.cli.last_session import get_last_session
+from palyra.cli.listing import Span
+from palyra.cli.model_pause import ModelPause
+from palyra.cli.output import print_json, print_json_line, say
 from palyra.cli.run_exit import RunExit
+from palyra.cli.run_options import parse_budget, read_answer_schema, read_images
+from palyra.cli.run_printer import RunPrinter
 from palyra.cli.talk import Options, talk
 from palyra.client import (
     Client,
     EventsDiscarded,
     Item,
-    ProgressItem,
     RunOptions,
     Subscription,
     TapeEvent,
 )
 from palyra.core.journal.records import QueueMode
-from palyra.core.tape import events as ev
+from palyra.core.tape.events import Budget
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CANCEL_WITHIN_S = 10.0
-
-# Events that are printed to standard error; `palyra tape show` prints all.
-SHOWN = (
-    ev.TurnStarted,
-    ev.TurnFailed,
-    ev.ToolProposed,
-    ev.ToolRejected,
-    ev.ToolDecided,
-    ev.ApprovalResolved,
-    ev.DelegationStarted,
-    ev.ToolCompleted,
-    ev.DelegationEnded,
-    ev.SteerReceived,
-    ev.AnswerRejected,
-    ev.GuardWarned,
-    ev.GuardBlocked,
-    ev.RunRecovered,
-    ev.RunDone,
-    ev.RunFailed,
-    ev.RunCancelled,
-)
-
-
-@dataclass(slots=True)
-class RunPrinter:
-    """Live printer of a run: deltas of the text as they arrive, and one line for each step."""
-
-    streams: bool  # print deltas; else only the complete answer
-    _streamed: dict[str, str] = field(default_factory=dict)  # item of a delta -> printed text
-    _said: str = ""  # text of the last turn and of the turns that it continues
-    _goes_on: bool = False  # the current turn continues the text of the one before
-    _is_mid_line: bool = False
-
-    def tell(self, item: Item) -> None:
-        """Print one item of the subscription."""
-        match item:
-            case ProgressItem(kind="text"):
-                self._stream(item)
-            case TapeEvent():
-                self._tell_event(item)
-            case EventsDiscarded():
-                self._end_line()
-                say("● the daemon restarted; uncommitted output was discarded", err=True, fg="cyan")
-                self._streamed.clear()
-                self._said = ""
-            case _:
-                pass
-
-    def _stream(self, progress: ProgressItem) -> None:
-        if not self.streams:
-            return
-        self._streamed[progress.item] = self._streamed.get(progress.item, "") + progress.delta
-        click.echo(safe(progress.delta), nl=False)
-        self._is_mid_line = not progress.delta.endswith("\n")
-
-    def _tell_event(self, item: TapeEvent) -> None:
-        match item.event:
-            case ev.TurnStarted(continues=continues):
-                self._goes_on = continues
-                if not continues:  # else the text continues on the line of the turn before
-                    self._narrate(item)
-            case ev.TurnCompleted() if self.streams:
-                self._complete(item.event)
-            case ev.MessageCompleted(text=text):
-                self._conclude(text)
-            case ev.Event() if isinstance(item.event, SHOWN):
-                self._narrate(item)
-            case _:
-                pass
-
-    def _narrate(self, item: TapeEvent) -> None:
-        """Print one line for an event to standard error."""
-        self._end_line()
-        line = narrate(item)
-        say(f"{line.mark} {line.text}", err=True, fg=line.colour)
-
-    def _complete(self, event: ev.TurnCompleted) -> None:
-        """Print the part of a turn's text that was not printed as deltas."""
-        so_far, text = "".join(self._streamed.values()), event.text
-        self._streamed.clear()
-        self._said = self._said + text if self._goes_on else text
-        if text.startswith(so_far):
-            text = text[len(so_far) :]
-        else:
-            self._end_line()
-        click.echo(safe(text), nl=False)
-        self._is_mid_line = self._is_mid_line or bool(text)
-        if event.finish_reason != "length":  # else the next turn continues this line
-            self._end_line()
-
-    def _conclude(self, text: str) -> None:
-        """Print the part of the answer that no turn has printed; without streaming, all of it."""
-        if text.startswith(self._said):
-            text = text[len(self._said) :]
-        else:
-            self._end_line()
-        if text:
-            click.echo(safe(text))
-            self._is_mid_line = False
-        self._end_line()
-
-    def _end_line(self) -> None:
-        if self._is_mid_line:
-            click.echo()
-        self._is_mid_line = False
 
 
 @click.command(short_help="Send a message and follow the run.")
 @click.argument("text")
 @click.option("--session", "session_key", help="Key of the session; created if it does not exist.")
+@click.option(
+    "--continue",
+    "is_continued",
+    is_flag=True,
+    help="Go on with your last conversation instead of starting one.",
+)
 @click.option("--agent", help="Name of the agent.")
 @click.option("--model", help="Name of the model.")
 @click.option(
@@ -160,9 +62,39 @@ class RunPrinter:
 @click.option("--channel", help="Channel of the message; needs --conversation.")
 @click.option("--conversation", "conversation_id", help="Conversation in the channel.")
 @click.option("--sender", help="Sender of the message, if the channel requires paired senders.")
-@click.option("--deny", is_flag=True, help="Deny calls that need approval instead of asking.")
 @click.option(
-    "--fail-fast", is_flag=True, help="Cancel the run when its model fails, instead of waiting."
+    "--image",
+    "images",
+    type=GivenPath(),
+    multiple=True,
+    help="Image to show to the model; may be repeated.",
+)
+@click.option(
+    "--json-schema",
+    "schema_file",
+    type=GivenPath(),
+    help="File with the JSON Schema that the answer has to fit.",
+)
+@click.option(
+    "--budget",
+    "amounts",
+    multiple=True,
+    metavar="AMOUNT",
+    help="Limit of this run, such as 0.50usd or 20000tokens; may be given once for each.",
+)
+@click.option(
+    "--timeout", "timeout_ms", type=Span(), help="Longest duration of this run, such as 10m."
+)
+@click.option(
+    "--approve",
+    "policy",
+    type=ApproveType(),
+    default=ApprovePolicy(),
+    metavar="ask|deny|TOOL,...",
+    help="How calls that need approval are answered; TOOL is allowed without a question.",
+)
+@click.option(
+    "--deny", is_flag=True, help="Deny calls that need approval; the same as --approve deny."
 )
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
@@ -174,29 +106,40 @@ def run(
     text: str,
     *,
     deny: bool,
-    fail_fast: bool,
     detach: bool,
     preview: bool,
-    **wanted: str | None,
+    is_continued: bool,
+    **given: Any,  # noqa: ANN401 - as click calls it
 ) -> None:
     """Send TEXT (- reads standard input) and follow the run.
 
-    Tool calls that need approval are asked about here; without a terminal the run waits for
-    another client to answer (`palyra approvals`).  Ctrl-C cancels the run; a second Ctrl-C does not
+    Tool calls that need approval are asked about here.  Without a terminal the command exits with 6
+    at such a call, and the run stays open for `palyra approvals`; --approve ask waits for the answer of
+    another client, --approve deny denies, and --approve TOOL,... allows calls of these tools and denies
+    others.  Ctrl-C cancels the run; a second Ctrl-C does not
     wait for the cancellation.  SIGTERM ends only this command and the run continues (`palyra runs
     cancel`).
     """
+    policy: ApprovePolicy = given.pop("policy")
+    _refuse_contradictions(
+        (deny and policy.mode not in {"default", "deny"}, "--deny and --approve"),
+        (is_continued and given["session_key"], "--continue and --session"),
+        (is_continued and given["channel"], "--continue and --channel"),
+        (detach and given["fail_fast"], "--detach and --fail-fast"),
+    )
+    policy = ApprovePolicy("deny") if deny else policy
+    fail_fast: bool = given.pop("fail_fast")
+    start = _start_options(policy, given)
     words = _read_input() if text == "-" else text
     if preview:
-        agent = wanted["agent"]
+        agent = given["agent"]
         print_preview(
             options, talk(options, lambda client: client.preview_references(words, agent=agent))
         )
         return
-    start: RunOptions = {"approval_mode": "deny"} if deny else {}
-    start.update({key: value for key, value in wanted.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
-    if detach and fail_fast:
-        raise click.UsageError("--fail-fast follows the run, --detach does not: give one of them")
+    if is_continued:
+        session = talk(options, get_last_session)
+        start["session_id"] = session.session_id
     if detach:
         started = talk(options, lambda client: client.start_run(words, **start))
         if options.as_json:
@@ -205,14 +148,37 @@ def run(
             click.echo(started.run_id)
         return
     ending = RunExit()
-    watch = _FailFast() if fail_fast else None
     try:
-        talk(options, lambda client: _watch(client, words, start, options, ending, watch))
+        how = _Manner(options.as_json, policy, fail_fast)
+        talk(options, lambda client: _watch(client, words, start, how, ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
             raise
         _cancel(options, ending)
     raise SystemExit(ending.code)
+
+
+def _refuse_contradictions(*pairs: tuple[object, str]) -> None:
+    """Raise UsageError for the first pair of options that were given both."""
+    for is_given, names in pairs:
+        if is_given:
+            raise click.UsageError(f"{names} exclude each other")
+
+
+def _start_options(policy: ApprovePolicy, given: dict[str, Any]) -> RunOptions:
+    """Return the params of `run.start` that the options of the command stand for."""
+    start: RunOptions = {"approval_mode": "deny"} if policy.mode == "deny" else {}
+    images: tuple[Path, ...] = given.pop("images")
+    schema_file: Path | None = given.pop("schema_file")
+    budget = parse_budget(given.pop("amounts"), given.pop("timeout_ms"))
+    if images:
+        start["attachments"] = read_images(images)
+    if schema_file is not None:
+        start["answer_schema"] = read_answer_schema(schema_file)
+    if budget != Budget():
+        start["budget"] = budget
+    start.update({key: value for key, value in given.items() if value is not None})  # type: ignore[typeddict-item]  # click made them
+    return start
 
 
 def _read_input() -> str:
@@ -227,77 +193,60 @@ def _read_input() -> str:
         ) from None
 
 
-@dataclass(slots=True)
-class _FailFast:
-    """Cancels the run when its model failed and would be asked again after a pause."""
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How a run is followed."""
 
-    failure: ev.TurnFailed | None = None
-
-    async def note(self, client: Client, item: Item) -> None:
-        """Cancel the run if the item is the first such failure."""
-        if self.failure is None and isinstance(item, TapeEvent) and _is_pausing(item.event):
-            self.failure = item.event
-            await client.cancel(item.run_id, f"--fail-fast: {item.event.failure_class}")
-
-    def check(self, ending: RunExit) -> None:
-        """Raise CommandFailed if the run was cancelled for a failure."""
-        if self.failure is not None and ending.code == CANCELLED:
-            raise CommandFailed(
-                f"the model failed: {self.failure.failure_class}: {self.failure.detail}",
-                "see `palyra models`, or run it without --fail-fast to wait",
-                kind=self.failure.failure_class,
-            )
+    as_json: bool
+    policy: ApprovePolicy
+    fail_fast: bool
 
 
-def _is_pausing(event: ev.Event | None) -> TypeGuard[ev.TurnFailed]:
-    """True for a failure after which the same model is asked again, after a pause."""
-    return isinstance(event, ev.TurnFailed) and event.retry and event.delay_ms > 0
-
-
-async def _watch(  # noqa: PLR0917 - of one command
-    client: Client,
-    text: str,
-    start: RunOptions,
-    options: Options,
-    ending: RunExit,
-    fail_fast: _FailFast | None,
+async def _watch(
+    client: Client, text: str, start: RunOptions, how: _Manner, ending: RunExit
 ) -> None:
     started = await client.start_run(text, **start)
     ending.run_id = started.run_id
-    if not options.as_json:
-        say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
-    story = None if options.as_json else RunPrinter(streams=sys.stdout.isatty())
-    desk = ApprovalPrompt(client, None if story is None else find_terminal())
-    async with client.events(started.run_id, progress=story is not None) as items:
-        async for item in items:
-            if story is None:
-                _print_event(item, ending)
-            else:
-                story.tell(item)
-            if fail_fast is not None:
-                await fail_fast.note(client, item)
-            if story is not None:
-                await _answer(item, items, desk, ending, is_waiting=fail_fast is None)
-    if fail_fast is not None:
-        fail_fast.check(ending)
+    if how.as_json:
+        desk = ApprovalPrompt(client, None, how.policy)
+        pause = ModelPause(client, "cancel" if how.fail_fast else "wait")
+        async with client.events(started.run_id, progress=False) as items:
+            await follow(items, _print_event, desk, ending, pause)
+        return
+    say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
+    story = RunPrinter(streams=sys.stdout.isatty())
+    pause = ModelPause(client, "cancel" if how.fail_fast else "count down")
+    async with client.events(started.run_id) as items:
+        desk = ApprovalPrompt(client, find_terminal(), how.policy)
+        await follow(items, story.tell, desk, ending, pause)
 
 
-async def _answer(
-    item: Item, items: Subscription, desk: ApprovalPrompt, ending: RunExit, *, is_waiting: bool
+async def follow(
+    items: Subscription,
+    tell: Callable[[Item], None],
+    desk: ApprovalPrompt,
+    ending: RunExit,
+    pause: ModelPause,
 ) -> None:
-    """Apply a printed item: ask for approvals, and count down the pause before the next attempt."""
-    if isinstance(item, TapeEvent):
-        desk.note(item)
-        ending.note(item.event)
-        if _is_pausing(item.event) and is_waiting and sys.stderr.isatty():
-            await count_down(items, item.event.delay_ms)
-    while desk.is_asking and not items.has_item:
-        await desk.work(items)
+    """Print the items of a run, answer its questions, and note how it ends.
+
+    Raises CommandFailed with WAITING for a question that waits for a person elsewhere, and for a
+    run that was cancelled because its model failed.  Cancellation: the run continues.
+    """
+    async for item in items:
+        tell(item)
+        if isinstance(item, TapeEvent):
+            desk.note(item)
+            ending.note(item.event)
+            await pause.apply(item, items)
+        while desk.is_asking and not items.has_item:
+            await desk.work(items)
+    if ending.code == CANCELLED:
+        pause.check()
 
 
-def _print_event(item: Item, ending: RunExit) -> None:
+def _print_event(item: Item) -> None:
     if isinstance(item, TapeEvent):
-        ending.note(item.event)
         print_json_line(to_json(item))
     elif isinstance(item, EventsDiscarded):
         print_json_line({"run_id": item.run_id, "dropped_after": item.after_seq})

@@ -75,7 +75,7 @@ def show(options: Options, name: str) -> None:
     """Show one session and its queue."""
 
     async def work(client: Client) -> tuple[SessionRecord, Queue]:
-        session_id = await _find_id(client, name, is_latest_allowed=True)
+        session_id = await get_session_id(client, name, is_latest_allowed=True)
         return await client.get_session(session_id), await client.queue(session_id)
 
     session, queue = talk(options, work)
@@ -102,7 +102,7 @@ def compact(options: Options, name: str, *, preview: bool) -> None:
     """Replace older messages in later prompts by a summary; the tape keeps them."""
 
     async def work(client: Client) -> SessionCompacted:
-        session_id = await _find_id(client, name)
+        session_id = await get_session_id(client, name)
         planned = await client.compact_session(session_id, preview=True)
         if preview or planned.reason:
             return planned
@@ -134,7 +134,9 @@ def pin(options: Options, name: str, run_id: str, seq: int, *, off: bool) -> Non
     """Keep a message or tool result verbatim in every summary; `palyra tape show` has its SEQ."""
 
     async def work(client: Client) -> SessionRecord:
-        return await client.pin_message(await _find_id(client, name), run_id, seq, pinned=not off)
+        return await client.pin_message(
+            await get_session_id(client, name), run_id, seq, pinned=not off
+        )
 
     session = talk(options, work)
     _print_change(options, session, f"has {pluralize(len(session.pins), 'pin')}")
@@ -152,7 +154,7 @@ def checkpoint(
     """Mark the newest point of a session, or the one after an event."""
 
     async def work(client: Client) -> SessionCheckpointRecord:
-        session_id = await _find_id(client, name)
+        session_id = await get_session_id(client, name)
         return await client.checkpoint_session(session_id, run_id=run_id, seq=seq, name=title)
 
     made = talk(options, work)
@@ -170,7 +172,7 @@ def list_checkpoints(options: Options, name: str, limit: int) -> None:
     """List the points that a session can be restored to, newest first."""
 
     async def work(client: Client) -> SessionCheckpoints:
-        return await client.session_checkpoints(await _find_id(client, name), limit=limit)
+        return await client.session_checkpoints(await get_session_id(client, name), limit=limit)
 
     found = talk(options, work)
     if options.as_json:
@@ -204,7 +206,9 @@ def restore(
         raise click.UsageError("give a CHECKPOINT_ID or --before-compaction")
 
     async def work(client: Client) -> SessionRestored:
-        return await client.restore_session(await _find_id(client, name), checkpoint_id, **flags)
+        return await client.restore_session(
+            await get_session_id(client, name), checkpoint_id, **flags
+        )
 
     done = talk(options, work)
     if options.as_json:
@@ -220,7 +224,7 @@ def restore(
         say(f"undo that with: palyra checkpoints restore {done.file_checkpoint_id}", dim=True)
 
 
-async def _find_id(client: Client, name: str, *, is_latest_allowed: bool = False) -> str:
+async def get_session_id(client: Client, name: str, *, is_latest_allowed: bool = False) -> str:
     """Return the id of the session with the id, the key or the short name `name`.
 
     A key comes before a short name of the same text.  Raises CommandFailed if there is none.
@@ -293,7 +297,7 @@ def queue(
         change["order"] = named["order"]
 
     async def work(client: Client) -> Queue:
-        return await client.queue(await _find_id(client, name), **change)
+        return await client.queue(await get_session_id(client, name), **change)
 
     found = talk(options, work)
     if options.as_json:
@@ -309,7 +313,7 @@ def archive(options: Options, name: str) -> None:
     """Archive a session."""
 
     async def work(client: Client) -> SessionRecord:
-        return await client.archive_session(await _find_id(client, name))
+        return await client.archive_session(await get_session_id(client, name))
 
     session = talk(options, work)
     _print_change(options, session, "is archived")
@@ -322,7 +326,7 @@ def reset(options: Options, name: str) -> None:
     """Reset a session: its history and grants no longer count."""
 
     async def work(client: Client) -> SessionRecord:
-        return await client.reset_session(await _find_id(client, name))
+        return await client.reset_session(await get_session_id(client, name))
 
     session = talk(options, work)
     _print_change(options, session, f"is reset, epoch {session.epoch}")
@@ -338,7 +342,7 @@ def purge(options: Options, name: str, *, cancel: bool, dry_run: bool, yes: bool
     """Remove the content of a session for good; its events stay as a proof, without content."""
 
     async def work(client: Client) -> SessionPurged:
-        session_id = await _find_id(client, name)
+        session_id = await get_session_id(client, name)
         return await client.purge_session(session_id, cancel=cancel, dry_run=dry_run)
 
     if not dry_run:

@@ -24,6 +24,7 @@ class RunOptions(TypedDict, total=False):
     queue_mode: QueueMode
     approval_mode: ApprovalMode
     json_mode: bool
+    answer_schema: Json
     budget: Budget
     attachments: Sequence[Json]
     origin: str

@@ -4,15 +4,18 @@ import os
 import pty
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 
 from palyra.client import ProgressItem
-from palyra.core.journal.records import Usage
+from palyra.core.journal.records import ApprovalScope, Usage
 from palyra.core.model.messages import FinishReason, ProposedCall
+from palyra.core.preview.blocks import Preview
 from palyra.core.tape import events as ev
+from palyra.core.tape.taint import TaintSource
 from tests.cli.command import WITHIN_S, environment, palyra, start_palyra
 from tests.client.fake_daemon import (
     RUN,
@@ -52,6 +55,7 @@ ASKED = ev.ApprovalRequested(
     expires_ms=1,
     policy_reason="writing asks",
 )
+TAINT = TaintSource(seq=3, kind="tool.completed", tool="http_fetch", trust="external_untrusted")
 COMPLETED = ev.ToolCompleted(call_id=CALL, status="succeeded", output="2 bytes", duration_ms=3)
 
 
@@ -229,14 +233,99 @@ async def test_detach_prints_the_run() -> None:
 
 
 async def test_without_a_terminal_others_answer() -> None:
-    """Without a terminal the run waits and names the command that answers."""
+    """With --approve ask and without a terminal the run waits and names the command that answers."""
     async with fake_daemon() as daemon:
         play(daemon, PROPOSED, ASKED)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(finish_when_watched, daemon)
-            done = await palyra("run", "hello", url=daemon.url)
+            done = await palyra("run", "hello", "--approve", "ask", url=daemon.url)
     assert 0 == done.code
     assert "palyra approvals allow apr_1" in done.err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+async def test_without_a_terminal_the_command_does_not_wait(more: tuple[str, ...]) -> None:
+    """Without a terminal the command exits with 6 at a question, and leaves it open."""
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, ASKED)
+        done = await palyra("run", "hello", *more, url=daemon.url)
+    assert 6 == done.code
+    assert "palyra approvals allow apr_1" in done.err
+    assert not {"approval.resolve", "run.cancel"} & set(daemon.methods())
+
+
+@pytest.mark.parametrize(
+    ("policy", "scopes", "taint", "decision"),
+    [
+        ("write_file,shell", ("once", "session"), (), "allow"),
+        ("shell", ("once", "session"), (), "deny"),
+        ("write_file", ("once",), (), "deny"),
+        ("write_file", ("once", "session"), (TAINT,), "deny"),
+    ],
+    ids=["listed", "other", "once-only", "tainted"],
+)
+async def test_listed_tools_are_allowed_without_a_question(
+    policy: str, scopes: tuple[ApprovalScope, ...], taint: tuple[TaintSource, ...], decision: str
+) -> None:
+    """--approve TOOL allows a listed call once, unless the daemon offers no more or text is hostile."""
+    async with fake_daemon() as daemon, trio.open_nursery() as nursery:
+        record_answer(daemon, nursery)
+        preview = Preview(
+            approval_id="apr_1", run_id=RUN, digest=DIGEST, state="pending", tool="write_file",
+            summary="s", why="w", risk="medium", scopes=scopes, blocks=(), taint=taint,
+        )  # fmt: skip
+        daemon.reply_with("approval.preview", preview)
+        play(daemon, PROPOSED, msgspec.structs.replace(ASKED, scopes=scopes))
+        await palyra("run", "hello", "--approve", policy, url=daemon.url)
+    sent = next(params for method, params in daemon.requests if method == "approval.resolve")
+    assert (decision, "once", DIGEST) == (sent["decision"], sent["scope"], sent["digest"])
+
+
+async def test_options_of_a_run_arrive(tmp_path: Path) -> None:
+    """Images, schema, budget and deadline are sent as the protocol names them."""
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    (tmp_path / "s.json").write_text('{"type": "object"}')
+    async with fake_daemon() as daemon:
+        play(daemon, *ending())
+        await palyra(
+            "run", "look", "--image", str(tmp_path / "a.png"), "--timeout", "10m",
+            "--json-schema", str(tmp_path / "s.json"), "--budget", "0.5usd", "--budget", "900tokens",
+            url=daemon.url,
+        )  # fmt: skip
+    sent = daemon.requests[1][1]
+    picture = {"type": "image", "media_type": "image/png", "name": "a.png"}
+    assert picture.items() <= sent["attachments"][0].items()
+    assert {"type": "object"} == sent["answer_schema"]
+    assert {"tokens": 900, "usd_micros": 500_000, "wall_ms": 600_000} == sent["budget"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--budget", "5"),
+        ("--budget", "0usd"),
+        ("--budget", "1usd", "--budget", "$2"),
+        ("--budget", "0.5tokens"),
+        ("--timeout", "0s"),
+        ("--timeout", "8d"),
+        ("--approve", "ask,write_file"),
+        ("--approve", ""),
+        ("--approve", "budget"),
+        ("--approve", "ask", "--deny"),
+        ("--continue", "--session", "x"),
+        ("--image", "/nonexistent.png"),
+        ("--image", "/dev/zero"),
+        ("--image", __file__),
+        ("--json-schema", __file__),
+    ],
+    ids=" ".join,
+)
+async def test_wrong_options_are_wrong_usage(options: tuple[str, ...]) -> None:
+    """A wrong amount, policy or file is refused with 2 before anything is sent."""
+    async with fake_daemon() as daemon:
+        done = await palyra("run", "hello", *options, url=daemon.url)
+    assert 2 == done.code
+    assert "run.start" not in daemon.methods()
 
 
 async def finish_when_watched(daemon: FakeDaemon) -> None:
@@ -367,19 +456,18 @@ async def test_an_approval_answered_elsewhere_frees_the_terminal() -> None:
 
 
 async def test_end_of_input_leaves_the_question_to_others() -> None:
-    """Ctrl-D at an approval leaves it open for other clients."""
+    """Ctrl-D at an approval leaves it open for other clients, and the command exits with 6."""
 
     async def script(person: Person, _process: ForkedProcess) -> None:
         await person.see("no: ")
         person.type("\x04")
         await person.see("palyra approvals allow apr_1")
-        await daemon.publish(answered("deny"), decided("deny"), *ending())
-        await person.see("done: answered")
 
     async with fake_daemon() as daemon:
         play(daemon, PROPOSED, ASKED)
         code, _ = await at_terminal(daemon, script)
-    assert 4 == code
+    assert 6 == code
+    assert "approval.resolve" not in daemon.methods()
 
 
 async def test_words_are_streamed_once() -> None:

@@ -39,7 +39,7 @@ CALLS: dict[str, Call] = {
     "ping": lambda client: client.ping(),
     "run.start": lambda client: client.start_run(
         "hi", session_key="k", agent="a", model="m", queue_mode="steer", approval_mode="deny",
-        json_mode=True, origin="background", attachments=[{"name": "x"}], session_id=None,
+        json_mode=True, answer_schema={"type": "object"}, origin="background", attachments=[{"name": "x"}], session_id=None,
         channel="chat", conversation_id="1", sender="sam",
     ),
     "run.fork": lambda client: client.fork_run(RUN, 7, "again", idempotency_key="k"),

@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from palyra.actors.kernel.threads import run_sync
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import QueueMode, RunState
+from palyra.core.model.request_options import RequestOptions
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.core.preview.run_changes import RunDiff, RunUndo
 from palyra.core.replay.report import ReplayReport
@@ -22,7 +24,8 @@ from palyra.core.session.commands import (
     WallMs,
 )
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import PalyraError
+from palyra.core.text.json_schema import UnusableSchema, check_schema
+from palyra.errors import InvalidParams, PalyraError
 from palyra.net.api.method import (
     ChannelName,
     Id,
@@ -40,6 +43,7 @@ from palyra.net.protocol.results import RunList, RunWaited, StartedRun
 from palyra.services.run_changes import require_digest
 
 MAX_WAIT_MS = 120_000
+MAX_SCHEMA_BYTES = 16_384  # as the compatible APIs take
 
 
 class Amounts(Params, frozen=True, kw_only=True):
@@ -63,6 +67,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     budget: Amounts = Amounts()
     approval_mode: ApprovalMode = "ask"
     json_mode: bool = False
+    answer_schema: dict[str, Any] | None = None  # JSON Schema of the answer; implies json_mode
     origin: Literal["interactive", "background"] = (
         "interactive"  # the other origins are set by the daemon
     )
@@ -127,6 +132,8 @@ class RunWait(Params, frozen=True, kw_only=True):
 
 
 async def start(call: MethodCall, params: RunStart) -> StartedRun:
+    if params.answer_schema is not None:
+        await run_sync(_check_answer_schema, params.answer_schema)  # compiling may take long
     command = _command(params)
     if not params.subscribe:
         return _started(await _start(call, command))
@@ -165,10 +172,27 @@ def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
 
 
 def _command(params: RunStart) -> StartRun:
-    """Convert the params: the command has the same fields but for two that end at the wire."""
+    """Convert the params: the command has the same fields but for three that end at the wire."""
     given = msgspec.structs.asdict(params)
-    del given["idempotency_key"], given["subscribe"]
-    return StartRun(**given | {"budget": Budget(**msgspec.structs.asdict(params.budget))})
+    del given["idempotency_key"], given["subscribe"], given["answer_schema"]
+    given["budget"] = Budget(**msgspec.structs.asdict(params.budget))
+    if params.answer_schema is not None:
+        given["json_mode"] = True
+        given["brief"] = RequestOptions(answer_schema=params.answer_schema)
+    return StartRun(**given)
+
+
+def _check_answer_schema(schema: dict[str, Any]) -> None:
+    """Raise InvalidParams for a schema that answers cannot be checked against."""
+    size_bytes = len(msgspec.json.encode(schema))
+    if size_bytes > MAX_SCHEMA_BYTES:
+        raise InvalidParams(
+            f"answer_schema: {size_bytes} bytes, at most {MAX_SCHEMA_BYTES}", field="answer_schema"
+        )
+    try:
+        check_schema(schema)
+    except UnusableSchema as error:
+        raise InvalidParams(f"answer_schema: {error.message}", field="answer_schema") from None
 
 
 async def fork(call: MethodCall, params: RunFork) -> Forked:

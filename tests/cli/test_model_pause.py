@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.cli.countdown import LEAST_MS, count_down
+from palyra.cli.model_pause import LEAST_MS, count_down
 
 
 class Items:

@@ -1,0 +1,75 @@
+"""`palyra chat`: the command, whose first line is printed before anything slow is imported.
+
+The conversation is in `chat_desk` at a terminal, and in `chat_lines` for a pipe.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from palyra.cli.command import shared_options
+from palyra.cli.output import say
+from palyra.cli.talk import Options, talk
+
+if TYPE_CHECKING:
+    from palyra.client import Client
+
+
+@click.command(short_help="Talk with the agent in the terminal.")
+@click.option("--continue", "is_continued", is_flag=True, help="Go on with your last conversation.")
+@click.option("--resume", metavar="SESSION", help="Go on with that session: its id or key.")
+@click.option("--agent", help="Name of the agent.")
+@click.option("--model", help="Name of the model.")
+@click.option(
+    "--approve",
+    "policy",
+    type=ApproveType(),
+    default=ApprovePolicy(),
+    metavar="ask|deny|TOOL,...",
+    help="How calls that need approval are answered, as for `palyra run`.",
+)
+@shared_options
+def chat(
+    options: Options,
+    *,
+    is_continued: bool,
+    resume: str | None,
+    agent: str | None,
+    model: str | None,
+    policy: ApprovePolicy,
+) -> None:
+    """Talk with the agent in the terminal.
+
+    /help lists the commands.  In a pipe each line of standard input is one message, and the exit code
+    is that of the first run that did not end well.
+    """
+    if is_continued and resume is not None:
+        raise click.UsageError("--continue and --resume exclude each other")
+    if options.as_json:
+        raise click.UsageError("a conversation has no JSON form: use `palyra run --json`")
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal:
+        say("palyra chat: /help lists commands, Ctrl-D leaves", dim=True)
+        sys.stdout.flush()
+
+    async def work(client: Client) -> int:
+        from palyra.cli.chat_session import Conversation  # noqa: PLC0415 - the first line must be fast
+
+        conversation = Conversation(client, agent, model)
+        if policy.mode == "deny":
+            conversation.approval_mode = "deny"
+        if is_continued or resume is not None:
+            await conversation.resume(resume)
+        if is_terminal:
+            from palyra.cli.chat_desk import talk_at_terminal  # noqa: PLC0415 - see above
+
+            return await talk_at_terminal(conversation, policy)
+        from palyra.cli.chat_lines import answer_lines  # noqa: PLC0415 - see above
+
+        return await answer_lines(conversation, policy)
+
+    raise SystemExit(talk(options, work))

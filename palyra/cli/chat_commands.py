@@ -1,0 +1,137 @@
+"""Slash commands of `palyra chat` that ask the daemon; each returns the lines to print."""
+
+from collections.abc import Awaitable, Callable
+
+from palyra.cli.chat_session import Conversation
+from palyra.cli.context import describe_explained
+from palyra.cli.errors import CommandFailed
+from palyra.cli.event_text import narrate
+from palyra.cli.output import one_line
+from palyra.cli.usage import dollars
+from palyra.core.tape import events as ev
+from palyra.core.text.visible import pluralize
+
+PAGE_ROWS = 500
+
+
+async def show_model(conversation: Conversation, name: str) -> list[str]:
+    """List the models, or choose one."""
+    models = (await conversation.client.list_models()).models
+    names = [each.name for each in models]
+    if not name:
+        chosen = conversation.model
+        return [
+            _row(
+                each.name,
+                each.name == chosen or (chosen is None and each.is_default),
+                each.provider,
+            )
+            for each in models
+        ]
+    if name not in names:
+        raise CommandFailed(f"no model {name!r}", f"there are {', '.join(names)}")
+    conversation.model = name
+    return [f"the next message goes to {name}"]
+
+
+async def show_agent(conversation: Conversation, name: str) -> list[str]:
+    """List the agents, or choose one."""
+    agents = await conversation.client.list_agents()
+    names = [each.name for each in agents]
+    if not name:
+        chosen = conversation.agent or "default"
+        return [_row(each, each == chosen) for each in names]
+    if name not in names:
+        raise CommandFailed(f"no agent {name!r}", f"there are {', '.join(names)}")
+    conversation.agent = name
+    return [f"the next message goes to {name}"]
+
+
+async def show_session(conversation: Conversation, name: str) -> list[str]:
+    """Show the session, start a new one, or go on with another one."""
+    if name == "new":
+        conversation.begin()
+        return ["the next message starts a new session"]
+    if name:
+        session_id = await conversation.resume(name)
+        return [f"{session_id}: {pluralize(len(conversation.runs), 'exchange')}"]
+    if conversation.session_id is None:
+        return ["a new session, with the next message"]
+    branch = "; the next message continues it in a branch" if conversation.is_branching else ""
+    return [f"{conversation.session_id}: {pluralize(len(conversation.runs), 'exchange')}{branch}"]
+
+
+async def undo(conversation: Conversation, _argument: str) -> list[str]:
+    """Take back the last exchange."""
+    text = await conversation.undo()
+    if not text:
+        return ["there is nothing to take back"]
+    where = "continues before it, in a branch" if conversation.runs else "starts a new session"
+    return [
+        f"taken back: {one_line(text, 120)}",
+        f"the next message {where}; changes of files stay (`palyra checkpoints list`)",
+    ]
+
+
+async def compact(conversation: Conversation, _argument: str) -> list[str]:
+    """Replace older messages by a summary."""
+    if conversation.session_id is None or conversation.is_branching:
+        return ["there is no session to compact yet"]
+    planned = await conversation.client.compact_session(conversation.session_id, preview=True)
+    if planned.reason:
+        return [f"nothing to do: {planned.reason}"]
+    started = await conversation.client.compact_session(conversation.session_id)
+    if started.run_id is not None:
+        await conversation.client.wait_run(started.run_id)
+    shown = (
+        f"{pluralize(planned.messages, 'message')}: {planned.before_tokens} tokens become "
+        f"{planned.after_tokens}"
+    )
+    return [shown]
+
+
+async def show_cost(conversation: Conversation, _argument: str) -> list[str]:
+    """Show tokens and cost of the session."""
+    if conversation.session_id is None:
+        return ["nothing spent yet"]
+    total = (await conversation.client.sum_usage(session_id=conversation.session_id)).total
+    unpriced = f" + {total.unpriced_calls} of unknown cost" if total.unpriced_calls else ""
+    shown = (
+        f"{pluralize(total.calls, 'model call')}, {total.input_tokens} + "
+        f"{total.output_tokens} tokens, {dollars(total.cost_usd_micros)}{unpriced}"
+    )
+    return [shown]
+
+
+async def show_why(conversation: Conversation, _argument: str) -> list[str]:
+    """Show how the calls of the last run were decided, and the size of its prompt."""
+    if not conversation.runs:
+        return ["there is no run yet"]
+    run_id, lines = conversation.runs[-1], []
+    cursor: int | None = -1
+    while cursor is not None:
+        page = await conversation.client.read_tape(run_id, cursor, limit=PAGE_ROWS)
+        cursor = page.next_after_seq
+        for item in page.events:
+            if isinstance(
+                item.event, (ev.ToolProposed, ev.ToolDecided, ev.ApprovalResolved, ev.RoutePlanned)
+            ):
+                line = narrate(item)
+                lines.append(f"{line.mark} {line.text}")
+    explained = await conversation.client.explain_context(run_id)
+    return [*lines, describe_explained(explained), f"all of it: `palyra tape show {run_id}`"]
+
+
+def _row(name: str, is_chosen: bool, note: str = "") -> str:  # noqa: FBT001 - a mark
+    return f"{'*' if is_chosen else ' '} {name}  {note}".rstrip()
+
+
+PERFORM: dict[str, Callable[[Conversation, str], Awaitable[list[str]]]] = {
+    "model": show_model,
+    "agent": show_agent,
+    "session": show_session,
+    "undo": undo,
+    "compact": compact,
+    "cost": show_cost,
+    "why": show_why,
+}

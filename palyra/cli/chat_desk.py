@@ -1,0 +1,349 @@
+"""`palyra chat` at a terminal: what is typed, what the run does, and which question waits.
+
+Theory: one task reads what is typed, one follows the run.  A line typed while a run is open steers it;
+below a question it is the answer, if it is one of the words, and nothing else.  Ctrl-C first cancels
+the run, then leaves.  Leaving never ends a run by itself.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import trio
+
+from palyra.cli.approval_prompt import ANSWERS
+from palyra.cli.cards import Cards
+from palyra.cli.chat_commands import PERFORM
+from palyra.cli.chat_completion import complete_word, find_workspace, price_references
+from palyra.cli.chat_terminal import ChatTerminal, Question, Typed
+from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
+from palyra.cli.output import one_line, safe, say, uses_color
+from palyra.cli.preview import find_preview, style_preview
+from palyra.cli.run_exit import RunExit
+from palyra.cli.run_options import read_image
+from palyra.cli.run_printer import RunPrinter
+from palyra.cli.slash import Message, Mistake, SlashCommand, help_lines, parse_line
+from palyra.client import TapeEvent
+from palyra.core.tape import events as ev
+from palyra.core.text.visible import show_json, visible
+from palyra.errors import Conflict, IllegalState, PalyraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from palyra.cli.approve_policy import ApprovePolicy
+    from palyra.cli.chat_session import Conversation
+    from palyra.cli.event_text import EventLine
+    from palyra.client import Client, Subscription
+    from palyra.core.tape.events import ApprovalRequested
+
+MAX_TYPED = 100  # lines that wait for the daemon
+HOW = "y = yes, n = no, and Enter"
+
+
+async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
+    """Hold the conversation until the person leaves, and return the exit code."""
+    send, receive = trio.open_memory_channel[Typed](MAX_TYPED)
+    workspace = await find_workspace(conversation.client)
+    token = trio.lowlevel.current_trio_token()
+
+    def complete(word: str) -> list[tuple[str, str]]:
+        """Complete a word; called in a thread of the editor."""
+        names = complete_word(word, workspace)
+        if not word.startswith("@") or not names:
+            return [(name, "") for name in names]
+        costs = trio.from_thread.run(price_references, conversation, names, trio_token=token)
+        return list(zip(names, costs, strict=True))
+
+    terminal = ChatTerminal(send, complete)
+    async with trio.open_nursery() as nursery:
+        desk = ChatDesk(conversation, policy, terminal, nursery)
+        nursery.start_soon(terminal.serve)
+        nursery.start_soon(_leave_on_signal, send)
+        try:
+            await desk.serve(receive)
+        finally:
+            terminal.close()
+        nursery.cancel_scope.cancel("the person left")
+    if desk.run_id is not None:
+        say(f"{desk.run_id} continues: `palyra runs wait {desk.run_id}`", dim=True)
+    if conversation.session_id is not None:
+        say(f"`palyra chat --resume {conversation.session_id}` goes on with it", dim=True)
+    return desk.code
+
+
+async def _leave_on_signal(send: trio.MemorySendChannel[Typed]) -> None:
+    """End the conversation in order on a signal, so that the terminal gets its mode back."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, signal.SIGINT) as signals:
+        async for number in signals:
+            is_interrupt = number == signal.SIGINT
+            with suppress(trio.WouldBlock):
+                send.send_nowait(Typed("" if is_interrupt else None, is_interrupt=is_interrupt))
+
+
+@dataclass(slots=True)
+class ChatDesk:
+    """What lines mean, what the open run is, and which question waits."""
+
+    conversation: Conversation
+    policy: ApprovePolicy
+    terminal: ChatTerminal
+    nursery: trio.Nursery
+    run_id: str | None = None  # the open run
+    code: int = DONE
+    _pending: dict[str, ApprovalRequested] = field(default_factory=dict)
+    _asked: ApprovalRequested | None = None  # the question on the screen
+    _was_interrupted: bool = False
+    _calls: str = ""
+
+    async def serve(self, typed: trio.MemoryReceiveChannel[Typed]) -> None:
+        """Apply what is typed until the person leaves."""
+        self.show_status()
+        async for each in typed:
+            if await self.take(each):
+                return
+
+    async def take(self, typed: Typed) -> bool:
+        """Apply one line; return True to leave.  Failures are printed."""
+        if typed.is_interrupt:
+            return await self._interrupt()
+        if typed.line is None:
+            return True
+        self._was_interrupted = False
+        try:
+            if typed.question_id:
+                await self._answer(typed.question_id, typed.line)
+                return False
+            return await self._read(typed.line)
+        except click.ClickException as failed:
+            self.tell(f"✗ {failed.format_message()}", "red")
+            remedy = getattr(failed, "remedy", None)
+            if remedy:
+                self.tell(f"  {remedy}")
+        except PalyraError as error:
+            self.tell(f"✗ {error}", "red")
+        return False
+
+    async def _read(self, line: str) -> bool:
+        """Apply a line that is no answer; return True to leave."""
+        match parse_line(line):
+            case Mistake(text):
+                self.tell(text, "yellow")
+            case SlashCommand("quit"):
+                return True
+            case SlashCommand(name, argument):
+                await self._obey(name, argument)
+            case Message(""):
+                pass
+            case Message(text):
+                await self._send(text)
+        self.show_status()
+        return False
+
+    async def _send(self, text: str) -> None:
+        """Steer the open run, or start one."""
+        if self.run_id is not None and not self.conversation.images:
+            with suppress(IllegalState):  # it has just ended
+                await self.conversation.client.steer(self.run_id, text)
+                return
+        started = await self.conversation.send(text)
+        if self.run_id != started.run_id:
+            self.run_id = started.run_id
+            self.nursery.start_soon(self._follow, started.run_id)
+
+    async def _interrupt(self) -> bool:
+        """Cancel the open run; leave if there is none, or at the second time."""
+        if self._was_interrupted:
+            self.code = INTERRUPTED if self.run_id is not None else DONE
+            return True
+        self._was_interrupted = True
+        if self.run_id is None:
+            self.tell("Ctrl-C again leaves")
+            return False
+        self.tell("cancelling; Ctrl-C again leaves without waiting", "yellow")
+        self.nursery.start_soon(self._cancel, self.run_id)
+        return False
+
+    async def _cancel(self, run_id: str) -> None:
+        with suppress(PalyraError):
+            await self.conversation.client.cancel(run_id, "interrupted at the terminal")
+
+    # --- the run -------------------------------------------------------------
+
+    async def _follow(self, run_id: str) -> None:
+        """Show a run to its end; a failure to follow it is printed."""
+        ending, printer = RunExit(run_id), CardPrinter(self.terminal.print)
+        try:
+            async with self.conversation.client.events(run_id) as items:
+                await self._show(items, printer, ending)
+        except PalyraError as error:
+            self.tell(f"✗ {error}", "red")
+        if self.run_id == run_id:
+            self.run_id, self._calls = None, ""
+        if ending.code == CANCELLED:
+            self._was_interrupted = False
+        self.show_status()
+
+    async def _show(self, items: Subscription, printer: CardPrinter, ending: RunExit) -> None:
+        async for item in items:
+            printer.tell(item)
+            if isinstance(item, TapeEvent):
+                ending.note(item.event)
+                await self._note(item)
+            self._calls = printer.status
+            self.show_status()
+
+    async def _note(self, item: TapeEvent) -> None:
+        """Ask the question of an event, or withdraw one that was answered."""
+        match item.event:
+            case ev.ApprovalRequested() as asked:
+                self._pending[asked.approval_id] = asked
+                await self._ask_next()
+            case ev.ApprovalResolved(approval_id=approval_id):
+                self._pending.pop(approval_id, None)
+                await self._ask_next()
+            case _:
+                pass
+
+    async def _ask_next(self) -> None:
+        """Show the oldest question that waits, unless it is shown already."""
+        asked = next(iter(self._pending.values()), None)
+        if asked is self._asked:
+            return
+        self._asked = asked
+        if asked is None:
+            self.terminal.ask(None)
+            return
+        lines, is_permitted = await describe_question(self.conversation.client, asked, self.policy)
+        if self._asked is not asked:  # answered elsewhere meanwhile
+            return
+        if is_permitted:
+            self.tell(f"? {one_line(asked.summary, 200)}: allow by --approve")
+            await self._resolve(asked, "y", "by --approve")
+            return
+        session = ", s = yes for this session" if "session" in asked.scopes else ""
+        self.terminal.ask(Question(asked.approval_id, tuple(lines), f"allow it? {HOW}{session}: "))
+
+    async def _answer(self, approval_id: str, line: str) -> None:
+        """Send an answer; anything but one of the words is none."""
+        asked = self._pending.get(approval_id)
+        if asked is None:
+            self.tell("that question was answered already", "yellow")
+            return
+        word = line.strip().lower()
+        answer = ANSWERS.get(word)
+        if answer is None or answer[1] not in asked.scopes:
+            self.tell(f"not taken: {HOW}; Ctrl-C cancels the run", "yellow")
+            return
+        await self._resolve(asked, word, "")
+
+    async def _resolve(self, asked: ApprovalRequested, word: str, reason: str) -> None:
+
+        decision, scope = ANSWERS[word]
+        self._pending.pop(asked.approval_id, None)
+        try:
+            await self.conversation.client.resolve_approval(
+                asked.approval_id, decision, asked.digest, scope=scope, reason=reason
+            )
+        except (Conflict, IllegalState) as error:
+            self.tell(f"too late: {error.message}", "yellow")
+        await self._ask_next()
+
+    # --- commands ------------------------------------------------------------
+
+    async def _obey(self, name: str, argument: str) -> None:
+        """Perform a slash command."""
+        busy = {"session", "undo", "compact"}
+        if name in busy and self.run_id is not None and (name != "session" or argument):
+            raise CommandFailed(f"/{name} waits for the end of the run", "Ctrl-C cancels it")
+        conversation = self.conversation
+        match name:
+            case "help":
+                lines = help_lines()
+            case "image":
+                conversation.images.append(read_image(Path(argument)))
+                lines = [f"{len(conversation.images)} with the next message"]
+            case _:
+                lines = await PERFORM[name](conversation, argument)
+        for line in lines:
+            self.tell(line)
+
+    # --- the screen ----------------------------------------------------------
+
+    def tell(self, text: str, colour: str | None = None) -> None:
+        """Print one line; control characters are shown as escapes."""
+        self.terminal.print(f"{paint(text, colour)}\n")
+
+    def show_status(self) -> None:
+        """Show agent, model, session and what the run does below the prompt."""
+        chat = self.conversation
+        state = "idle"
+        if self.run_id is not None:
+            state = f"runs {self._calls}" if self._calls else "thinks"
+            state = "waits for you" if self._asked is not None else state
+        session = (chat.session_id or "new session")[-12:]
+        images = f" · {len(chat.images)} images" if chat.images else ""
+        self.terminal.show_status(
+            one_line(f"{chat.agent or 'default'} · {chat.model or 'default model'} · …{session}"
+                     f"{images} · {state}", 160)
+        )  # fmt: skip
+
+
+class CardPrinter(RunPrinter):
+    """Printer of a conversation: streamed text, and a card for each call."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__(streams=True)
+        self._cards = Cards()
+        self._write = write
+
+    @property
+    def status(self) -> str:
+        """The calls that are open, in words."""
+        return self._cards.status
+
+    def _tell_event(self, item: TapeEvent) -> None:
+        line = self._cards.take(item)
+        if line is not None:
+            self._say(line)
+        super()._tell_event(item)
+
+    def _narrate(self, item: TapeEvent) -> None:
+        """Print nothing: the cards have their own choice of lines."""
+
+    def _say(self, line: EventLine) -> None:
+        self._end_line()
+        self._write(f"{paint(f'{line.mark} {line.text}', line.colour)}\n")
+
+    def _print(self, text: str) -> None:
+        self._write(safe(text))
+
+
+def paint(text: str, colour: str | None) -> str:
+    """Return the text with control characters as escapes, in that colour unless there are none."""
+    shown = safe(text)
+    return shown if uses_color() is False else click.style(shown, fg=colour)
+
+
+async def describe_question(
+    client: Client, asked: ApprovalRequested, policy: ApprovePolicy
+) -> tuple[list[str], bool]:
+    """Return the lines of a question, and True if `--approve` answers it."""
+    head = [
+        click.style(safe(f"? {visible(asked.summary)}"), fg="magenta", bold=True),
+        safe(f"  tool {visible(asked.tool)}, {asked.risk} risk; {visible(asked.policy_reason)}"),
+    ]
+    preview = await find_preview(client, asked.approval_id)
+    if isinstance(preview, str):
+        body = [
+            f"  no preview: {preview}; exact arguments:",
+            *show_json(asked.arguments).splitlines(),
+        ]
+        return [*head, *map(safe, body)], False
+    is_permitted = policy.names(asked.tool, asked.scopes) and not (preview.taint or preview.stale)
+    return [*head, *style_preview(preview), f"  digest {asked.digest[:12]}…"], is_permitted

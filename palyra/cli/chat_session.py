@@ -1,0 +1,104 @@
+"""State of one conversation: its session, the settings of the next message, and the last exchanges.
+
+Serves `palyra chat`, at a terminal and in a pipe.  A message of an idle conversation starts a run; the
+conversation after `undo` continues as a branch (`run.fork`), because a tape is never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from palyra.cli.errors import CommandFailed
+from palyra.cli.last_session import get_last_session
+from palyra.cli.sessions import get_session_id
+from palyra.core.tape import events as ev
+
+if TYPE_CHECKING:
+    from palyra.client import Client, RunOptions
+    from palyra.core.session.commands import Started
+
+PAGE_ROWS = 100
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One conversation of the caller; a new one until `session_id` is set."""
+
+    client: Client
+    agent: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    approval_mode: ev.ApprovalMode = "ask"
+    images: list[dict[str, Any]] = field(default_factory=list)  # of the next message
+    runs: list[str] = field(default_factory=list)  # exchanges, oldest first
+    is_branching: bool = False  # the next message continues the last of `runs` in a new session
+
+    async def resume(self, name: str | None) -> str:
+        """Go on with the session of that id, key or short name; the last one for None.
+
+        Raises CommandFailed or NotFound if there is none.
+        """
+        if name is None:
+            self.session_id = (await get_last_session(self.client)).session_id
+        else:
+            self.session_id = await get_session_id(self.client, name)
+        page = await self.client.list_runs(session_id=self.session_id, limit=PAGE_ROWS)
+        self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
+        self.is_branching = False
+        return self.session_id
+
+    def begin(self) -> None:
+        """Start a new session with the next message."""
+        self.session_id, self.runs, self.is_branching = None, [], False
+
+    async def send(self, text: str) -> Started:
+        """Send a message, with the images that wait, and return the run that answers it.
+
+        Cancellation: the message may have been sent.
+        """
+        if self.is_branching and self.runs:
+            if self.images:
+                raise CommandFailed("a branch begins without images", "send a text first")
+            head_seq = (await self.client.get_run(self.runs[-1])).head_seq
+            started: Started = await self.client.fork_run(self.runs[-1], head_seq, text)
+        else:
+            started = await self.client.start_run(text, **self._options())
+        self.is_branching, self.images = False, []
+        self.session_id = started.session_id
+        if started.run_id not in self.runs:
+            self.runs.append(started.run_id)
+        return started
+
+    async def undo(self) -> str:
+        """Take back the last exchange and return what it was; "" if there is none."""
+        while self.runs:
+            run_id = self.runs.pop()
+            text = await self._find_message(run_id)
+            if text is None:  # a compaction, or a task
+                continue
+            self.is_branching = bool(self.runs)
+            if not self.runs:
+                self.session_id = None
+            return text
+        return ""
+
+    def _options(self) -> RunOptions:
+        options: RunOptions = {"approval_mode": self.approval_mode}
+        if self.session_id is not None:
+            options["session_id"] = self.session_id
+        if self.agent is not None:
+            options["agent"] = self.agent
+        if self.model is not None:
+            options["model"] = self.model
+        if self.images:
+            options["attachments"] = self.images
+        return options
+
+    async def _find_message(self, run_id: str) -> str | None:
+        """Return the message of an interactive run; None for another run."""
+        events = [item.event for item in (await self.client.read_tape(run_id, limit=10)).events]
+        accepted = next((each for each in events if isinstance(each, ev.RunAccepted)), None)
+        if accepted is None or accepted.origin != "interactive":
+            return None
+        return next((each.text for each in events if isinstance(each, ev.MessageReceived)), None)

@@ -1,0 +1,47 @@
+"""The session that `--continue` goes on with: that of the caller's last conversation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from palyra.cli.errors import USAGE, WAITING, CommandFailed
+from palyra.core.tape.events import RunAccepted
+
+if TYPE_CHECKING:
+    from palyra.client import Client
+    from palyra.core.journal.records import SessionRecord
+
+PAGE_ROWS = 100
+
+
+async def get_last_session(client: Client) -> SessionRecord:
+    """Return the session of the caller's newest interactive run.
+
+    Runs of tasks, delegated runs, conversations in channels and archived sessions do not count.  A
+    daemon has one workspace.  Raises CommandFailed if there is none among the newest PAGE_ROWS runs, or if it
+    waits for a person: a new message would wait behind that question.
+    """
+    page = await client.list_runs(principal=client.welcome.principal, limit=PAGE_ROWS)
+    seen: set[str] = set()
+    for run in page.runs:
+        if run.depth or run.session_id in seen or run.purged_ms is not None:
+            continue
+        first = (await client.read_tape(run.run_id, limit=1)).events
+        accepted = first[0].event if first else None
+        if not isinstance(accepted, RunAccepted) or accepted.origin != "interactive":
+            continue
+        seen.add(run.session_id)
+        session = await client.get_session(run.session_id)
+        if session.archived_ms is None and session.channel is None:
+            if run.phase == "awaiting_approval":
+                raise CommandFailed(
+                    f"the last conversation waits for an answer: {run.run_id}",
+                    "`palyra approvals list` shows the question, `palyra runs cancel` ends the run",
+                    code=WAITING,
+                )
+            return session
+    raise CommandFailed(
+        "there is no conversation to continue",
+        "start one without --continue, or name one with --session",
+        code=USAGE,
+    )

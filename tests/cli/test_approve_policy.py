@@ -1,0 +1,45 @@
+"""`--approve`: who answers a question."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.cli.approve_policy import ApprovePolicy
+
+LISTED = ApprovePolicy("tools", frozenset({"write_file", "budget"}))
+TABLE = [
+    (ApprovePolicy(), False, True, "ask"),
+    (ApprovePolicy(), False, False, "leave"),
+    (ApprovePolicy("ask"), False, True, "ask"),
+    (ApprovePolicy("ask"), False, False, "wait"),
+    (ApprovePolicy("deny"), False, True, "deny"),
+    (ApprovePolicy("deny"), True, False, "deny"),
+    (LISTED, True, True, "allow"),
+    (LISTED, True, False, "allow"),
+    (LISTED, False, True, "ask"),
+    (LISTED, False, False, "deny"),
+]
+
+
+@pytest.mark.parametrize(("policy", "is_permitted", "has_terminal", "expected"), TABLE)
+def test_table_of_answers(
+    policy: ApprovePolicy, *, is_permitted: bool, has_terminal: bool, expected: str
+) -> None:
+    """The treatment of a question follows from policy, tool and terminal alone."""
+    found = policy.decide(is_permitted=is_permitted, has_terminal=has_terminal)
+    assert expected == found
+
+
+def test_list_covers_only_calls_that_may_have_a_wider_answer() -> None:
+    """A listed tool is covered where more than `once` is offered; a budget never is."""
+    assert LISTED.names("write_file", ("once", "session"))
+    assert not LISTED.names("write_file", ("once",))
+    assert not LISTED.names("shell", ("once", "session"))
+    assert not LISTED.names("budget", ("once", "session"))
+
+
+@given(tool=st.text(), scopes=st.lists(st.text(), max_size=3).map(tuple))
+def test_nothing_is_allowed_that_is_not_listed(tool: str, scopes: tuple[str, ...]) -> None:
+    """Without a list no tool is covered."""
+    assert not ApprovePolicy().names(tool, scopes)
+    assert tool == "write_file" or not LISTED.names(tool, scopes)

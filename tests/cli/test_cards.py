@@ -1,0 +1,74 @@
+"""Cards of calls: opened by a proposal, closed with one line."""
+
+import msgspec
+import pytest
+
+from palyra.cli.cards import Cards
+from palyra.client import TapeEvent
+from palyra.core.tape import events as ev
+
+PROPOSED = ev.ToolProposed(
+    call_id="c1", tool="read_file", arguments={"path": "a\u202e.txt"}, digest="0" * 64,
+    tool_class="read_only_safe",
+)  # fmt: skip
+DENIED = ev.ToolDecided(
+    call_id="c1", verdict="deny", reason_code="person", reason="no\x1b[2J", policies=(),
+    policy_version="v1",
+)  # fmt: skip
+
+
+def item(event: ev.Event) -> TapeEvent:
+    """An event as a subscription yields it."""
+    return TapeEvent(
+        run_id="r", session_id="s", seq=0, at_ms=0, kind=type(event).KIND,
+        data=msgspec.json.encode(event), event=event,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("last", "mark", "text"),
+    [
+        (
+            ev.ToolCompleted(call_id="c1", status="succeeded", output="two\nlines", duration_ms=3),
+            "✓",
+            "succeeded, 3 ms: two lines",
+        ),
+        (
+            ev.ToolCompleted(call_id="c1", status="timed_out", output="late", duration_ms=9),
+            "✗",
+            "timed out, 9 ms: late",
+        ),
+        (ev.ToolRejected(call_id="c1", reason="path: no", repair_hint=""), "✗", "malformed: path"),
+        (DENIED, "✗", "denied: no\\u001b[2J"),
+    ],
+    ids=["succeeded", "timed-out", "rejected", "denied"],
+)
+def test_call_is_one_line_when_it_has_ended(last: ev.Event, mark: str, text: str) -> None:
+    """A call has one line, with its end, and is open until then; hidden characters are escaped."""
+    cards = Cards()
+    assert cards.take(item(PROPOSED)) is None
+    assert "read_file" in cards.status
+    line = cards.take(item(last))
+    assert line is not None
+    assert (mark, "", True) == (line.mark, cards.status, text in line.text)
+    assert {"\n", "\x1b", "\u202e"}.isdisjoint(line.text)
+
+
+def test_allowed_call_stays_open() -> None:
+    """A permission is not the end of a call."""
+    cards = Cards()
+    cards.take(item(PROPOSED))
+    assert cards.take(item(msgspec.structs.replace(DENIED, verdict="allow"))) is None
+    assert cards.status
+
+
+def test_end_of_a_run_is_told_only_if_it_is_not_whole() -> None:
+    """An answer speaks for itself; a partial one, a failure and a cancel have a line."""
+    cards = Cards()
+    assert cards.take(item(ev.RunDone(reason="answered"))) is None
+    for event in (
+        ev.RunDone(reason="partial", cause="no_progress", missing="it repeats itself"),
+        ev.RunFailed(failure_class="auth", reason="no key", action="set one"),
+        ev.RunCancelled(reason="enough", by="owner"),
+    ):
+        assert cards.take(item(event)) is not None

@@ -1,0 +1,45 @@
+"""Completion of words in `palyra chat`."""
+
+from pathlib import Path
+
+import pytest
+
+from palyra.cli.chat_completion import complete_word
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with a folder, a hidden file, and names that must not be offered."""
+    (tmp_path / "src").mkdir()
+    for name in ("src/main.py", "README.md", ".env", "with blank", "bad\x1b[2J"):
+        (tmp_path / name).touch()
+    (tmp_path / "out").symlink_to("/etc")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("@fi", ["@file:"]),
+        ("@file:", ["@file:README.md", "@file:out", "@file:src/"]),
+        ("@file:src/m", ["@file:src/main.py"]),
+        ("@file:.e", ["@file:.env"]),
+        ("@folder:", ["@folder:src/"]),
+        ("@file:/etc/", []),
+        ("@file:../", []),
+        ("@file:src/../../", []),
+        ("@file:missing/", []),
+        ("/mo", ["/model"]),
+        ("@url:", []),
+    ],
+)
+def test_words_are_completed_inside_of_the_workspace(
+    workspace: Path, word: str, expected: list[str]
+) -> None:
+    """Names of the workspace are offered, never ones outside of it or with control characters."""
+    assert expected == complete_word(word, workspace)
+
+
+def test_without_a_workspace_there_are_no_names() -> None:
+    """A daemon elsewhere, or a role that may not see its workspace, has no files to offer."""
+    assert [] == complete_word("@file:", None)

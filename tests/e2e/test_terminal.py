@@ -1,0 +1,229 @@
+"""The commands of a terminal against the real daemon with the scripted model."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from palyra.client import connect
+from tests.cli.command import environment, palyra
+from tests.cli.test_real_daemon import real_daemon
+from tests.e2e.daemon_process import DaemonProcess
+from tests.forked import ForkedProcess, Setting
+
+pytestmark = pytest.mark.real
+
+WITHIN_S = 30.0
+CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+
+WRITE = '/call write_file {"path": "note.txt", "content": "x"}'
+
+
+async def test_answer_that_does_not_fit_the_schema_ends_in_part(tmp_path: Path) -> None:
+    """--json-schema accepts an answer that fits, and rejects one that does not, once."""
+    schema = tmp_path / "answer.json"
+    schema.write_bytes(msgspec.json.encode({"type": "object", "required": ["name"]}))
+    async with real_daemon(tmp_path) as daemon:
+        fits = await palyra(
+            "run", '/say {"name": "x"}', "--json-schema", str(schema), home=daemon.home
+        )
+        fails = await palyra("run", '/say {"n": 1}', "--json-schema", str(schema), home=daemon.home)
+        schema.write_bytes(b'{"type": "no type"}')
+        refused = await palyra("run", "hello", "--json-schema", str(schema), home=daemon.home)
+    assert (0, {"name": "x"}) == (fits.code, fits.json)
+    assert 4 == fails.code
+    assert (2, "answer_schema" in refused.err) == (refused.code, True)
+
+
+async def test_continue_goes_on_with_the_last_conversation(tmp_path: Path) -> None:
+    """--continue takes the session of the newest interactive run, not that of a background run."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        nothing = await palyra("run", "again", "--continue", home=daemon.home)
+        first = await client.start_run("/say one")
+        await client.wait_run(first.run_id)
+        other = await client.start_run("/say two", origin="background")
+        await client.wait_run(other.run_id)
+        done = await palyra("run", "again", "--continue", home=daemon.home)
+        again = await client.get_run(done.err.split()[1])
+    assert (2, 0) == (nothing.code, done.code)
+    assert first.session_id == again.session_id
+
+
+async def test_listed_tool_is_allowed_without_a_terminal(tmp_path: Path) -> None:
+    """--approve write_file writes the file; without it the command exits with 6 and leaves the run open."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        left = await palyra("run", WRITE, home=daemon.home)
+        waiting = await client.list_runs()
+        assert not (daemon.workspace / "note.txt").exists()
+        allowed = await palyra("run", WRITE, "--approve", "write_file", home=daemon.home)
+        assert "x" == (daemon.workspace / "note.txt").read_text()
+    assert (6, "awaiting_approval") == (left.code, waiting.runs[0].phase)
+    assert 0 == allowed.code
+
+
+# --- palyra chat ---------------------------------------------------------------------------------
+
+
+class ChatPerson:
+    """A person at the terminal of `palyra chat`."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self._bytes = b""
+
+    async def see(self, text: str) -> str:
+        """Read until the text was printed after what was seen before; return what was printed."""
+        with trio.move_on_after(WITHIN_S):
+            while text not in (shown := CONTROLS.sub("", self._bytes.decode(errors="replace"))):
+                await trio.lowlevel.wait_readable(self._master)
+                read = os.read(self._master, 65_536)
+                self._bytes += read
+                if b"\x1b[6n" in read:  # where is the cursor?  A terminal answers
+                    os.write(self._master, b"\x1b[1;1R")
+            self._bytes = b""
+            return shown
+        raise AssertionError(f"{text!r} was not shown, but {self._bytes!r}")
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+
+@asynccontextmanager
+async def chatting(
+    daemon: DaemonProcess, *options: str
+) -> AsyncGenerator[tuple[ChatPerson, ForkedProcess]]:
+    """`palyra chat` on a pseudo-terminal, ready for a line; it must have ended with the block."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    kept = environment(daemon.home) | {
+        "TERM": "xterm",
+        "XDG_STATE_HOME": str(daemon.home / "state"),
+    }
+    process = ForkedProcess(("chat", *options), Setting(kept, (slave,) * 3))
+    os.close(slave)
+    try:
+        person = ChatPerson(master)
+        await person.see("idle")
+        yield person, process
+        with trio.fail_after(WITHIN_S):
+            while process.poll() is None:  # the terminal is read, or the end would block
+                await trio.to_thread.run_sync(_drain, master)
+    finally:
+        if process.is_alive:
+            process.send_signal(signal.SIGKILL)
+        os.close(master)
+
+
+def _drain(master: int) -> None:
+    if select.select([master], [], [], 0.05)[0]:
+        with suppress(OSError):
+            os.read(master, 65_536)
+
+
+async def test_chat_holds_a_conversation(tmp_path: Path) -> None:
+    """Two messages are one session; calls are cards; hostile text is harmless; Ctrl-D leaves."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        (daemon.workspace / "a.txt").write_text("title\x1b]0;owned\x07")
+        async with chatting(daemon) as (person, process):
+            person.type("//say hello\u202e there\r")
+            assert "\u202e" not in (await person.see("hello\\u202e there")).split("\r\n")[-1]
+            await person.see("idle")
+            person.type('//call read_file {"path": "a.txt"}\r')
+            await person.see("succeeded")
+            await person.see("idle")
+            person.type("/cost\r")
+            await person.see("model calls")
+            person.type("/nonsense\r")
+            await person.see("no command /nonsense")
+            person.type("\x04")
+        runs = (await client.list_runs()).runs
+    assert 0 == process.poll()
+    assert (2, 1) == (len(runs), len({run.session_id for run in runs}))
+
+
+async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
+    """A question shows the diff; a line begun before it, and other words, answer nothing."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        async with chatting(daemon) as (person, process):
+            person.type(f"/{WRITE}\r")
+            await person.see("thinks")
+            person.type("y\r")  # typed ahead: a steering message, or discarded
+            shown = await person.see("allow it?")
+            await person.see("waits for you")
+            waiting = (await client.list_approvals(pending_only=True))[0]
+            refused = "too soon"
+            while "too soon" in refused:
+                person.type("of course\r")
+                refused = await person.see("not taken: ")
+            assert not (daemon.workspace / "note.txt").exists()
+            person.type("y\r")
+            await person.see("succeeded")
+            person.type("/quit\r")
+        answered = await client.get_approval(waiting.approval_id)
+        assert "x" == (daemon.workspace / "note.txt").read_text()
+    assert "write_file" in shown
+    assert ("allowed", "once", 0) == (answered.state, answered.scope, process.poll())
+
+
+async def test_chat_steers_cancels_and_leaves(tmp_path: Path) -> None:
+    """A line steers the open run, Ctrl-C cancels it, and again Ctrl-C twice leaves."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        async with chatting(daemon) as (person, process):
+            person.type("//delay 60000\x1b\r/tokens 20\r")
+            await person.see("thinks")
+            person.type("shorter, please\r")
+            await person.see("steers: shorter")
+            person.type("\x03")
+            await person.see("cancelled by")
+            await person.see("idle")
+            person.type("\x03")
+            await person.see("again leaves")
+            person.type("\x03")
+        run = (await client.list_runs()).runs[0]
+    assert ("cancelled", 0) == (run.state, process.poll())
+
+
+async def test_chat_undo_continues_before_the_last_exchange(tmp_path: Path) -> None:
+    """After /undo the next message continues in a branch that does not have the exchange."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        async with chatting(daemon) as (person, _process):
+            for text in ("one", "two"):
+                person.type(f"//say {text}\r")
+                await person.see("thinks")
+                await person.see("idle")
+            person.type("/undo\r")
+            await person.see("taken back: /say two")
+            person.type("//say three\r")
+            await person.see("thinks")
+            await person.see("idle")
+            person.type("/quit\r")
+        third, second, first = (await client.list_runs()).runs
+    assert first.run_id == third.parent_run_id
+    assert second.session_id == first.session_id != third.session_id
+
+
+async def test_chat_in_a_pipe_is_plain(tmp_path: Path) -> None:
+    """Each line is one message of one session; output has no escapes; the first failure ends it."""
+    lines = "/say one\n\n/say two\x1b[31m\n/fail auth\n/say never\n"
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        done = await palyra("chat", home=daemon.home, stdin=lines.encode())
+        asked = await palyra("chat", home=daemon.home, stdin=f"{WRITE}\n/say never\n".encode())
+        again = await palyra("chat", "--continue", home=daemon.home, stdin=b"/say more\n")
+        wrong = await palyra("chat", home=daemon.home, stdin=b"\xff\n")
+        runs = (await client.list_runs()).runs
+    assert (1, "one\ntwo\\u001b[31m\n") == (done.code, done.out)
+    assert "\x1b" not in done.out + done.err
+    assert 6 == asked.code
+    assert 2 == wrong.code
+    assert (6, 4) == (again.code, len(runs))  # the last conversation waits for an answer
