@@ -96,6 +96,9 @@ CANCEL_WITHIN_S = 10.0
 @click.option(
     "--deny", is_flag=True, help="Deny calls that need approval; the same as --approve deny."
 )
+@click.option(
+    "--fail-fast", is_flag=True, help="Cancel the run when its model fails, instead of waiting."
+)
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."

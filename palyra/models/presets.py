@@ -20,29 +20,29 @@ class Preset(msgspec.Struct, frozen=True):
 
     base_url: str  # "": it has to be configured; {region} is the provider's region
     api: Api = "chat"
-    key: str = ""  # reference; "": the provider needs no key
     model: str = ""  # suggested when the provider is added
+    key: str = ""  # reference; "": the provider needs no key
 
 
 PRESETS: dict[str, Preset] = {
-    "openai": Preset("https://api.openai.com/v1", "chat", "env:OPENAI_API_KEY", "gpt-5-mini"),
+    "openai": Preset("https://api.openai.com/v1", "chat", "gpt-5-mini", "env:OPENAI_API_KEY"),
     "anthropic": Preset(
-        "https://api.anthropic.com/v1", "anthropic", "env:ANTHROPIC_API_KEY", "claude-haiku-4-5"
+        "https://api.anthropic.com/v1", "anthropic", "claude-haiku-4-5", "env:ANTHROPIC_API_KEY"
     ),
     "gemini": Preset(
         "https://generativelanguage.googleapis.com/v1beta",
         "gemini",
-        "env:GEMINI_API_KEY",
         "gemini-2.5-flash",
+        "env:GEMINI_API_KEY",
     ),
     "bedrock": Preset(
         "https://bedrock-runtime.{region}.amazonaws.com",
         "bedrock",
-        "env:AWS_BEARER_TOKEN_BEDROCK",
         "global.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "env:AWS_BEARER_TOKEN_BEDROCK",
     ),
-    "azure": Preset("", "azure", "env:AZURE_OPENAI_API_KEY"),
-    "openrouter": Preset("https://openrouter.ai/api/v1", "chat", "env:OPENROUTER_API_KEY"),
+    "azure": Preset("", "azure", key="env:AZURE_OPENAI_API_KEY"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "chat", key="env:OPENROUTER_API_KEY"),
     "ollama": Preset("http://127.0.0.1:11434/v1"),
     "llamacpp": Preset("http://127.0.0.1:8080/v1"),
     "vllm": Preset("http://127.0.0.1:8000/v1"),
