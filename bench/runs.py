@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,17 @@ CANCELS = 300
 
 
 @asynccontextmanager
-async def daemon(home: Path, **parts: Any) -> AsyncGenerator[Daemon]:  # noqa: ANN401 - of `Daemon`
+async def daemon(
+    home: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    **parts: Any,  # noqa: ANN401 - of `Daemon`
+) -> AsyncGenerator[Daemon]:
     """Run a daemon without an edge in this process."""
     workspace = home / "workspace"
     workspace.mkdir(parents=True)
-    settings: dict[str, Any] = {"tools.workspace": str(workspace), "runs.max_open": 30_000}
-    config = load(home=home / "home", overrides=settings, environ={})
+    usual: dict[str, Any] = {"tools.workspace": str(workspace), "runs.max_open": 30_000}
+    config = load(home=home / "home", overrides=usual | dict(settings or {}), environ={})
     with DataDirectory(config.paths.data_dir) as data:
         fresh: dict[str, Any] = {"keys": KeyRing.open(data.keys), "operator_token": new_token()}
         served = Daemon(config, **(fresh | parts))

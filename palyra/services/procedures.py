@@ -14,7 +14,7 @@ import structlog
 
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import CandidateFilter, Change, RunFilter
-from palyra.core.journal.procedure import Procedure
+from palyra.core.journal.procedure import Procedure, ProcedureProof
 from palyra.core.journal.records import (
     CandidateChange,
     CandidateRecord,
@@ -28,6 +28,7 @@ from palyra.core.learning.procedures import (
     MIN_RUNS,
     MIN_STEPS,
     RecordedRun,
+    add_steps,
     check_name,
     describe_procedure,
     find_procedure,
@@ -225,8 +226,8 @@ class Procedures:
             for each in await self._journal.read(lambda s: s.list_learned(wanted))
             if each.procedure is not None and shape_of(each.procedure) == shape_of(found)
         ]
-        by_run = {each.run_id: {call.seq: call for call in each.calls} for each in runs}
-        proofs = [[by_run[each.run_id][seq] for seq in each.seqs] for each in found.proofs]
+        known = {call.place: call for each in runs for call in each.calls}
+        proofs = [[known[place] for place in each.calls] for each in found.proofs]
         waiting = next((each for each in alike if each.state in WAITING), None)
         for each in alike:
             if each is waiting or each.procedure is None:
@@ -273,9 +274,19 @@ def _fields(found: Procedure, rules: LearningRules) -> dict[str, Any]:
         "signals": signals,
         "state": "proposed" if is_reviewable(rules, "procedure", score_bps) else "suppressed",
         "evidence": tuple(
-            Evidence(run_id=each.run_id, seq=each.seqs[0], quote=tools) for each in found.proofs
+            Evidence(run_id=run_id, seq=seq, quote=tools)
+            for each in found.proofs
+            for run_id, seq in _first_calls(each).items()
         ),
     }
+
+
+def _first_calls(proof: ProcedureProof) -> dict[str, int]:
+    """Return the first call of each run that the proof names: a purge of one of them ends it."""
+    first: dict[str, int] = {}
+    for place in proof.calls:
+        first.setdefault(place.run_id, place.seq)
+    return first
 
 
 def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
@@ -284,7 +295,7 @@ def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
     Only the run itself if it has too few calls.  Raises Purged for the run; a purged or unreadable
     one of the others is left out.
     """
-    found = [_read_calls(store, run.run_id)]
+    found = [_read_run(store, run.run_id)]
     if sum(call.outcome == "succeeded" for call in found[0].calls) < MIN_STEPS:
         return found
     wanted = RunFilter(principal=run.principal, states=("done",), before=run.run_id, limit=MAX_READ)
@@ -292,10 +303,17 @@ def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
         if other.parent_run_id is not None or other.tool_calls < MIN_STEPS:
             continue
         try:
-            found.append(_read_calls(store, other.run_id))
+            found.append(_read_run(store, other.run_id))
         except (Purged, msgspec.MsgspecError):
             continue
     return found
+
+
+def _read_run(store: JournalStore, run_id: str) -> RecordedRun:
+    """Return the calls of a run, with the steps of the procedures that failed in it."""
+    run = _read_calls(store, run_id)
+    made = {each: _read_calls(store, each) for each in run.failed_procedures}
+    return add_steps(run, made)
 
 
 def _read_calls(store: JournalStore, run_id: str) -> RecordedRun:

@@ -15,11 +15,21 @@ class ProcedureStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     filled: dict[str, str] = {}
 
 
-class ProcedureProof(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run that made the calls, and the values of the parameters in it."""
+class ProvedCall(msgspec.Struct, frozen=True, gc=False):
+    """A call on a tape, by the number of its proposal."""
 
     run_id: str
-    seqs: tuple[int, ...]  # of the proposals
+    seq: int
+
+
+class ProcedureProof(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run that made the calls, and the values of the parameters in it.
+
+    Calls of other runs are steps of a procedure that failed in this run.
+    """
+
+    run_id: str
+    calls: tuple[ProvedCall, ...]
     values: dict[str, Any] = {}
 
 

@@ -30,6 +30,7 @@ from palyra.core.journal.procedure import (
     ProcedureProof,
     ProcedureStep,
     ProcedureUse,
+    ProvedCall,
 )
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of
@@ -59,13 +60,14 @@ Shape = tuple[tuple[str, tuple[str, ...]], ...]  # tools and names of arguments
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call of a run that ended; `seq` is that of its proposal."""
+    """A call of a run that ended; `place` is that of its proposal."""
 
-    seq: int
+    place: ProvedCall
     tool: str
     arguments: dict[str, Any]
     outcome: Outcome
     is_redacted: bool = False
+    delegated_id: str | None = None  # of the run that it was delegated to
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -74,6 +76,15 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_id: str
     calls: tuple[RecordedCall, ...]
     is_tainted: bool = False
+
+    @property
+    def failed_procedures(self) -> list[str]:
+        """Ids of the runs of procedures that failed."""
+        return [
+            call.delegated_id
+            for call in self.calls
+            if call.delegated_id is not None and _is_failed_procedure(call)
+        ]
 
 
 class PlannedCall(msgspec.Struct, frozen=True, gc=False):
@@ -92,10 +103,13 @@ def read_calls(
     """Return the calls of a tape; a call without arguments by name is left out."""
     proposed: dict[str, tuple[int, ev.ToolProposed]] = {}
     outcomes: dict[str, Outcome] = {}
+    delegated: dict[str, str] = {}
     for seq, event in events:
         match event:
             case ev.ToolProposed():
                 proposed[event.call_id] = seq, event
+            case ev.DelegationStarted():
+                delegated[event.call_id] = event.run_id
             case ev.ToolDecided(verdict="deny"):
                 outcomes[event.call_id] = "denied"
             case ev.ToolCompleted():
@@ -104,17 +118,52 @@ def read_calls(
                 pass
     calls = (
         RecordedCall(
-            seq=seq,
+            place=ProvedCall(run_id, seq),
             tool=event.tool,
             arguments=event.arguments,
             outcome=outcomes.get(call_id, "failed"),
             is_redacted=_REDACTED.search(msgspec.json.encode(event.arguments)) is not None,
+            delegated_id=delegated.get(call_id),
         )
         for call_id, (seq, event) in proposed.items()
         if isinstance(event.arguments, dict)
     )
-    ordered = sorted(calls, key=lambda call: call.seq)[:MAX_CALLS]
+    ordered = sorted(calls, key=lambda call: call.place.seq)[:MAX_CALLS]
     return RecordedRun(run_id=run_id, calls=tuple(ordered), is_tainted=is_tainted)
+
+
+def add_steps(run: RecordedRun, steps: Mapping[str, RecordedRun]) -> RecordedRun:
+    """Return the run with each failed procedure replaced by the steps that it made.
+
+    `steps` are the runs of those procedures by id.  A run that made the first step once more after
+    the failure began from the start: then the steps are left out.  Denied ones stay, because a run
+    with a denied call teaches nothing.
+    """
+    calls: list[RecordedCall] = []
+    is_tainted = run.is_tainted
+    for number, call in enumerate(run.calls):
+        made = steps.get(call.delegated_id or "") if _is_failed_procedure(call) else None
+        if made is None:
+            calls.append(call)
+            continue
+        is_tainted = is_tainted or made.is_tainted
+        done = [step for step in made.calls if step.outcome == "succeeded"]
+        is_restarted = any(_is_same(done[0], later) for later in run.calls[number + 1 :] if done)
+        calls += [
+            step
+            for step in made.calls
+            if step.outcome == "denied" or (step.outcome == "succeeded" and not is_restarted)
+        ]
+    return msgspec.structs.replace(run, calls=tuple(calls), is_tainted=is_tainted)
+
+
+def _is_failed_procedure(call: RecordedCall) -> bool:
+    return call.tool.startswith(PREFIX) and call.outcome == "failed"
+
+
+def _is_same(call: RecordedCall, other: RecordedCall) -> bool:
+    is_same = (call.tool, _canonical(call.arguments)) == (other.tool, _canonical(other.arguments))
+    return is_same and call.outcome == other.outcome
 
 
 def find_procedure(latest: RecordedRun, earlier: Sequence[RecordedRun]) -> Procedure | None:
@@ -138,10 +187,14 @@ def find_procedure(latest: RecordedRun, earlier: Sequence[RecordedRun]) -> Proce
 
 
 def is_worth_it(procedure: Procedure) -> bool:
-    """True if its calls have something in common beyond the name of one tool, and it stays small."""
+    """True if it decides something that its caller need not, and stays small.
+
+    That is an argument with a fixed or a shared value, or a step without arguments.
+    """
     steps = procedure.steps
+    filled = [parameter for step in steps for parameter in step.filled.values()]
     return (
-        (len({step.tool for step in steps}) > 1 or any(step.fixed for step in steps))
+        (any(step.fixed or not step.filled for step in steps) or len(set(filled)) < len(filled))
         and len(procedure.parameters["properties"]) <= MAX_PARAMETERS
         and all(len(msgspec.json.encode(step.fixed)) <= MAX_STEP_BYTES for step in steps)
     )
@@ -149,13 +202,13 @@ def is_worth_it(procedure: Procedure) -> bool:
 
 def is_proved(procedure: Procedure, runs: Sequence[RecordedRun]) -> bool:
     """True if the values of each proof give exactly the calls that its run recorded."""
-    known = {run.run_id: {call.seq: call for call in run.calls} for run in runs}
+    known = {call.place: call for run in runs for call in run.calls}
     if len({each.run_id for each in procedure.proofs}) < MIN_RUNS:
         return False
     return all(
         [
             (call.tool, _canonical(call.arguments))
-            for call in (known.get(proof.run_id, {}).get(seq) for seq in proof.seqs)
+            for call in map(known.get, proof.calls)
             if call is not None and _is_usable(call)
         ]
         == [(call.tool, _canonical(call.arguments)) for call in plan_calls(procedure, proof.values)]
@@ -216,8 +269,9 @@ def _blocks(run: RecordedRun) -> dict[Shape, tuple[RecordedCall, ...]]:
             if not _is_usable(call):
                 break
             shape = (*shape, (call.tool, tuple(sorted(call.arguments))))
-            if len(shape) >= MIN_STEPS:
-                found.setdefault(shape, calls[first : last + 1])
+            block = calls[first : last + 1]
+            if len(shape) >= MIN_STEPS and any(each.place.run_id == run.run_id for each in block):
+                found.setdefault(shape, block)
     return found
 
 
@@ -272,7 +326,7 @@ def _generalise(shown: Sequence[Block]) -> Procedure:
         proofs=tuple(
             ProcedureProof(
                 run_id=run_id,
-                seqs=tuple(call.seq for call in block),
+                calls=tuple(call.place for call in block),
                 values={name: column[row] for name, column in columns.items()},
             )
             for row, (run_id, block) in enumerate(shown)

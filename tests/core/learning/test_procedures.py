@@ -1,5 +1,6 @@
 """Procedures: what runs have in common, its proof, its name and its uses."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.journal.procedure import Procedure
+from palyra.core.journal.procedure import Procedure, ProvedCall
 from palyra.core.learning.candidates import LearningRules, is_reviewable
 from palyra.core.learning.procedures import (
     MAX_PARAMETERS,
@@ -16,6 +17,7 @@ from palyra.core.learning.procedures import (
     PlannedCall,
     RecordedCall,
     RecordedRun,
+    add_steps,
     check_name,
     describe_procedure,
     find_procedure,
@@ -50,13 +52,22 @@ SHAPES = st.lists(
 )
 
 
-def call(seq: int, tool: str, **arguments: object) -> RecordedCall:
-    return RecordedCall(seq=seq, tool=tool, arguments=arguments, outcome="succeeded")
+def call(place: str, tool: str, **arguments: object) -> RecordedCall:
+    """A call that succeeded; `place` is run and number, such as `a1`."""
+    return RecordedCall(
+        place=ProvedCall(place[0], int(place[1:])),
+        tool=tool,
+        arguments=arguments,
+        outcome="succeeded",
+    )
 
 
 def build(run_id: str, path: object, text: object = "t") -> RecordedRun:
     """A run that reads a file and writes it."""
-    calls = (call(1, "read", path=path), call(2, "write", path=path, text=text, mode="w"))
+    calls = (
+        call(f"{run_id}1", "read", path=path),
+        call(f"{run_id}2", "write", path=path, text=text, mode="w"),
+    )
     return RecordedRun(run_id=run_id, calls=calls)
 
 
@@ -81,7 +92,7 @@ def test_values_of_each_run_give_exactly_its_calls(
         RecordedRun(
             run_id=run_id,
             calls=tuple(
-                call(seq, tool, **{name: data.draw(VALUES) for name in sorted(names)})
+                call(f"{run_id}{seq}", tool, **{name: data.draw(VALUES) for name in sorted(names)})
                 for seq, (tool, names) in enumerate(shape)
             ),
         )
@@ -93,7 +104,7 @@ def test_values_of_each_run_give_exactly_its_calls(
     assert is_proved(procedure, runs)
     for proof in procedure.proofs:
         run = next(each for each in runs if each.run_id == proof.run_id)
-        recorded = [each for each in run.calls if each.seq in proof.seqs]
+        recorded = [each for each in run.calls if each.place in proof.calls]
         assert fits(procedure, recorded)
         plan = plan_calls(procedure, proof.values)
         assert [PlannedCall(each.tool, each.arguments) for each in recorded] == list(plan)
@@ -115,7 +126,10 @@ def test_equal_values_are_fixed_and_others_are_parameters() -> None:
 def test_different_values_of_one_name_are_two_parameters() -> None:
     """The second gets a number."""
     runs = [
-        RecordedRun(run_id=run, calls=(call(1, "t", path=one), call(2, "u", path=two)))
+        RecordedRun(
+            run_id=run,
+            calls=(call(f"{run}1", "t", path=one), call(f"{run}2", "u", path=two, mode="w")),
+        )
         for run, one, two in (("a", "p", "q"), ("b", "r", "s"))
     ]
     assert {"path", "path_2"} == set(found(*runs).parameters["properties"])
@@ -165,11 +179,35 @@ def test_one_run_alone_teaches_nothing() -> None:
     assert find_procedure(twice, [twice]) is None
 
 
+@pytest.mark.parametrize(
+    ("second", "is_worth_it"),
+    [
+        ({"patch": "other"}, False),
+        ({"patch": "value"}, True),  # the value of the first call
+        ({"patch": "other", "mode": "fixed"}, True),
+        ({}, True),
+    ],
+)
+def test_two_tools_alone_are_no_procedure(second: dict[str, str], is_worth_it: bool) -> None:  # noqa: FBT001 - a row
+    """Calls that have only the names of their tools in common save the caller nothing."""
+    runs = []
+    for run in "ab":
+        values = {name: f"{value} {run}" for name, value in second.items()}
+        if "mode" in second:
+            values["mode"] = "fixed"
+        calls = (call(f"{run}1", "read", path=f"value {run}"), call(f"{run}2", "patch", **values))
+        runs.append(RecordedRun(run_id=run, calls=calls))
+    assert is_worth_it == (find_procedure(runs[0], runs[1:]) is not None)
+
+
 def test_calls_of_one_tool_need_something_in_common() -> None:
     """Two reads of whatever files are no procedure; two with a fixed argument are."""
 
     def reads(run_id: str, one: str, two: str, **more: object) -> RecordedRun:
-        calls = (call(1, "read", path=one, **more), call(2, "read", path=two, **more))
+        calls = (
+            call(f"{run_id}1", "read", path=one, **more),
+            call(f"{run_id}2", "read", path=two, **more),
+        )
         return RecordedRun(run_id=run_id, calls=calls)
 
     assert find_procedure(reads("a", "p", "q"), [reads("b", "r", "s")]) is None
@@ -179,10 +217,10 @@ def test_calls_of_one_tool_need_something_in_common() -> None:
 def test_the_longest_block_wins() -> None:
     """Calls of one run before, between and after the block are left out."""
     one, two = build("a", "p"), build("b", "q")
-    more = (call(0, "list"), *one.calls, call(3, "other", x=1))
+    more = (call("a0", "list"), *one.calls, call("a3", "other", x=1))
     procedure = found(msgspec.structs.replace(one, calls=more), two)
     assert ["read", "write"] == [step.tool for step in procedure.steps]
-    both = (call(0, "list"), *two.calls)
+    both = (call("b0", "list"), *two.calls)
     longer = found(
         msgspec.structs.replace(one, calls=more), msgspec.structs.replace(two, calls=both)
     )
@@ -194,7 +232,7 @@ def test_failed_calls_and_reads_of_records_between_the_steps_are_left_out() -> N
     one, two = build("a", "p"), build("b", "q")
 
     def between(**change: Any) -> RecordedRun:
-        other = msgspec.structs.replace(call(9, "other", x=1), **change)
+        other = msgspec.structs.replace(call("b9", "other", x=1), **change)
         return msgspec.structs.replace(two, calls=(two.calls[0], other, two.calls[1]))
 
     for change in ({"outcome": "failed"}, {"tool": "memory_search"}, {"tool": "artifact_read"}):
@@ -205,6 +243,56 @@ def test_failed_calls_and_reads_of_records_between_the_steps_are_left_out() -> N
     ]  # fmt: skip
     for fields in changes:
         assert find_procedure(one, [between(**fields)]) is None
+
+
+def failing(run_id: str, *after: RecordedCall, made: Sequence[RecordedCall]) -> RecordedRun:
+    """A run whose procedure failed after the steps `made`, and that made the calls `after` itself."""
+    use = msgspec.structs.replace(
+        call(f"{run_id}0", "procedure:x"), outcome="failed", delegated_id=run_id.upper()
+    )
+    run = RecordedRun(run_id=run_id, calls=(use, *after))
+    assert [run_id.upper()] == run.failed_procedures
+    steps = RecordedRun(run_id=run_id.upper(), calls=tuple(made))
+    return add_steps(run, {steps.run_id: steps})
+
+
+def test_steps_of_a_procedure_that_failed_count_for_the_run() -> None:
+    """The run that continues after them teaches the whole; the failed step is no part of it."""
+    runs = []
+    for name in "ab":
+        failed = msgspec.structs.replace(call(f"{name.upper()}2", "write", x=1), outcome="failed")
+        made = [call(f"{name.upper()}1", "read", path=name), failed]
+        runs.append(failing(name, call(f"{name}1", "write", path=name, x=2), made=made))
+    procedure = found(*runs)
+    assert ["read", "write"] == [step.tool for step in procedure.steps]
+    assert [ProvedCall("A", 1), ProvedCall("a", 1)] == list(procedure.proofs[0].calls)
+    assert is_proved(procedure, runs)
+
+
+def test_a_run_that_begins_again_after_a_failed_procedure_teaches_its_own_calls() -> None:
+    """The steps of the procedure are not counted twice, nor alone."""
+    made = [[call(f"{run.upper()}1", "read", path=run)] for run in "ab"]
+    again = [
+        failing(run, *build(run, run).calls, made=steps)
+        for run, steps in zip("ab", made, strict=True)
+    ]
+    assert ["read", "write"] == [step.tool for step in found(*again).steps]
+    both = [(*steps, call(f"{steps[0].place.run_id}2", "u", x=1)) for steps in made]
+    alone = [failing(run, made=steps) for run, steps in zip("ab", both, strict=True)]
+    assert find_procedure(alone[0], alone[1:]) is None
+
+
+def test_a_procedure_with_a_denied_or_tainted_step_teaches_nothing() -> None:
+    """Neither does the run that made the same calls itself afterwards."""
+    one, other = build("a", "p"), build("b", "q")
+    step = call("B1", "read", path="q")
+    assert 2 == len(found(one, failing("b", *other.calls, made=[step])).proofs)
+    denied = msgspec.structs.replace(step, outcome="denied")
+    assert find_procedure(one, [failing("b", *other.calls, made=[denied])]) is None
+    use = msgspec.structs.replace(call("b0", "procedure:x"), outcome="failed", delegated_id="B")
+    run = msgspec.structs.replace(other, calls=(use, *other.calls))
+    tainted = RecordedRun(run_id="B", calls=(step,), is_tainted=True)
+    assert find_procedure(one, [add_steps(run, {"B": tainted})]) is None
 
 
 def test_a_value_that_changed_for_good_is_fixed_to_the_new_one() -> None:
@@ -224,8 +312,8 @@ def test_a_procedure_stays_small() -> None:
         RecordedRun(
             run_id=run,
             calls=(
-                call(1, "t", **{f"x{n}": f"{run}{n}" for n in range(MAX_PARAMETERS + 1)}),
-                call(2, "u"),
+                call(f"{run}1", "t", **{f"x{n}": f"{run}{n}" for n in range(MAX_PARAMETERS + 1)}),
+                call(f"{run}2", "u"),
             ),
         )
         for run in "ab"
@@ -274,6 +362,7 @@ def test_the_tape_says_how_calls_ended() -> None:
         proposed("b", {"key": "[redacted:github_token]"}),
         denied,
         proposed("c", {}),
+        ev.DelegationStarted(call_id="c", run_id="child", depth=1, agent="", budget=ev.Budget()),
         ev.ToolCompleted(call_id="c", status="timed_out", output=""),
         proposed("d", {}),
         proposed("e", "not an object"),
@@ -281,11 +370,12 @@ def test_the_tape_says_how_calls_ended() -> None:
     run = read_calls("run", list(enumerate(tape)), is_tainted=True)
     assert run.is_tainted
     assert [
-        (0, "succeeded", False),
-        (2, "denied", True),
-        (4, "failed", False),
-        (6, "failed", False),
-    ] == [(each.seq, each.outcome, each.is_redacted) for each in run.calls]
+        (0, "succeeded", False, None),
+        (2, "denied", True, None),
+        (4, "failed", False, "child"),
+        (7, "failed", False, None),
+    ] == [(each.place.seq, each.outcome, each.is_redacted, each.delegated_id) for each in run.calls]
+    assert [] == run.failed_procedures  # a task that was delegated is none
 
 
 @pytest.mark.parametrize("values", [{}, {"path": 1, "more": 2}])
