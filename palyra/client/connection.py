@@ -34,6 +34,7 @@ from palyra.net.protocol.results import Welcome
 
 T = TypeVar("T")
 
+OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 SEND_WITHIN_S = 10.0  # to send one message; a peer that accepts none for so long is dead
 CLOSE_WITHIN_S = 1.0  # for the peer's half of the closing handshake
 PING_EVERY_S = 20.0

@@ -9,6 +9,7 @@ import trio_websocket
 import wsproto.utilities
 
 from palyra.client.connection import (
+    OPEN_WITHIN_S,
     ClientConnection,
     ConnectionLost,
     Handshake,
@@ -19,8 +20,6 @@ from palyra.client.reconnecting import Driver
 from palyra.client.socket import TrioSocket, open_stream, upgrade
 from palyra.errors import PalyraError, ProtocolError, Unreachable
 from palyra.net.protocol.discovery import Endpoint
-
-OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 
 # Errors for a peer that speaks another protocol; trio-websocket lets those of its engines through.
 FOREIGN = (
