@@ -199,7 +199,8 @@ class ReconnectingConnection:
         if isinstance(error, (Unauthenticated, Forbidden)):
             self.give_up(error)
             return
-        down_s = self._driver.now_s() - (self._down_since_s or self._driver.now_s())
+        now_s = self._driver.now_s()
+        down_s = now_s - (now_s if self._down_since_s is None else self._down_since_s)
         if down_s > self._options.patience_s:
             self.give_up(Unreachable(f"no daemon for {down_s:.0f} s: {error.message}"))
 

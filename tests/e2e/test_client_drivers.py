@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction, signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.real
 
 CALLS = "\n/then\n".join(f'/call echo {{"text": "x{n}"}}' for n in range(10))
 ANOTHER = "run_01890a5d-ac96-774b-bcce-b302099a8057"
-ENDLESS = "/wait 60000"
+ENDLESS = "/delay 60000\n/say late"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,11 @@ def endpoint(daemon: DaemonProcess) -> dict[str, Any]:
     return {"home": daemon.home, "token": daemon.token}
 
 
+async def enter(opening: Any) -> None:
+    async with opening:
+        pass
+
+
 async def follow(items: Any) -> list[int]:
     return [item.seq async for item in items if isinstance(item, TapeEvent)]
 
@@ -133,7 +139,7 @@ async def raises_typed_errors(face: Face, daemon: DaemonProcess) -> None:
         with pytest.raises(InvalidParams, match="not a character"):
             await client.start_run("\ud800")
         with pytest.raises(NotFound):
-            await client.events(ANOTHER).__aenter__()
+            await enter(client.events(ANOTHER))
         assert (await client.ping()).now_ms
 
 
@@ -221,12 +227,11 @@ async def gives_up(face: Face, daemon: DaemonProcess) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("scenario", [continues_after_a_kill, gives_up])
-def test_contract_when_the_daemon_ends(
-    face: str, scenario: Scenario, daemon: DaemonProcess
-) -> None:
+def test_contract_when_the_daemon_ends(face: str, scenario: Scenario, tmp_path: Path) -> None:
     """The same scenario holds on every driver."""
     driver = FACES[face]
-    driver.run(partial(scenario, driver, daemon))
+    with running(tmp_path) as daemon:
+        driver.run(partial(scenario, driver, daemon))
 
 
 def test_the_blocking_client_has_every_method() -> None:
