@@ -168,6 +168,12 @@ def test_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
         run(dial(be_silent))
 
 
+def make_message(data: str | bytes) -> events.Event:
+    if isinstance(data, bytes):
+        return events.BytesMessage(data=data)
+    return events.TextMessage(data=data)
+
+
 @pytest.mark.parametrize("message", ["{", "[1]", b"binary", "x" * 17_000_000])
 def test_nonsense_costs_a_connection_only(message: str | bytes) -> None:
     """A message that is no JSON-RPC, or too long, ends the connection; the client makes another."""
@@ -179,7 +185,7 @@ def test_nonsense_costs_a_connection_only(message: str | bytes) -> None:
         if len(served) > 1:
             await peer.answer(lambda: None)
             return
-        await peer.answer(lambda: peer.send(events.Message(data=message)))
+        await peer.answer(lambda: peer.send(make_message(message)))
 
     async def main() -> None:
         async with serving(serve) as url, aio.connect(url, token="t") as client:
