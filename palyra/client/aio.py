@@ -1,4 +1,4 @@
-"""The client for asyncio programs: the methods of `palyra.client.Client`.
+"""The client for asyncio programs: the methods of `Client`.
 
     async with aio.connect() as client:
         started = await client.start_run("hello")

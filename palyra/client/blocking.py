@@ -1,4 +1,4 @@
-"""The client for programs without an event loop: the methods of `palyra.client.Client`, blocking.
+"""The client for programs without an event loop: the methods of `Client`, blocking.
 
     with blocking.connect(timeout_s=30) as client:
         started = client.start_run("hello")
@@ -160,7 +160,7 @@ def blocking(
 
 
 class BlockingClient(Base):
-    """Client of one daemon; see `palyra.client.Client` for the methods and their errors.
+    """Client of one daemon; see `Client` for the methods and their errors.
 
     A call raises TooSlow after the client's `timeout_s`, if that is given.
     """
