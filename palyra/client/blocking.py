@@ -88,7 +88,7 @@ async def _bound(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
         if not deadline.expired():
             raise
         raise TooSlow(
-            f"no reply within {timeout_s} s: it may or may not have been executed"
+            f"nothing came within {timeout_s} s: a request may or may not have been executed"
         ) from None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction, signature
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -262,3 +263,44 @@ def test_a_blocking_client_that_was_closed(steady: DaemonProcess) -> None:
         client.ping()
     with pytest.raises(Unavailable, match="closed"):
         client.ping()
+
+
+def test_a_blocking_iterator_out_of_time_loses_nothing(steady: DaemonProcess) -> None:
+    """An iterator raises TooSlow while nothing comes, and continues with the next item."""
+    with blocking.connect(steady.ws_url, token=steady.token) as client:
+        run_id = client.start_run(ENDLESS).run_id
+        seen: list[int] = []
+        with client.within(0.2).events(run_id) as items:
+            with pytest.raises(TooSlow):
+                seen.extend(item.seq for item in items if isinstance(item, TapeEvent))
+            client.cancel(run_id)
+            client.wait_run(run_id)
+            seen += [item.seq for item in items if isinstance(item, TapeEvent)]
+        tape = client.read_tape(run_id, limit=500)
+    assert [event.seq for event in tape.events] == seen
+
+
+def test_threads_share_a_blocking_client(steady: DaemonProcess) -> None:
+    """Many threads call at once; one that waits when the client is closed gets Unavailable."""
+    answers: list[int] = []
+    ended: list[str] = []
+
+    def ask(client: blocking.BlockingClient) -> None:
+        answers.append(client.ping().now_ms)
+
+    def wait(client: blocking.BlockingClient, run_id: str) -> None:
+        with pytest.raises(Unavailable, match="closed"):
+            client.wait_run(run_id)
+        ended.append(run_id)
+
+    with blocking.connect(steady.ws_url, token=steady.token) as client:
+        threads = [Thread(target=ask, args=(client,)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        run_id = client.start_run(ENDLESS).run_id
+        waiter = Thread(target=wait, args=(client, run_id))
+        waiter.start()
+    waiter.join()
+    assert (20, [run_id]) == (len(answers), ended)
