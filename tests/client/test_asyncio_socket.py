@@ -31,6 +31,7 @@ WELCOME = {
     "declined": [],
     "state": "ready",
 }
+LONG = '{"jsonrpc": "2.0", "method": "odd", "params": {"a": "%s"}}' % ("x" * 17_000_000)
 Serve = Callable[["Peer"], Awaitable[None]]
 
 
@@ -174,7 +175,9 @@ def make_message(data: str | bytes) -> events.Event:
     return events.TextMessage(data=data)
 
 
-@pytest.mark.parametrize("message", ["{", "[1]", b"binary", "x" * 17_000_000])
+@pytest.mark.parametrize(
+    "message", ["{", "[1]", b"binary", LONG], ids=["half", "no object", "binary", "long"]
+)
 def test_nonsense_costs_a_connection_only(message: str | bytes) -> None:
     """A message that is no JSON-RPC, or too long, ends the connection; the client makes another."""
     served: list[Peer] = []
