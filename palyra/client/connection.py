@@ -196,6 +196,7 @@ class ClientConnection:
             raise ConnectionLost("the connection has ended")
         self._outgoing.append(text)
         self._note_outgoing()
+        await self._waits.checkpoint()  # a caller in a loop lets the writer run
 
     def _note_outgoing(self) -> None:
         self._outgoing_changed.set()
