@@ -204,6 +204,7 @@ HOP_FILES = (
     "actors/journal/actor.py",
     "store/sqlite/journal.py",
     "store/sqlite/integrity.py",
+    "client/blocking.py",  # the event loop of a program that has none
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
     "cli/chat_lines.py",  # standard input may be a file, which trio cannot wait for
     "cli/chat_terminal.py",  # the line editor has a loop of its own

@@ -11,10 +11,11 @@ libraries.
 """
 
 from palyra.client.client import Client, connect
+from palyra.client.dial import wait_any
 from palyra.client.feed import CaughtUp, EventsDiscarded, Item, Reset, TapeEvent
 from palyra.client.runs import RunOptions
 from palyra.client.sessions import QueueChange
-from palyra.client.subscription import Inbox, Notice, Subscription, wait_any
+from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.client.tapes import TapePage, export_run
 from palyra.core.session.commands import RunView
 from palyra.net.protocol.notifications import ProgressItem

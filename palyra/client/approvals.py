@@ -33,6 +33,7 @@ class ApprovalMethods(RequestMethods):
         return (await self._ask("approval.list", params, ApprovalList)).approvals
 
     async def get_approval(self, approval_id: str) -> ApprovalRecord:
+        """Return an approval with the call it is about.  Raises NotFound."""
         return await self._ask("approval.get", {"approval_id": approval_id}, ApprovalRecord)
 
     async def preview_approval(self, approval_id: str, *, max_lines: int | None = None) -> Preview:

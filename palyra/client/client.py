@@ -11,6 +11,7 @@ from palyra.client.approvals import ApprovalMethods
 from palyra.client.backups import BackupMethods
 from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
+from palyra.client.dial import TRIO
 from palyra.client.documents import DocumentMethods
 from palyra.client.files import FileMethods
 from palyra.client.healing import HealingMethods
@@ -82,12 +83,13 @@ async def connect(
             find_endpoint=partial(find_endpoint, url, token, home),
             handshake=Handshake(name=name, want=tuple(want)),
             patience_s=patience_s,
-        )
+        ),
+        TRIO,
     )
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(connection.keep_open)
+            await nursery.start(keep_open, connection)
             yield Client(connection)
             await connection.close()
             nursery.cancel_scope.cancel("the client was closed")
@@ -95,6 +97,13 @@ async def connect(
         failure = _alone(group)
     if failure is not None:
         raise failure
+
+
+async def keep_open(
+    connection: ReconnectingConnection, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Keep the connection open; started when it is open for the first time."""
+    await connection.keep_open(task_status.started)
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,25 +6,35 @@ The end of any of them ends the connection, which is never reopened: every reque
 raises `ConnectionLost`, and the caller (`reconnecting`) decides whether to retry.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-import trio
-import trio_websocket
 
 from palyra import __version__
 from palyra.client import frames
 from palyra.client.frames import Frame
-from palyra.client.socket import SUBPROTOCOL
-from palyra.errors import ProtocolError, TooLarge
-from palyra.net.protocol.notifications import Hello
+from palyra.client.waits import Event, Socket, SocketClosed, Waits
+from palyra.errors import (
+    Forbidden,
+    PalyraError,
+    ProtocolError,
+    TooLarge,
+    Unauthenticated,
+    Unreachable,
+)
+from palyra.net.protocol import close_codes
+from palyra.net.protocol.discovery import Endpoint
+from palyra.net.protocol.notifications import PROTOCOL, Hello
 from palyra.net.protocol.results import Welcome
 
 T = TypeVar("T")
 
+OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 SEND_WITHIN_S = 10.0  # to send one message; a peer that accepts none for so long is dead
 CLOSE_WITHIN_S = 1.0  # for the peer's half of the closing handshake
 PING_EVERY_S = 20.0
@@ -33,6 +43,7 @@ QUEUED_REQUESTS = 64
 
 OnNotice = Callable[[str, msgspec.Raw], None]  # method and params
 OnResult = Callable[[msgspec.Raw], None]
+Spawn = Callable[..., None]  # start a task with a function and its arguments
 
 
 class ConnectionLost(Exception):
@@ -52,32 +63,29 @@ class _Pending:
     """A request without its reply."""
 
     on_result: OnResult | None
-    answered: trio.Event = field(default_factory=trio.Event)
+    answered: Event
     frame: Frame | None = None
 
 
 class ClientConnection:
     """An open connection; `closed` is set when it has ended."""
 
-    def __init__(
-        self,
-        socket: trio_websocket.WebSocketConnection,
-        nursery: trio.Nursery,
-        on_notice: OnNotice,
-    ) -> None:
+    def __init__(self, socket: Socket, spawn: Spawn, on_notice: OnNotice, waits: Waits) -> None:
         self.hello: Hello  # set once `receive_hello` has returned
         self.welcome: Welcome  # once `introduce` has returned
-        self.closed = trio.Event()
+        self.closed = waits.make_event()
         self.close_code: int | None = None
         self.close_reason = ""
-        self.spawn = nursery.start_soon  # for tasks that must not outlive the connection
+        self.spawn = spawn  # for tasks that must not outlive the connection
+        self._waits = waits
         self._socket = socket
         self._on_notice = on_notice
         self._pending: dict[int, _Pending] = {}
         self._next_id = 1
         self._is_closing = False
-        self._slots = trio.Semaphore(1)  # `connect`; more once the limits are known
-        self._outbox, self._outgoing = trio.open_memory_channel[str](QUEUED_REQUESTS)
+        self._slots = waits.make_slots(1)  # `connect`; more once the limits are known
+        self._outgoing: deque[str] = deque()  # texts that the writer has not taken
+        self._outgoing_changed = waits.make_event()
 
     async def request(
         self, method: str, params: dict[str, Any], on_result: OnResult | None = None
@@ -92,7 +100,7 @@ class ClientConnection:
             self._next_id += 1
             text = frames.render_request(request_id, method, params)
             self._check_size(method, text)
-            pending = self._pending[request_id] = _Pending(on_result)
+            pending = self._pending[request_id] = _Pending(on_result, self._waits.make_event())
             try:
                 await self._send(text)
                 await pending.answered.wait()
@@ -100,19 +108,39 @@ class ClientConnection:
                 del self._pending[request_id]
         return _result(pending.frame)
 
+    async def open(self, token: str, handshake: Handshake) -> None:
+        """Greet and start the tasks.  Raises the daemon's refusal, ProtocolError or ConnectionLost."""
+        await self.receive_hello()
+        for task in (self.read, self.write, self.listen_for_life):
+            self.spawn(task)
+        try:
+            await self.introduce(token, handshake)
+        except ConnectionLost:
+            raise self.verdict() or ConnectionLost(self.close_reason) from None
+
+    def verdict(self) -> PalyraError | None:
+        """Return the error of an ended connection that rules out a retry, or None."""
+        if self.close_code == close_codes.UNAUTHENTICATED:
+            return Unauthenticated(
+                f"the daemon refused the token: {self.close_reason or 'unknown'}"
+            )
+        if self.close_code == close_codes.REVOKED:
+            return Forbidden(f"the token was revoked: {self.close_reason or 'ask its operator'}")
+        return None
+
     async def receive_hello(self) -> None:
         """Read `hello`, the daemon's first message.  Raises ProtocolError or ConnectionLost."""
         try:
-            text = await self._socket.get_message()
-        except trio_websocket.ConnectionClosed as error:
-            self._note(error)
+            text = await self._socket.receive()
+        except SocketClosed as error:
+            self._end(error.code, error.reason)
             raise ConnectionLost("closed before hello") from None
         greeted = [frame for frame in _parse(text) if frame.method == "hello"]
         if not greeted:
             raise ProtocolError("the peer sent no hello: is it a Palyra daemon?")
         self.hello = decode(greeted[0].params, Hello)
         # One slot stays free for requests that must not queue behind long waits.
-        self._slots = trio.Semaphore(max(1, self.hello.limits.max_inflight - 1))
+        self._slots = self._waits.make_slots(max(1, self.hello.limits.max_inflight - 1))
 
     async def introduce(self, token: str, handshake: Handshake) -> None:
         """Send `connect`; `read` and `write` must be running.  Raises the daemon's refusal."""
@@ -124,29 +152,30 @@ class ClientConnection:
         """Dispatch frames until the connection ends."""
         with self._ending():
             while True:
-                for frame in _parse(await self._socket.get_message()):
+                for frame in _parse(await self._socket.receive()):
                     self._accept(frame)
 
     async def write(self) -> None:
         """Send queued messages, each under a deadline."""
-        with self._ending(), self._outgoing:
-            async for text in self._outgoing:
-                with trio.fail_after(SEND_WITHIN_S):
-                    await self._socket.send_message(text)
+        with self._ending():
+            while True:
+                while not self._outgoing:
+                    await self._outgoing_changed.wait()
+                text = self._outgoing.popleft()
+                self._note_outgoing()
+                await self._socket.send(text, SEND_WITHIN_S)
 
     async def listen_for_life(self) -> None:
         """Ping the peer; end the connection if no pong arrives in time."""
         with self._ending():
             while True:
-                await trio.sleep(PING_EVERY_S)
-                with trio.fail_after(PONG_WITHIN_S):
-                    await self._socket.ping()
+                await self._waits.sleep(PING_EVERY_S)
+                await self._socket.ping(PONG_WITHIN_S)
 
     async def close(self) -> None:
         """Perform the closing handshake; bounded by CLOSE_WITHIN_S, never raises."""
         self._is_closing = True  # the reader's end is expected from here on
-        with trio.move_on_after(CLOSE_WITHIN_S):
-            await self._socket.aclose()
+        await self._socket.close(CLOSE_WITHIN_S)
         self._is_closing = False
         self._end(None, "closed by this client")
 
@@ -160,12 +189,18 @@ class ClientConnection:
             )
 
     async def _send(self, text: str) -> None:
+        """Queue a message; waits while the queue is full."""
+        while len(self._outgoing) >= QUEUED_REQUESTS and not self.closed.is_set():
+            await self._outgoing_changed.wait()
         if self.closed.is_set():  # a request that registers now would never wake
             raise ConnectionLost("the connection has ended")
-        try:
-            await self._outbox.send(text)
-        except trio.BrokenResourceError:
-            raise ConnectionLost("the connection has ended") from None
+        self._outgoing.append(text)
+        self._note_outgoing()
+        await self._waits.checkpoint()  # a caller in a loop lets the writer run
+
+    def _note_outgoing(self) -> None:
+        self._outgoing_changed.set()
+        self._outgoing_changed = self._waits.make_event()
 
     def _accept(self, frame: Frame) -> None:
         if frame.method is not None:
@@ -184,24 +219,21 @@ class ClientConnection:
         """End the connection however the block ends."""
         try:
             yield
-        except trio_websocket.ConnectionClosed as error:
-            self._note(error)
-        except trio.TooSlowError:
+        except SocketClosed as error:
+            self._end(error.code, error.reason)
+        except TimeoutError:
             self._end(None, "the peer stopped answering")
         except (ProtocolError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._end(None, f"the peer does not speak {SUBPROTOCOL}: {error}")
+            self._end(None, f"the peer does not speak {PROTOCOL}: {error}")
         finally:
             self._end(None, "the connection ended")
-
-    def _note(self, error: trio_websocket.ConnectionClosed) -> None:
-        reason = error.reason
-        self._end(reason.code if reason else None, (reason.reason if reason else None) or "")
 
     def _end(self, code: int | None, reason: str) -> None:
         if self._is_closing or self.closed.is_set():
             return
         self.close_code, self.close_reason = code, reason
         self.closed.set()
+        self._note_outgoing()
         for pending in self._pending.values():
             pending.answered.set()
 
@@ -212,6 +244,15 @@ def decode(raw: msgspec.Raw, kind: type[T]) -> T:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.DecodeError as error:
         raise ProtocolError(f"not the {kind.__name__} that protocol v1 promises: {error}") from None
+
+
+def explain_refusal(endpoint: Endpoint, status: int) -> PalyraError:
+    """Return the error for a refused WebSocket upgrade."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return Unauthenticated(f"{endpoint.ws_url} refused the token")
+    if status == HTTPStatus.FORBIDDEN:
+        return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
+    return Unreachable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
 
 
 def _result(frame: Frame | None) -> msgspec.Raw:

@@ -1,7 +1,6 @@
-"""Dialling: from an address to an open connection, and the errors of a refusal."""
+"""The trio driver: its events and clock, and from an address to an open connection."""
 
-from collections.abc import Callable
-from http import HTTPStatus
+from collections.abc import Awaitable, Callable
 
 import h11
 import msgspec
@@ -9,13 +8,18 @@ import trio
 import trio_websocket
 import wsproto.utilities
 
-from palyra.client.connection import ClientConnection, ConnectionLost, Handshake, OnNotice
-from palyra.client.socket import open_stream, upgrade
-from palyra.errors import Forbidden, PalyraError, ProtocolError, Unauthenticated, Unreachable
-from palyra.net.protocol import close_codes
+from palyra.client.connection import (
+    OPEN_WITHIN_S,
+    ClientConnection,
+    ConnectionLost,
+    Handshake,
+    OnNotice,
+    explain_refusal,
+)
+from palyra.client.reconnecting import Driver
+from palyra.client.socket import TrioSocket, open_stream, upgrade
+from palyra.errors import PalyraError, ProtocolError, Unreachable
 from palyra.net.protocol.discovery import Endpoint
-
-OPEN_WITHIN_S = 10.0  # for TCP and TLS, and again for upgrade, hello and connect
 
 # Errors for a peer that speaks another protocol; trio-websocket lets those of its engines through.
 FOREIGN = (
@@ -40,9 +44,9 @@ async def run_connection(
     failure: BaseException | None = None
     try:
         connection = await _serve(endpoint, handshake, on_notice, on_open)
-        failure = _verdict(connection)
+        failure = connection.verdict()
     except* trio_websocket.ConnectionRejected as group:
-        failure = _refusal(endpoint, _first_error(group))
+        failure = explain_refusal(endpoint, getattr(_first_error(group), "status_code", 0))
     except* trio.TooSlowError:
         failure = Unreachable(f"{endpoint.ws_url} did not answer within {OPEN_WITHIN_S:.0f} s")
     except* (OSError, ConnectionLost) as group:
@@ -67,8 +71,10 @@ async def _serve(
         async with trio.open_nursery() as nursery:
             with trio.fail_after(OPEN_WITHIN_S):
                 socket = await upgrade(nursery, stream, endpoint.ws_url)
-                connection = ClientConnection(socket, nursery, on_notice)
-                await _open_protocol(connection, nursery, endpoint.token, handshake)
+                connection = ClientConnection(
+                    TrioSocket(socket), nursery.start_soon, on_notice, TRIO
+                )
+                await connection.open(endpoint.token, handshake)
             on_open(connection)
             await connection.closed.wait()
             nursery.cancel_scope.cancel("the connection has ended")
@@ -77,39 +83,29 @@ async def _serve(
     return connection
 
 
-async def _open_protocol(
-    connection: ClientConnection, nursery: trio.Nursery, token: str, handshake: Handshake
-) -> None:
-    await connection.receive_hello()
-    for task in (connection.read, connection.write, connection.listen_for_life):
-        nursery.start_soon(task)
-    try:
-        await connection.introduce(token, handshake)
-    except ConnectionLost:
-        raise _verdict(connection) or ConnectionLost(connection.close_reason) from None
-
-
-def _verdict(connection: ClientConnection) -> PalyraError | None:
-    """Return the error of an ended connection that rules out a retry, or None."""
-    if connection.close_code == close_codes.UNAUTHENTICATED:
-        return Unauthenticated(
-            f"the daemon refused the token: {connection.close_reason or 'unknown'}"
-        )
-    if connection.close_code == close_codes.REVOKED:
-        return Forbidden(f"the token was revoked: {connection.close_reason or 'ask its operator'}")
-    return None
-
-
-def _refusal(endpoint: Endpoint, error: BaseException) -> PalyraError:
-    status = getattr(error, "status_code", 0)
-    if status == HTTPStatus.UNAUTHORIZED:
-        return Unauthenticated(f"{endpoint.ws_url} refused the token")
-    if status == HTTPStatus.FORBIDDEN:
-        return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
-    return Unreachable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
-
-
 def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error in the group that is not a group."""
     inner = group.exceptions[0]
     return _first_error(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+TRIO = Driver(
+    make_event=trio.Event,
+    make_slots=trio.Semaphore,
+    now_s=trio.current_time,
+    sleep=trio.sleep,
+    checkpoint=trio.lowlevel.checkpoint,
+    run_connection=run_connection,
+)
+
+
+async def wait_any(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Return when the first returns; the others are cancelled, so none may consume an item."""
+    async with trio.open_nursery() as nursery:
+
+        async def end_with(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            nursery.cancel_scope.cancel("another wait has returned")
+
+        for wait in waits:
+            nursery.start_soon(end_with, wait)

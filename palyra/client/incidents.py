@@ -25,6 +25,7 @@ class IncidentMethods(RequestMethods):
         return await self._ask("incident.list", {**wanted}, IncidentPage)
 
     async def get_incident(self, incident_id: str) -> IncidentView:
+        """Return an incident.  Raises NotFound."""
         return await self._ask("incident.get", {"incident_id": incident_id}, IncidentView)
 
     async def resolve_incident(

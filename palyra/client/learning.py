@@ -28,6 +28,7 @@ class LearningMethods(RequestMethods):
         return await self._ask("learning.list", params, CandidatePage)
 
     async def get_candidate(self, candidate_id: str) -> LearningCandidate:
+        """Return a candidate of learning with its history.  Raises NotFound."""
         return await self._ask("learning.get", {"candidate_id": candidate_id}, LearningCandidate)
 
     async def accept_candidate(self, candidate_id: str) -> CandidateChanged:

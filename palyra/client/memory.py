@@ -116,6 +116,7 @@ class MemoryMethods(RequestMethods):
     async def get_memory(
         self, memory_id: str, *, session_id: str | None = None, channel: str | None = None
     ) -> MemoryItem:
+        """Return a memory; with a session or channel only if it is recalled there.  Raises NotFound."""
         params = {"memory_id": memory_id, "session_id": session_id, "channel": channel}
         return await self._ask("memory.get", params, MemoryItem)
 
@@ -149,19 +150,23 @@ class MemoryMethods(RequestMethods):
         return await self._mutate("memory.undo", {"memory_id": memory_id}, MemoryChanged)
 
     async def pin_memory(self, memory_id: str, *, pinned: bool = True) -> MemoryChanged:
+        """Pin a memory, or unpin it with `pinned=False`.  Raises NotFound."""
         params = {"memory_id": memory_id, "pinned": pinned}
         return await self._mutate("memory.pin", params, MemoryChanged)
 
     async def never_recall_memory(
         self, memory_id: str, *, never_recall: bool = True
     ) -> MemoryChanged:
+        """Exclude a memory from recall, or include it again.  Raises NotFound."""
         params = {"memory_id": memory_id, "never_recall": never_recall}
         return await self._mutate("memory.never_recall", params, MemoryChanged)
 
     async def get_memory_history(self, memory_id: str) -> MemoryHistory:
+        """Return the versions of a memory, oldest first, and its log, newest first.  Raises NotFound."""
         return await self._ask("memory.history", {"memory_id": memory_id}, MemoryHistory)
 
     async def get_memory_status(self, principal: str | None = None) -> MemoryStatus:
+        """Return the state of the memory of a principal, by default of the caller."""
         return await self._ask("memory.status", {"principal": principal}, MemoryStatus)
 
     async def rebuild_memory(self) -> MemoryRebuilt:

@@ -76,6 +76,7 @@ class OperationMethods(RequestMethods):
         return await self._mutate("token.create", params, Token)
 
     async def list_tokens(self) -> list[Token]:
+        """List the tokens, without their secrets."""
         return (await self._ask("token.list", {}, TokenList)).tokens
 
     async def revoke_token(self, token_id: str) -> Token:
@@ -85,9 +86,11 @@ class OperationMethods(RequestMethods):
     # --- health
 
     async def ping(self) -> Pong:
+        """Return the daemon's time."""
         return await self._ask("ping", {}, Pong)
 
     async def status(self) -> Status:
+        """Return the state of the daemon."""
         return await self._ask("system.status", {}, Status)
 
     async def tree(self) -> Json:

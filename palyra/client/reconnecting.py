@@ -12,17 +12,23 @@ Notifications sent in between are lost.
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import trio
 
-from palyra.client.connection import ClientConnection, ConnectionLost, Handshake, OnResult, decode
-from palyra.client.dial import run_connection
+from palyra.client.connection import (
+    ClientConnection,
+    ConnectionLost,
+    Handshake,
+    OnNotice,
+    OnResult,
+    decode,
+)
 from palyra.client.feed import FeedReader
 from palyra.client.subscription import Inbox, Notice, Subscription
+from palyra.client.waits import Waits
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.errors import (
     Forbidden,
@@ -57,16 +63,33 @@ class ClientOptions:
     rng: Callable[[], float] = random.random  # noqa: S311 - spreads reconnects, guards nothing
 
 
+RunConnection = Callable[
+    [Endpoint, Handshake, OnNotice, Callable[[ClientConnection], None]], Awaitable[None]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Driver(Waits):
+    """An event loop that can open connections.
+
+    `run_connection` connects, calls its last argument with the open connection, and serves it until
+    it ends.  It raises Unauthenticated or Forbidden if a retry is pointless, else another PalyraError.
+    """
+
+    run_connection: RunConnection
+
+
 class ReconnectingConnection:
     """Requests, subscriptions and notifications over the current connection."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, driver: Driver) -> None:
         self._options = options
+        self._driver = driver
         self._current: ClientConnection | None = None
         self._was_up = False
         self._down_since_s: float | None = None
         self._failure: PalyraError | None = None
-        self._changed = trio.Event()
+        self._changed = driver.make_event()
         self._subscriptions: dict[Subscription, None] = {}  # in order of arrival
         self._inboxes: set[Inbox] = set()
 
@@ -75,23 +98,21 @@ class ReconnectingConnection:
         """The open connection, if any."""
         return self._current
 
-    async def keep_open(
-        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Reconnect until refused or out of patience; started when the first connection is open.
+    async def keep_open(self, on_first: Callable[[], None]) -> None:
+        """Reconnect until refused or out of patience; `on_first` is called at the first connection.
 
         Raises the error of the first attempt if that fails; later errors reach the callers.
         """
         failures = 0
         while self._failure is None:
-            began_s = trio.current_time()
-            error = await self._serve_connection(task_status)
+            began_s = self._driver.now_s()
+            error = await self._serve_connection(on_first)
             if not self._was_up:
                 raise error
-            failures = 1 if trio.current_time() - began_s > STEADY_S else failures + 1
+            failures = 1 if self._driver.now_s() - began_s > STEADY_S else failures + 1
             self._note_failure(error)
             if self._failure is None:
-                await trio.sleep(compute_delay_s(BACKOFF, failures, self._options.rng))
+                await self._driver.sleep(compute_delay_s(BACKOFF, failures, self._options.rng))
 
     async def request(
         self, method: str, params: dict[str, Any], on_result: OnResult | None = None
@@ -114,7 +135,9 @@ class ReconnectingConnection:
     def subscribe(self, run_id: str, after_seq: int, *, progress: bool) -> Subscription:
         """Open a subscription, live until `unsubscribe`."""
         feed = FeedReader(run_id, after_seq)
-        subscription = Subscription(feed, progress=progress, restart=self._resubscribe)
+        subscription = Subscription(
+            feed, progress=progress, restart=self._resubscribe, waits=self._driver
+        )
         self._subscriptions[subscription] = None
         self._resubscribe(subscription)
         return subscription
@@ -127,7 +150,7 @@ class ReconnectingConnection:
 
     def open_inbox(self) -> Inbox:
         """Collect notifications from now on, until `close_inbox`."""
-        inbox = Inbox()
+        inbox = Inbox(self._driver)
         self._inboxes.add(inbox)
         return inbox
 
@@ -138,19 +161,19 @@ class ReconnectingConnection:
         """Close the connection; pending calls raise Unavailable."""
         if self._current is not None:
             await self._current.close()
-        self._give_up(Unreachable("this client was closed"))
+        self.give_up(Unreachable("this client was closed"))
 
-    async def _serve_connection(self, task_status: trio.TaskStatus[None]) -> PalyraError:
+    async def _serve_connection(self, on_first: Callable[[], None]) -> PalyraError:
         """Serve one connection and return the error that ended or prevented it."""
 
         def on_open(connection: ClientConnection) -> None:
             self._set_open(connection)
             if not self._was_up:
                 self._was_up = True
-                task_status.started()
+                on_first()
 
         try:
-            await run_connection(
+            await self._driver.run_connection(
                 self._options.find_endpoint(), self._options.handshake, self._route, on_open
             )
         except PalyraError as error:
@@ -168,19 +191,21 @@ class ReconnectingConnection:
     def _set_closed(self) -> None:
         self._current = None
         if self._down_since_s is None:
-            self._down_since_s = trio.current_time()
+            self._down_since_s = self._driver.now_s()
         for subscription in self._subscriptions:
             subscription.detach()
 
     def _note_failure(self, error: PalyraError) -> None:
         if isinstance(error, (Unauthenticated, Forbidden)):
-            self._give_up(error)
+            self.give_up(error)
             return
-        down_s = trio.current_time() - (self._down_since_s or trio.current_time())
+        now_s = self._driver.now_s()
+        down_s = now_s - (now_s if self._down_since_s is None else self._down_since_s)
         if down_s > self._options.patience_s:
-            self._give_up(Unreachable(f"no daemon for {down_s:.0f} s: {error.message}"))
+            self.give_up(Unreachable(f"no daemon for {down_s:.0f} s: {error.message}"))
 
-    def _give_up(self, error: PalyraError) -> None:
+    def give_up(self, error: PalyraError) -> None:
+        """End all calls, subscriptions and inboxes with that error; later calls raise it too."""
         self._failure = self._failure or error
         self._note_change()
         for subscription in self._subscriptions:
@@ -190,7 +215,7 @@ class ReconnectingConnection:
 
     def _note_change(self) -> None:
         self._changed.set()
-        self._changed = trio.Event()
+        self._changed = self._driver.make_event()
 
     async def wait_connection(self) -> ClientConnection:
         """Return the open connection, or wait for the next one.  Raises if reconnecting was given up."""
@@ -237,7 +262,7 @@ class ReconnectingConnection:
             subscription.fail(error)
             return
         pause_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
-        await trio.sleep(pause_ms / 1000)
+        await self._driver.sleep(pause_ms / 1000)
         subscription.is_opening = False
         self._resubscribe(subscription)
 

@@ -39,11 +39,13 @@ class RegistryMethods(RequestMethods):
         return (await self._ask("agent.list", {}, AgentList)).agents
 
     async def get_agent(self, name: str) -> Agent:
+        """Return an agent with its instructions and tools.  Raises NotFound."""
         return await self._ask("agent.get", {"name": name}, Agent)
 
     async def create_agent(
         self, name: str, instructions: str, **options: Unpack[AgentOptions]
     ) -> Agent:
+        """Create an agent."""
         params = {"name": name, "instructions": instructions, **options}
         return await self._mutate("agent.create", params, Agent)
 
@@ -64,6 +66,7 @@ class RegistryMethods(RequestMethods):
     # --- channels ---
 
     async def list_channels(self, principal: str | None = None) -> list[Channel]:
+        """List the settings of channels, by default those of every principal."""
         return (await self._ask("channel.list", {"principal": principal}, ChannelList)).channels
 
     async def set_channel(
@@ -88,6 +91,7 @@ class RegistryMethods(RequestMethods):
     async def delete_channel(
         self, channel: str, *, principal: str | None = None, conversation_id: str | None = None
     ) -> Channel:
+        """Delete the settings of a channel and return them with `deleted_ms`."""
         params = {
             "channel": channel,
             "principal": principal,
@@ -107,4 +111,5 @@ class RegistryMethods(RequestMethods):
         return await self._mutate("pairing.approve", params, Pairing)
 
     async def revoke_pairing(self, pairing_id: str) -> Pairing:
+        """Revoke a pairing: its sender is no longer let in.  Raises NotFound."""
         return await self._mutate("pairing.revoke", {"pairing_id": pairing_id}, Pairing)

@@ -87,6 +87,7 @@ class RunMethods(RequestMethods):
         return await self._mutate("run.cancel", params, Cancelled)
 
     async def get_run(self, run_id: str) -> RunView:
+        """Return a run with its state, usage and cost.  Raises NotFound."""
         return await self._ask("run.get", {"run_id": run_id}, RunView)
 
     async def list_runs(self, **wanted: Unpack[RunsWanted]) -> RunList:

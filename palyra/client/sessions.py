@@ -45,6 +45,7 @@ class SessionMethods(RequestMethods):
         return await self._mutate("session.resolve", params, SessionRecord)
 
     async def get_session(self, session_id: str) -> SessionRecord:
+        """Return a session.  Raises NotFound."""
         return await self._ask("session.get", {"session_id": session_id}, SessionRecord)
 
     async def list_sessions(
@@ -54,6 +55,7 @@ class SessionMethods(RequestMethods):
         return await self._ask("session.list", {"cursor": cursor, "limit": limit}, SessionList)
 
     async def archive_session(self, session_id: str) -> SessionRecord:
+        """Archive a session, which then takes no more messages.  Raises NotFound."""
         return await self._mutate("session.archive", {"session_id": session_id}, SessionRecord)
 
     async def reset_session(self, session_id: str) -> SessionRecord:

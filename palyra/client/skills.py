@@ -18,6 +18,7 @@ class SkillMethods(RequestMethods):
         return await self._ask("skill.list", {}, SkillList)
 
     async def get_skill(self, skill_id: str) -> Skill:
+        """Return an installed skill.  Raises NotFound."""
         return await self._ask("skill.get", {"id": skill_id}, Skill)
 
     async def upload_skill(self, package: bytes) -> str:

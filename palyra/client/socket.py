@@ -1,15 +1,17 @@
-"""Open the WebSocket of a connection."""
+"""The WebSocket of a connection under trio."""
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import trio
 import trio_websocket
 
+from palyra.client.waits import SocketClosed
 from palyra.errors import Unreachable
+from palyra.net.protocol.notifications import PROTOCOL
 
-SUBPROTOCOL = "palyra.v1"
 MAX_MESSAGE_BYTES = 16_777_216  # a page of tape is 2 MiB before its JSON is escaped
 QUEUED_MESSAGES = 64
 RECEIVE_BYTES = 65_536
@@ -74,9 +76,46 @@ async def upgrade(
             stream,  # type: ignore[arg-type]  # any Stream will do
             parts.netloc.rpartition("@")[2],
             parts.path + (f"?{parts.query}" if parts.query else ""),
-            subprotocols=[SUBPROTOCOL],
+            subprotocols=[PROTOCOL],
             message_queue_size=QUEUED_MESSAGES,
             max_message_size=MAX_MESSAGE_BYTES,
             receive_buffer_size=RECEIVE_BYTES,
         )
     raise Unreachable(f"{ws_url} closed the connection during the WebSocket upgrade")
+
+
+class TrioSocket:
+    """An open WebSocket, as the core of the client uses it."""
+
+    def __init__(self, inner: trio_websocket.WebSocketConnection) -> None:
+        self._inner = inner
+
+    async def receive(self) -> str | bytes:
+        with _closing():
+            return await self._inner.get_message()
+
+    async def send(self, text: str, within_s: float) -> None:
+        with _closing(), trio.fail_after(within_s):
+            await self._inner.send_message(text)
+
+    async def ping(self, within_s: float) -> None:
+        with _closing(), trio.fail_after(within_s):
+            await self._inner.ping()
+
+    async def close(self, within_s: float) -> None:
+        with trio.move_on_after(within_s):
+            await self._inner.aclose()
+
+
+@contextmanager
+def _closing() -> Generator[None]:
+    """Raise the errors that `waits.Socket` promises."""
+    try:
+        yield
+    except trio_websocket.ConnectionClosed as error:
+        reason = error.reason
+        raise SocketClosed(
+            reason.code if reason else None, (reason.reason if reason else None) or ""
+        ) from None
+    except trio.TooSlowError:
+        raise TimeoutError from None

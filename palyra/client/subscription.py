@@ -7,11 +7,10 @@ cursor, so the tape is the buffer.  Of notifications the oldest are dropped.
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Self
 
 import msgspec
-import trio
 
 from palyra.client.feed import (
     EventsDiscarded,
@@ -19,6 +18,7 @@ from palyra.client.feed import (
     Item,
     TapeEvent,
 )
+from palyra.client.waits import Waits
 from palyra.errors import PalyraError, ProtocolError
 from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice
 from palyra.net.protocol.results import Subscribed
@@ -36,9 +36,15 @@ class Subscription:
     """
 
     def __init__(
-        self, feed: FeedReader, *, progress: bool, restart: Callable[["Subscription"], None]
+        self,
+        feed: FeedReader,
+        *,
+        progress: bool,
+        restart: Callable[["Subscription"], None],
+        waits: Waits,
     ) -> None:
         self.feed = feed
+        self._waits = waits
         self.wants_progress = progress
         self.is_opening = False  # a `tape.subscribe` is in progress
         self.was_opened = False
@@ -49,7 +55,7 @@ class Subscription:
         self._items: deque[Item] = deque()
         self._size_bytes = 0
         self._failure: PalyraError | None = None
-        self._changed = trio.Event()
+        self._changed = self._waits.make_event()
 
     @property
     def cursor(self) -> int:
@@ -78,7 +84,7 @@ class Subscription:
 
     async def wait_item(self) -> None:
         """Wait for an item, the end or an error, without consuming it."""
-        await trio.lowlevel.checkpoint()
+        await self._waits.checkpoint()
         while not (self._items or self._failure or self.feed.is_finished):
             await self._wait_change()
 
@@ -148,7 +154,7 @@ class Subscription:
         if self._is_lagging:
             self._is_lagging = False
             self._restart(self)
-        self._changed = trio.Event()
+        self._changed = self._waits.make_event()
         await self._changed.wait()
 
     def _guard(self, advance: Callable[[], list[Item]]) -> None:
@@ -180,21 +186,22 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 class Inbox:
     """Notifications received since the inbox was opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
         self._notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self._failure: PalyraError | None = None
-        self._changed = trio.Event()
+        self._changed = self._waits.make_event()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Notice:
         """Return the next notification.  Raises the error that ended reconnecting."""
-        await trio.lowlevel.checkpoint()
+        await self._waits.checkpoint()
         while not self._notices:
             if self._failure is not None:
                 raise self._failure
-            self._changed = trio.Event()
+            self._changed = self._waits.make_event()
             await self._changed.wait()
         return self._notices.popleft()
 
@@ -220,15 +227,3 @@ def _valid_before(item: Item) -> int:
 
 def _size_bytes(item: Item) -> int:
     return len(item.data) if isinstance(item, TapeEvent) else 64
-
-
-async def wait_any(*waits: Callable[[], Awaitable[object]]) -> None:
-    """Return when the first returns; the others are cancelled, so none may consume an item."""
-    async with trio.open_nursery() as nursery:
-
-        async def end_with(wait: Callable[[], Awaitable[object]]) -> None:
-            await wait()
-            nursery.cancel_scope.cancel("another wait has returned")
-
-        for wait in waits:
-            nursery.start_soon(end_with, wait)

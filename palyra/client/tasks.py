@@ -52,10 +52,12 @@ class TaskMethods(RequestMethods):
     async def submit_task(
         self, kind: TaskKind, payload: dict[str, Any], **options: Unpack[TaskOptions]
     ) -> TaskView:
+        """Submit a background task; on return it is durable."""
         params = {"kind": kind, "payload": payload, **options}
         return await self._mutate("task.submit", params, TaskView)
 
     async def get_task(self, task_id: str) -> TaskView:
+        """Return a task.  Raises NotFound."""
         return await self._ask("task.get", {"task_id": task_id}, TaskView)
 
     async def list_tasks(self, **wanted: Unpack[TasksWanted]) -> TaskPage:
@@ -67,12 +69,15 @@ class TaskMethods(RequestMethods):
         return await self._ask("task.counts", {}, TaskCounts)
 
     async def cancel_task(self, task_id: str, reason: str = "") -> TaskView:
+        """Cancel a task.  Raises NotFound."""
         return await self._mutate("task.cancel", {"task_id": task_id, "reason": reason}, TaskView)
 
     async def pause_task(self, task_id: str) -> TaskView:
+        """Pause a queued task.  Raises NotFound, or IllegalState unless it is queued."""
         return await self._mutate("task.pause", {"task_id": task_id}, TaskView)
 
     async def resume_task(self, task_id: str) -> TaskView:
+        """Queue a paused task again.  Raises NotFound."""
         return await self._mutate("task.resume", {"task_id": task_id}, TaskView)
 
     async def retry_task(self, task_id: str, *, expires_ms: int | None = None) -> TaskView:
@@ -82,12 +87,15 @@ class TaskMethods(RequestMethods):
         )
 
     async def add_schedule(self, name: str, **options: Unpack[ScheduleOptions]) -> ScheduleView:
+        """Add a schedule, by exactly one of `cron`, `every_ms` and `at_ms`."""
         return await self._mutate("schedule.add", {"name": name, **options}, ScheduleView)
 
     async def get_schedule(self, schedule_id: str) -> ScheduleView:
+        """Return a schedule.  Raises NotFound."""
         return await self._ask("schedule.get", {"schedule_id": schedule_id}, ScheduleView)
 
     async def list_schedules(self) -> list[ScheduleView]:
+        """List the schedules."""
         return (await self._ask("schedule.list", {}, ScheduleList)).schedules
 
     async def next_instants(self, schedule_id: str) -> ScheduleInstants:
@@ -95,6 +103,7 @@ class TaskMethods(RequestMethods):
         return await self._ask("schedule.next", {"schedule_id": schedule_id}, ScheduleInstants)
 
     async def pause_schedule(self, schedule_id: str) -> ScheduleView:
+        """Pause a schedule: no instant fires until it is resumed.  Raises NotFound."""
         return await self._mutate("schedule.pause", {"schedule_id": schedule_id}, ScheduleView)
 
     async def resume_schedule(self, schedule_id: str) -> ScheduleView:
@@ -102,4 +111,5 @@ class TaskMethods(RequestMethods):
         return await self._mutate("schedule.resume", {"schedule_id": schedule_id}, ScheduleView)
 
     async def remove_schedule(self, schedule_id: str) -> ScheduleView:
+        """Remove a schedule.  Raises NotFound."""
         return await self._mutate("schedule.remove", {"schedule_id": schedule_id}, ScheduleView)

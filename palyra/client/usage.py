@@ -47,6 +47,7 @@ class UsageMethods(RequestMethods):
     """List models, sum up usage, change budgets."""
 
     async def list_models(self) -> ModelList:
+        """List the models with their providers, what they support, and the state of their breakers."""
         return await self._ask("model.list", {}, ModelList)
 
     async def sum_usage(self, **wanted: Unpack[UsageOptions]) -> UsageView:
@@ -54,6 +55,7 @@ class UsageMethods(RequestMethods):
         return await self._ask("usage.summary", {**wanted}, UsageView)
 
     async def list_budgets(self) -> list[BudgetView]:
+        """List the budgets, by id."""
         return (await self._ask("budget.list", {}, BudgetList)).budgets
 
     async def budget_status(

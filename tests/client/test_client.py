@@ -21,6 +21,7 @@ from palyra.client import (
     connect,
     wait_any,
 )
+from palyra.client.dial import TRIO
 from palyra.client.feed import FeedReader
 from palyra.core.backoff import Backoff
 from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone
@@ -286,7 +287,9 @@ async def test_inbox_gets_other_notifications() -> None:
 
 def test_the_cursor_does_not_skip_buffered_events() -> None:
     """A consumer that leaves with events in the buffer gets them again from the cursor."""
-    subscription = Subscription(FeedReader(RUN, -1), progress=False, restart=lambda _: None)
+    subscription = Subscription(
+        FeedReader(RUN, -1), progress=False, restart=lambda _: None, waits=TRIO
+    )
     for seq in range(3):
         frame = TapeEventNotice(
             run_id=RUN,
@@ -307,7 +310,9 @@ def test_the_cursor_does_not_skip_buffered_events() -> None:
 def test_the_cursor_minds_a_buffered_drop() -> None:
     """The cursor excludes an event that a buffered `EventsDiscarded` makes void."""
     news: list[Item] = [EventsDiscarded(run_id=RUN, after_seq=1)]
-    subscription = Subscription(FeedReader(RUN, 5), progress=False, restart=lambda _: None)
+    subscription = Subscription(
+        FeedReader(RUN, 5), progress=False, restart=lambda _: None, waits=TRIO
+    )
     subscription._items.extend(news)
     assert 1 == subscription.cursor
 

@@ -259,6 +259,14 @@ def test_every_typed_method_is_tried() -> None:
     assert len(public) == len(CALLS)
 
 
+def test_every_public_member_has_a_docstring() -> None:
+    """The docstring of each public member of the client is its reference."""
+    members = {
+        name: member for name, member in inspect.getmembers(Client) if not name.startswith("_")
+    }
+    assert [] == [name for name, member in members.items() if not inspect.getdoc(member)]
+
+
 async def ask(call: Call) -> Asked:
     """Call the client's method."""
     with pytest.raises(Asked) as caught:

@@ -6,6 +6,7 @@ import pytest
 import trio.testing
 
 from palyra.client import subscription as module
+from palyra.client.dial import TRIO
 from palyra.client.feed import CaughtUp, FeedReader, Item, TapeEvent
 from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.errors import Forbidden, Unreachable
@@ -21,7 +22,9 @@ class Consumer:
 
     def __init__(self, *, through: int = -1) -> None:
         self.restarts = 0
-        self.subscription = Subscription(FeedReader(RUN, -1), progress=True, restart=self.restart)
+        self.subscription = Subscription(
+            FeedReader(RUN, -1), progress=True, restart=self.restart, waits=TRIO
+        )
         self.open(through)
 
     def restart(self, _subscription: Subscription) -> None:
@@ -152,7 +155,7 @@ async def test_the_oldest_news_go_first(
 ) -> None:
     """A consumer of notifications that does not keep up misses some and takes no memory."""
     monkeypatch.setattr(module, "MAX_NOTICES", 2)
-    inbox = Inbox()
+    inbox = Inbox(TRIO)
     for number in range(3):
         inbox.take(Notice(method="m", params={"n": number}))
     assert [1, 2] == [(await anext(inbox)).params["n"] for _ in range(2)]

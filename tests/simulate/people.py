@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.client.client import Client
+from palyra.client.client import Client, keep_open
 from palyra.client.connection import Handshake
+from palyra.client.dial import TRIO
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
@@ -69,10 +70,10 @@ class Person:
                 patience_s=FOR_EVER_S,
                 rng=self.rng.random,
             )
-            line = ReconnectingConnection(terms)
+            line = ReconnectingConnection(terms, TRIO)
             async with trio.open_nursery() as nursery:
                 try:
-                    await nursery.start(line.keep_open)
+                    await nursery.start(keep_open, line)
                 except PalyraError as error:
                     self.note(f"cannot connect: {error.code}")
                 else:

@@ -144,6 +144,16 @@ def _websocket_url(url: str) -> str:
     scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
     host, _, path = rest.partition("/")
     address = f"{scheme}://{host}/{path or 'v1/ws'}"
-    if scheme not in {"ws", "wss"} or urlsplit(address).hostname is None:
+    if scheme not in {"ws", "wss"} or not _has_host_and_port(address):
         raise InvalidParams(f"{url!r} is no WebSocket address (ws://host:port/v1/ws)")
     return address
+
+
+def _has_host_and_port(address: str) -> bool:
+    """True if there is a host, and the port, if there is one, is a number up to 65535."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.hostname is not None and port != 0

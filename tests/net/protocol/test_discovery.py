@@ -135,7 +135,9 @@ def test_home_is_given_or_in_the_environment(
     assert Path("/elsewhere") == find_home("/elsewhere")
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "ws://"])
+@pytest.mark.parametrize(
+    "url", ["ftp://127.0.0.1", "ws://", "127.0.0.1:99999", "127.0.0.1:0", "h:port", "ws://["]
+)
 def test_other_addresses_are_refused(tmp_path: Path, url: str) -> None:
     """An address that is not a WebSocket address is named in the error."""
     with pytest.raises(InvalidParams, match="no WebSocket address"):
