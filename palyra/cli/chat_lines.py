@@ -1,7 +1,6 @@
 """`palyra chat` in a pipe: each line of standard input is one message, standard output the answers."""
 
 import sys
-from collections.abc import AsyncGenerator
 
 import trio
 
@@ -21,7 +20,7 @@ async def answer_lines(conversation: Conversation, policy: ApprovePolicy) -> int
     Returns the exit code.  Cancellation: a run that is open continues.
     """
     client = conversation.client
-    async for text in read_lines():
+    while (text := await read_line()) is not None:
         started = await conversation.send(text)
         ending, printer = RunExit(started.run_id), RunPrinter(streams=False)
         async with client.events(started.run_id) as items:
@@ -33,16 +32,20 @@ async def answer_lines(conversation: Conversation, policy: ApprovePolicy) -> int
     return DONE
 
 
-async def read_lines() -> AsyncGenerator[str]:
-    """Yield the lines of standard input that are not blank.  Raises CommandFailed for no UTF-8."""
+async def read_line() -> str | None:
+    """Return the next line of standard input that is not blank, None at its end.
+
+    Raises CommandFailed for no UTF-8.  Cancellation: the line that is read is lost.
+    """
     stdin = sys.stdin.buffer if sys.stdin is not None else None
     while stdin is not None:
         line = await trio.to_thread.run_sync(stdin.readline, abandon_on_cancel=True)
         if not line:
-            return
+            return None
         text = _decode(line).strip()
         if text:
-            yield text
+            return text
+    return None
 
 
 def _decode(line: bytes) -> str:

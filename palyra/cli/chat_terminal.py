@@ -135,7 +135,8 @@ class ChatTerminal:
             app.exit(result=None)
 
     def _edit(self) -> None:
-        with patch_stdout(raw=True):
+        # Raw between prompts too: a Ctrl-C or Ctrl-D typed there belongs to the next prompt.
+        with patch_stdout(raw=True), self._session.input.raw_mode():
             shown: Question | None = None
             shown_s = 0.0
             while not self._is_closed:

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.real
 
 WITHIN_S = 30.0
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+WHERE = b"\x1b[6n"  # where is the cursor?  A terminal answers
 
 WRITE = '/call write_file {"path": "note.txt", "content": "x"}'
 
@@ -81,18 +82,22 @@ class ChatPerson:
     def __init__(self, master: int) -> None:
         self._master = master
         self._bytes = b""
+        self._answered = self._seen = 0  # questions for the cursor, characters
 
     async def see(self, text: str) -> str:
         """Read until the text was printed after what was seen before; return what was printed."""
         with trio.move_on_after(WITHIN_S):
-            while text not in (shown := CONTROLS.sub("", self._bytes.decode(errors="replace"))):
+            while True:
+                shown = CONTROLS.sub("", self._bytes.decode(errors="replace"))
+                found = shown.find(text, self._seen)
+                if found >= 0:
+                    begin, self._seen = self._seen, found + len(text)
+                    return shown[begin : self._seen]
                 await trio.lowlevel.wait_readable(self._master)
-                read = os.read(self._master, 65_536)
-                self._bytes += read
-                if b"\x1b[6n" in read:  # where is the cursor?  A terminal answers
+                self._bytes += os.read(self._master, 65_536)
+                for _ in range(self._bytes.count(WHERE) - self._answered):
                     os.write(self._master, b"\x1b[1;1R")
-            self._bytes = b""
-            return shown
+                    self._answered += 1
         raise AssertionError(f"{text!r} was not shown, but {self._bytes!r}")
 
     def type(self, text: str) -> None:
@@ -156,16 +161,15 @@ async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
     """A question shows the diff; a line begun before it, and other words, answer nothing."""
     async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
         async with chatting(daemon) as (person, process):
-            person.type(f"/{WRITE}\r")
-            await person.see("thinks")
-            person.type("y\r")  # typed ahead: a steering message, or discarded
+            person.type(f"/{WRITE}\ry\r")  # the y is typed ahead: it steers, or is discarded
             shown = await person.see("allow it?")
             await person.see("waits for you")
             waiting = (await client.list_approvals(pending_only=True))[0]
             refused = "too soon"
             while "too soon" in refused:
                 person.type("of course\r")
-                refused = await person.see("not taken: ")
+                await person.see("not taken: ")
+                refused = await person.see("\r")
             assert not (daemon.workspace / "note.txt").exists()
             person.type("y\r")
             await person.see("succeeded")
@@ -198,14 +202,14 @@ async def test_chat_undo_continues_before_the_last_exchange(tmp_path: Path) -> N
     """After /undo the next message continues in a branch that does not have the exchange."""
     async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
         async with chatting(daemon) as (person, _process):
-            for text in ("one", "two"):
-                person.type(f"//say {text}\r")
-                await person.see("thinks")
+            for tokens, answer in ((3, "a b c"), (5, "a b c d e")):
+                person.type(f"//tokens {tokens}\r")
+                await person.see(answer)
                 await person.see("idle")
             person.type("/undo\r")
-            await person.see("taken back: /say two")
-            person.type("//say three\r")
-            await person.see("thinks")
+            await person.see("taken back: /tokens 5")
+            person.type("//tokens 4\r")
+            await person.see("a b c d")
             await person.see("idle")
             person.type("/quit\r")
         third, second, first = (await client.list_runs()).runs
