@@ -192,12 +192,7 @@ def _list_changes(
 
 def _run_ids(store: JournalStore, session_id: str) -> list[str]:
     """Return ids of the session's runs that have started, latest start first."""
-    found = store.list_runs(RunFilter(session_id=session_id, limit=MAX_RUNS))
-    started = sorted(
-        ((record.started_ms, record.run_id) for record in found if record.started_ms is not None),
-        reverse=True,
-    )
-    return [run_id for _, run_id in started]
+    return store.list_started_ids(RunFilter(session_id=session_id, limit=MAX_RUNS))
 
 
 def _compactions(store: JournalStore, session_id: str) -> Iterator[_Applied]:

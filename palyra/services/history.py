@@ -130,21 +130,15 @@ def _size(run: PastRun) -> int:
 
 def _past(store: JournalStore, run: Run, known: Mapping[str, PastRun]) -> Iterator[PastRun]:
     """Yield the session's runs before this one, latest start first.  Blocks."""
-    for run_id in _ended(store, run.accepted.session_id):
+    session_id = run.accepted.session_id
+    wanted = RunFilter(session_id=session_id, states=ENDED, limit=MAX_RUNS)
+    for run_id in store.list_started_ids(wanted):
         past = known.get(run_id)
         if past is None:
             found = _read(store, run_id)
             past = past_run(found) if found is not None and belongs(found, run) else None
         if past is not None and past.epoch == run.accepted.epoch:
             yield past
-
-
-def _ended(store: JournalStore, session_id: str) -> list[str]:
-    """Return ids of the session's ended runs, latest start first."""
-    wanted = RunFilter(session_id=session_id, states=ENDED, limit=MAX_RUNS)
-    began = [record for record in store.list_runs(wanted) if record.started_ms is not None]
-    began.sort(key=lambda record: (record.started_ms or 0, record.run_id), reverse=True)
-    return [record.run_id for record in began]
 
 
 def _named(

@@ -104,6 +104,11 @@ class ChatPerson:
         os.write(self._master, text.encode())
 
 
+def take_terminal() -> None:
+    """Make standard input the terminal that controls this process, as a shell does."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 @asynccontextmanager
 async def chatting(
     daemon: DaemonProcess, *options: str
@@ -115,7 +120,8 @@ async def chatting(
         "TERM": "xterm",
         "XDG_STATE_HOME": str(daemon.home / "state"),
     }
-    process = ForkedProcess(("chat", *options), Setting(kept, (slave,) * 3))
+    # While text is printed above the prompt the terminal is not raw, and Ctrl-C is a signal.
+    process = ForkedProcess(("chat", *options), Setting(kept, (slave,) * 3, take_terminal))
     os.close(slave)
     try:
         person = ChatPerson(master)

@@ -394,6 +394,19 @@ def test_text_in_records_is_kept_exactly(store: JournalStore, field: str) -> Non
     assert records[::-1] == store.list_runs(RunFilter())
 
 
+def test_runs_that_started_are_listed_by_their_start(store: JournalStore) -> None:
+    """Ids of the newest that match, latest start first; one that never started is left out."""
+    started = {"run_a": 30, "run_b": None, "run_c": 10, "run_d": 30, "run_e": 20}
+    put(store, *(run(r, session_id="ses_1", started_ms=ms) for r, ms in started.items()))
+    put(store, run("run_f", session_id="ses_2", started_ms=40))
+    assert ["run_d", "run_a", "run_e", "run_c"] == store.list_started_ids(
+        RunFilter(session_id="ses_1")
+    )
+    newest = RunFilter(session_id="ses_1", limit=2)  # by id
+    assert ["run_d", "run_e"] == store.list_started_ids(newest)
+    assert [] == store.list_started_ids(RunFilter(session_id="ses_1", states=("failed",)))
+
+
 def test_session_checkpoints_are_listed_newest_first(store: JournalStore) -> None:
     """Those of one session, at most as many as wanted."""
     first, second, other = (

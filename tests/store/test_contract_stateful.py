@@ -201,6 +201,7 @@ class JournalComparison(RuleBasedStateMachine):
     def list_runs(self, states: list[Any], before: str | None) -> None:
         wanted = RunFilter(states=tuple(states), before=before, limit=2)
         self.agree(*(store.list_runs(wanted) for store in self.stores))
+        self.agree(*(store.list_started_ids(wanted) for store in self.stores))
 
     @rule(run_id=run_ids | st.none())
     def verify(self, run_id: str | None) -> None:
@@ -215,6 +216,7 @@ class JournalComparison(RuleBasedStateMachine):
         return [
             [seqs(store, run_id) for run_id in RUNS],
             store.list_runs(RunFilter()),
+            store.list_started_ids(RunFilter()),
             store.list_open_runs(),
             store.list_sessions(None, before=None, limit=9),
             [store.find_session_by_key("alice", key) for key in ("work", "home")],

@@ -78,6 +78,9 @@ def _describe(error: OSError, path: Path | None) -> str:
     return f"{error.filename}: {reason}" if is_other else reason
 
 
+READER_CACHE_KIB = 256  # of each of some twenty readers; other pages are in the kernel's cache
+
+
 def open_writer(path: Path, disk: Disk, synchronous: Synchronous) -> apsw.Connection:
     """Open the writing connection, with every setting read back.  Raises Unavailable."""
     disk.touch_file(path)  # SQLite gives the write-ahead log the mode of the database
@@ -106,6 +109,7 @@ def open_reader(path: Path, disk: Disk) -> apsw.Connection:
     connection = _connect(path, disk, apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     _set_pragma(connection, "trusted_schema", "off", 0)
+    _set_pragma(connection, "cache_size", -READER_CACHE_KIB, -READER_CACHE_KIB)
     return connection
 
 

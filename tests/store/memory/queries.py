@@ -67,6 +67,12 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         ]
         return found[::-1][: wanted.limit]
 
+    def list_started_ids(self, wanted: RunFilter) -> list[str]:
+        """Latest start first."""
+        found = [(run.started_ms, run.run_id) for run in self.list_runs(wanted)]
+        started = sorted(((ms, run_id) for ms, run_id in found if ms is not None), reverse=True)
+        return [run_id for _, run_id in started]
+
     def list_open_runs(self) -> list[RunRecord]:
         """Oldest first."""
         return [run for run in self._list(RunRecord) if not run.is_terminal]
