@@ -27,12 +27,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from palyra.core.context.statements import CUES, read_user, values, whole_words
+from palyra.core.context.statements import CUES, keeps_values, read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
 from palyra.core.learning.candidates import FULL_BPS, LearningRules
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
-from palyra.core.memory.duplicates import is_recalled, read_tokens
+from palyra.core.memory.duplicates import (
+    compares_the_same,
+    denies_the_same,
+    is_recalled,
+    read_tokens,
+)
 from palyra.core.tape.events import (
     ContextGathered,
     ConversationInherited,
@@ -50,6 +55,9 @@ from palyra.core.trust.labels import Trust, is_from_outside
 
 MAX_STATEMENTS = 200  # of one run
 MAX_FOUND = 40
+_CLAUSE_END = re.compile(
+    r"[,;:]\s|\s(?:and|but|while|whereas|und|aber|w\u00e4hrend|sondern)\s", re.IGNORECASE
+)
 _SUPPORTED = 0.8  # of the words of a model's text, in its quote
 
 BASE_BPS: dict[CandidateKind, int] = {"preference": 7_000, "fact": 6_000, "procedure": 0}
@@ -438,15 +446,15 @@ def check_suggestion(
     )
 
 
-_NEGATIVE = whole_words(
-    r"not", r"no", r"never", r"without", r"\w+n[’']t", r"hate", r"dislike", r"avoid", r"nicht",
-    r"kein\w*", r"nie", r"niemals", r"ohne", r"cannot",
-)  # fmt: skip
-
-
 def _is_supported(text: str, quote: str) -> bool:
-    mine = {token.plain for token in read_tokens(text)}
-    theirs = {token.plain for token in read_tokens(quote)}
-    if not mine or len(mine & theirs) < _SUPPORTED * len(mine):
+    """True if the text has the words of its quote, denies what it denies, and keeps its pairs.
+
+    Fails closed: a true sentence in other words is refused.
+    """
+    mine, theirs = read_tokens(text), read_tokens(quote)
+    words = {token.plain for token in mine}
+    if len(words & {token.plain for token in theirs}) < max(1, _SUPPORTED * len(words)):
         return False
-    return values(text) <= values(quote) and _NEGATIVE.search(text) == _NEGATIVE.search(quote)
+    if not (denies_the_same(mine, theirs) and compares_the_same(mine, theirs)):
+        return False
+    return values(text) <= values(quote) and keeps_values(text, _CLAUSE_END.split(quote))

@@ -279,6 +279,49 @@ def test_a_lying_model_adds_nothing(text: str, quote: str, reason: str) -> None:
     assert reason == check_suggestion(suggestion, texts(MESSAGE), (), RULES)
 
 
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("The tests need a network.", "The tests do not need a network."),
+        ("The tests do not need a network.", "The tests need a network."),
+        ("The tests need no network, but a database.", "The tests need no database, but a network."),
+        ("The tests don't need a network.", "I don't think that the tests need a network."),
+        ("We use yarn in this repository.", "We no longer use yarn in this repository."),
+        ("Deploy with the staging flag.", "Deploy without the staging flag."),
+        ("Wir nutzen npm.", "Wir nutzen kein npm."),
+        ("The build never fails, without warnings.", "The build never warns, without failures."),
+        ("I prefer spaces over tabs.", "I prefer tabs over spaces."),
+        ("Run the linter after the tests.", "Run the linter before the tests."),
+        ("Run the linter before the tests.", "Run the tests before the linter."),
+        ("The web server uses port 8080.",
+         "The api uses port 8080 and the web server uses port 8081."),
+        ("The limit is 30 seconds.", "The limit is 30 minutes."),
+    ],
+)  # fmt: skip
+def test_a_suggestion_that_turns_its_quote_round_is_unsupported(text: str, quote: str) -> None:
+    """Not the words alone: what is denied, which side of a comparison, which value of whom."""
+    suggestion = Suggestion(kind="fact", text=text, quote=quote)
+    assert "unsupported" == check_suggestion(suggestion, texts(quote), (), RULES)
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("The tests do not need a network.", "The tests don't need a network, by the way."),
+        ("I never want emojis in answers.", "I never ever want emojis in answers."),
+        ("Deploy without the staging flag.", "Please deploy without the staging flag."),
+        ("Wir nutzen kein npm.", "Wir nutzen kein npm."),
+        ("I prefer tabs over spaces.", "In Go files I prefer tabs over spaces."),
+        ("The api uses port 8080.", "The api uses port 8080 and the web server uses port 8081."),
+        ("The limit is 30 seconds.", "The limit is 30 seconds for each request."),
+    ],
+)
+def test_a_suggestion_in_the_words_of_its_quote_is_supported(text: str, quote: str) -> None:
+    """Denials and comparisons that are those of the quote, and values of their subject."""
+    suggestion = Suggestion(kind="fact", text=text, quote=quote)
+    assert "unsupported" != check_suggestion(suggestion, texts(quote), (), RULES)
+
+
 def test_a_model_raises_a_score_to_review_and_no_further() -> None:
     """A quote without a sign is proposed because of the model, and a sign against it counts."""
     quote = "The staging database listens on port 6432."
