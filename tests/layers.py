@@ -367,8 +367,8 @@ def _attributes(module: Module) -> Iterator[tuple[int, str]]:
 
 
 # The actor of an MCP server reads the standard error of its process for as long as that lives.
-# A conversation at a terminal reads what is typed while it follows the run.
-NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py", "cli/chat_desk.py"})
+# A conversation at a terminal reads what is typed while it follows the run, and so does `watch`.
+NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py", "cli/chat_desk.py", "cli/watch.py"})
 
 
 def nurseries_belong_to_actors(module: Module) -> Iterator[str]:

@@ -137,16 +137,17 @@ def now_ms() -> int:
 
 def age(at_ms: int | None) -> str:
     """Format the time since `at_ms` in s, min, h or d; "-" for None."""
-    return "-" if at_ms is None else _span(now_ms() - at_ms)
+    return "-" if at_ms is None else span(now_ms() - at_ms)
 
 
 def due(at_ms: int) -> str:
     """Format the time until `at_ms`, or "over" if that time has passed."""
     left_ms = at_ms - now_ms()
-    return f"in {_span(left_ms)}" if left_ms > 0 else "over"
+    return f"in {span(left_ms)}" if left_ms > 0 else "over"
 
 
-def _span(length_ms: int) -> str:
+def span(length_ms: int) -> str:
+    """Format a length of time in s, min, h or d; a negative one as none."""
     length_s = max(length_ms, 0) / 1000
     for limit_s, unit_s, unit in (
         (MINUTE_S, 1, "s"),

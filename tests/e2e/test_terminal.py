@@ -114,6 +114,16 @@ async def chatting(
     daemon: DaemonProcess, *options: str
 ) -> AsyncGenerator[tuple[ChatPerson, ForkedProcess]]:
     """`palyra chat` on a pseudo-terminal, ready for a line; it must have ended with the block."""
+    async with at_terminal(daemon, "chat", *options) as (person, process):
+        await person.see("idle")
+        yield person, process
+
+
+@asynccontextmanager
+async def at_terminal(
+    daemon: DaemonProcess, *arguments: str
+) -> AsyncGenerator[tuple[ChatPerson, ForkedProcess]]:
+    """A command on a pseudo-terminal of its own; it must have ended with the block."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     kept = environment(daemon.home) | {
@@ -121,12 +131,10 @@ async def chatting(
         "XDG_STATE_HOME": str(daemon.home / "state"),
     }
     # While text is printed above the prompt the terminal is not raw, and Ctrl-C is a signal.
-    process = ForkedProcess(("chat", *options), Setting(kept, (slave,) * 3, take_terminal))
+    process = ForkedProcess(arguments, Setting(kept, (slave,) * 3, take_terminal))
     os.close(slave)
     try:
-        person = ChatPerson(master)
-        await person.see("idle")
-        yield person, process
+        yield ChatPerson(master), process
         with trio.fail_after(WITHIN_S):
             while process.poll() is None:  # the terminal is read, or the end would block
                 await trio.to_thread.run_sync(_drain, master)
@@ -237,3 +245,35 @@ async def test_chat_in_a_pipe_is_plain(tmp_path: Path) -> None:
     assert 6 == asked.code
     assert 2 == wrong.code
     assert (6, 4) == (again.code, len(runs))  # the last conversation waits for an answer
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+async def test_watch_follows_the_daemon_until_left(tmp_path: Path, key: str) -> None:
+    """A question appears and disappears without a key; q and Ctrl-C leave a terminal as it was."""
+    async with (
+        real_daemon(tmp_path) as daemon,
+        connect(home=daemon.home) as client,
+        at_terminal(daemon, "watch") as (person, process),
+    ):
+        await person.see("no run is open")
+        await client.start_run(WRITE)
+        await person.see("WAITING FOR YOU")
+        shown = await person.see("RUNNING")
+        waiting = (await client.list_approvals(pending_only=True))[0]
+        await client.resolve_approval(waiting.approval_id, "deny", waiting.digest)
+        await person.see("Nothing waits for you")
+        person.type(key)
+    assert f"palyra approvals show {waiting.approval_id[-6:]}" in shown
+    assert 0 == process.poll()
+
+
+async def test_watch_into_a_pipe_is_one_plain_page(tmp_path: Path) -> None:
+    """Without a terminal it is printed once; --json has the records."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        started = await client.start_run("/fail auth")
+        await client.wait_run(started.run_id)
+        plain = await palyra("watch", home=daemon.home)
+        records = await palyra("watch", "--json", home=daemon.home)
+    assert (0, False) == (plain.code, "\x1b" in plain.out)
+    assert f"{started.run_id[-6:]}  run failed: auth" in plain.out
+    assert [started.run_id] == [run["run_id"] for run in records.json["went_wrong"]]
