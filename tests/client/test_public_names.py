@@ -1,0 +1,45 @@
+"""`import palyra` offers the names of its client, and imports them when they are used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import palyra
+from palyra import client, errors
+from palyra.client import aio, blocking
+
+HEAVY = ("trio", "asyncio", "msgspec", "palyra.client")
+
+
+def test_the_names_of_the_client_are_offered() -> None:
+    """Each name of `palyra.client` is the same object here; modules and the base of errors too."""
+    assert {name: getattr(client, name) for name in client.__all__}.items() <= {
+        name: getattr(palyra, name) for name in palyra.__all__
+    }.items()
+    assert (aio, blocking, errors) == (palyra.aio, palyra.blocking, palyra.errors)
+    assert errors.PalyraError is palyra.PalyraError
+    assert {*client.__all__, "aio", "blocking", "errors", "PalyraError"} == {*palyra.__all__}
+
+
+def test_names_are_listed_before_they_are_used() -> None:
+    """`dir` has every public name, for completion in a shell."""
+    assert {*palyra.__all__} <= {*dir(palyra)}
+
+
+def test_another_name_is_an_ordinary_error() -> None:
+    """The message is that of Python."""
+    with pytest.raises(AttributeError, match="module 'palyra' has no attribute 'nothing'"):
+        palyra.nothing  # type: ignore[attr-defined]  # noqa: B018 - the subject
+
+
+@pytest.mark.real
+def test_the_package_alone_imports_nothing_heavy() -> None:
+    """`import palyra` is what every start of the command line pays."""
+    heavy = f"[name for name in {HEAVY} if name in sys.modules]"
+    program = f"import sys, palyra; print({heavy}); palyra.connect; print({heavy})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    before, after = done.stdout.splitlines()
+    assert ("[]", True) == (before, "palyra.client" in after)
