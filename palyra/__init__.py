@@ -7,42 +7,10 @@
 
 The names of `palyra.client` and `palyra.errors` are offered here, with the clients for asyncio
 (`palyra.aio`) and for programs without an event loop (`palyra.blocking`).  A name is imported when it
-is first used: the daemon and its command line start without the clients.
+is first used (`__init__.pyi` has their types): the daemon and its command line start without the clients.
 """
 
 import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from palyra import errors
-    from palyra.client import (
-        Agent,
-        CaughtUp,
-        Channel,
-        Client,
-        EventsDiscarded,
-        Inbox,
-        Item,
-        Notice,
-        Pairing,
-        ProgressItem,
-        QueueChange,
-        Reset,
-        RunOptions,
-        RunView,
-        Skill,
-        SkillAudit,
-        Subscription,
-        TapeEvent,
-        TapePage,
-        Token,
-        aio,
-        blocking,
-        connect,
-        export_run,
-        wait_any,
-    )
-    from palyra.errors import PalyraError
 
 __version__ = "0.1.0"
 
@@ -76,23 +44,24 @@ __all__ = [
     "wait_any",
 ]
 
-if not TYPE_CHECKING:  # noqa: RUF067 - imported when used; a checker would accept every name
-    _MODULES = {
-        "aio": "palyra.client.aio",
-        "blocking": "palyra.client.blocking",
-        "errors": "palyra.errors",
-    }
+_MODULES = {
+    "aio": "palyra.client.aio",
+    "blocking": "palyra.client.blocking",
+    "errors": "palyra.errors",
+}
 
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name in _MODULES:
-            found = importlib.import_module(_MODULES[name])
-        else:
-            home = "palyra.errors" if name == "PalyraError" else "palyra.client"
-            found = getattr(importlib.import_module(home), name)
-        globals()[name] = found
-        return found
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        found = importlib.import_module(_MODULES[name])
+    else:
+        home = "palyra.errors" if name == "PalyraError" else "palyra.client"
+        found = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     ),
     "process": frozenset({"core", "config", "logs", "store", "actors", "net", "daemon"}),
     "__main__": frozenset({"cli"}),
-    "": frozenset({"client"}),
+    "": frozenset[str](),
 }
 
 # One module of another floor is all these floors may see of it: prefix of the dotted name.
@@ -323,11 +323,8 @@ def _room(parts: list[str]) -> str:
 
 
 def own_code_is_imported_at_run_time(module: Module) -> Iterator[str]:
-    """A TYPE_CHECKING import hides a circle.  The command line may: it must start fast.
-
-    The package itself may: it offers the names of its client, which are imported when they are used.
-    """
-    if module.layer == "cli" or str(module.path) == "__init__.py":
+    """A TYPE_CHECKING import hides a circle.  The command line may: it must start fast."""
+    if module.layer == "cli":
         return
     hidden = [
         statement

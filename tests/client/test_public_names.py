@@ -1,7 +1,9 @@
 """`import palyra` offers the names of its client, and imports them when they are used."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,15 @@ def test_the_names_of_the_client_are_offered() -> None:
     assert (aio, blocking, errors) == (palyra.aio, palyra.blocking, palyra.errors)
     assert errors.PalyraError is palyra.PalyraError
     assert {*client.__all__, "aio", "blocking", "errors", "PalyraError"} == {*palyra.__all__}
+
+
+def test_the_stub_offers_the_same_names() -> None:
+    """A type checker reads `__init__.pyi` in place of the module."""
+    tree = ast.parse(Path(palyra.__file__).with_suffix(".pyi").read_text("utf-8"))
+    imported = {
+        alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert {*palyra.__all__} == imported
 
 
 def test_names_are_listed_before_they_are_used() -> None:
