@@ -12,6 +12,7 @@ from palyra.core.tape.events import ContextGathered
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import wait_tool
+from tests.e2e.test_terminal import chatting
 
 pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
 pytestmark = pytest.mark.real
@@ -111,3 +112,31 @@ async def test_servers_resources_and_prompts_are_listed(served: DaemonProcess) -
     assert "no resources" in empty.out
     as_json = await palyra("mcp", "list", "--json", home=served.home)
     assert ["sample", "dead"] == [each["name"] for each in json.loads(as_json.out)["servers"]]
+
+
+async def test_a_prompt_is_a_command_of_the_conversation(served: DaemonProcess) -> None:
+    """Its text goes into the prompt as text of a stranger, without any words of the person in it."""
+    async with served.connect() as client:
+        await wait_tool(client, "mcp:sample.get_prompt")
+        async with chatting(served) as (person, process):
+            person.type("/review\r")
+            await person.see("/review needs code; usage: /review CODE [STYLE]")
+            person.type("/review 'x = 1' very few\r")
+            await person.see("idle")
+            person.type("/help\r")
+            await person.see("/review CODE [STYLE]")
+            person.type("\x04")
+        run = (await client.list_runs(limit=1)).runs[0]
+        events = (await client.read_tape(run.run_id, limit=50)).events
+    (source,) = [
+        source
+        for each in events
+        if isinstance(each.event, ContextGathered)
+        for source in each.event.sources
+        if source.kind == "prompt"
+    ]
+    assert ("Review this in very few words: x = 1", "external_untrusted", 0) == (
+        source.text,
+        source.trust,
+        process.poll(),
+    )
