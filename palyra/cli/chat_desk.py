@@ -19,7 +19,13 @@ import trio
 from palyra.cli.approval_prompt import ANSWERS
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import PERFORM
-from palyra.cli.chat_completion import complete_word, find_workspace, price_references
+from palyra.cli.chat_completion import (
+    complete_word,
+    find_offers,
+    find_workspace,
+    list_prompts,
+    price_references,
+)
 from palyra.cli.chat_terminal import ChatTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
 from palyra.cli.output import one_line, safe, say, uses_color
@@ -27,7 +33,15 @@ from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import read_image
 from palyra.cli.run_printer import RunPrinter
-from palyra.cli.slash import Message, Mistake, SlashCommand, help_lines, parse_line
+from palyra.cli.slash import (
+    Message,
+    Mistake,
+    PromptCommand,
+    SlashCommand,
+    help_lines,
+    is_command,
+    parse_line,
+)
 from palyra.client import TapeEvent
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import show_json, visible
@@ -54,7 +68,10 @@ async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) ->
 
     def complete(word: str) -> list[tuple[str, str]]:
         """Complete a word; called in a thread of the editor."""
-        names = complete_word(word, workspace)
+        offers: list[str] = trio.from_thread.run(
+            find_offers, conversation.client, word, trio_token=token
+        )
+        names = complete_word(word, workspace, offers)
         if not word.startswith("@") or not names:
             return [(name, "") for name in names]
         costs = trio.from_thread.run(price_references, conversation, names, trio_token=token)
@@ -131,7 +148,9 @@ class ChatDesk:
 
     async def _read(self, line: str) -> bool:
         """Apply a line that is no answer; return True to leave."""
-        match parse_line(line):
+        client = self.conversation.client
+        prompts = await list_prompts(client) if is_command(line) else ()
+        match parse_line(line, prompts):
             case Mistake(text):
                 self.tell(text, "yellow")
             case SlashCommand("quit"):
@@ -140,7 +159,7 @@ class ChatDesk:
                 await self._obey(name, argument)
             case Message(""):
                 pass
-            case Message(text):
+            case Message(text) | PromptCommand(_, text):
                 await self._send(text)
         self.show_status()
         return False
@@ -264,7 +283,7 @@ class ChatDesk:
         conversation = self.conversation
         match name:
             case "help":
-                lines = help_lines()
+                lines = help_lines(await list_prompts(conversation.client))
             case "image":
                 conversation.images.append(read_image(Path(argument)))
                 lines = [f"{len(conversation.images)} with the next message"]

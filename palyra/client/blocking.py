@@ -276,6 +276,10 @@ class BlockingClient(Base):
     quarantine_skill = blocking(Client.quarantine_skill)
     enable_skill = blocking(Client.enable_skill)
     remove_skill = blocking(Client.remove_skill)
+    # --- McpMethods
+    list_mcp_servers = blocking(Client.list_mcp_servers)
+    list_mcp_resources = blocking(Client.list_mcp_resources)
+    list_mcp_prompts = blocking(Client.list_mcp_prompts)
     # --- UsageMethods
     list_models = blocking(Client.list_models)
     sum_usage = blocking(Client.sum_usage)

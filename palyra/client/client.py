@@ -17,6 +17,7 @@ from palyra.client.files import FileMethods
 from palyra.client.healing import HealingMethods
 from palyra.client.incidents import IncidentMethods
 from palyra.client.learning import LearningMethods
+from palyra.client.mcp import McpMethods
 from palyra.client.memory import MemoryMethods
 from palyra.client.operations import OperationMethods
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
@@ -43,6 +44,7 @@ class Client(
     DocumentMethods,
     RegistryMethods,
     SkillMethods,
+    McpMethods,
     UsageMethods,
     HealingMethods,
     IncidentMethods,

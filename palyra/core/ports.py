@@ -85,6 +85,7 @@ from palyra.core.tool.checkpoints import (
     Rewound,
     Side,
 )
+from palyra.core.tool.mcp import McpPrompt, McpResource, McpServerView
 from palyra.core.tool.spec import (
     CallFacts,
     Catalogue,
@@ -549,6 +550,22 @@ class ReadDiff(Protocol):
 
         Raises ToolFailure.  Cancellation: nothing happened.
         """
+        ...
+
+
+class McpDirectory(Protocol):
+    """The configured MCP servers.  No method waits."""
+
+    def list_servers(self) -> list[McpServerView]:
+        """Return the servers in the order of the configuration."""
+        ...
+
+    def list_resources(self, name: str) -> Sequence[McpResource]:
+        """Return the resources and templates of a server.  Raises NotFound."""
+        ...
+
+    def list_prompts(self, name: str | None) -> list[McpPrompt]:
+        """Return the prompts of a server, of all servers for None.  Raises NotFound."""
         ...
 
 

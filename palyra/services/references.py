@@ -46,7 +46,7 @@ from palyra.core.ports import (
     ToolRunner,
 )
 from palyra.core.run.state import Run, has_findings
-from palyra.core.text.references import Reference, ReferenceKind
+from palyra.core.text.references import Reference, ReferenceKind, parse_prompt
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import lowest
@@ -105,6 +105,8 @@ class ContextSources:
             "memory": self._memory,
             "run": self._run,
             "session": self._session,
+            "mcp": self._resource,
+            "prompt": self._prompt,
         }
 
     # --- who asks
@@ -246,8 +248,18 @@ class ContextSources:
             return msgspec.structs.replace(blank, error=error.message)
         return await self._scan(cut_text(source, MAX_CHARS[reference.kind]))
 
-    async def _call(self, asker: Asker, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Call a reading tool.  Raises ToolFailure if the rules refuse the call or it fails."""
+    async def _call(
+        self,
+        asker: Asker,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        shows_failure: bool = True,
+    ) -> ToolOutput:
+        """Call a reading tool.  Raises ToolFailure if the rules refuse the call or it fails.
+
+        An error of a source is not fenced, so `shows_failure` is for words of the tool itself.
+        """
         spec = self._toolbox.catalogue().tools.get(tool)
         if spec is None:
             raise ToolFailure(f"{tool} is not available")
@@ -265,7 +277,8 @@ class ContextSources:
         )
         output = await self._toolbox.execute(call, lambda _piece: None)
         if output.is_failure:
-            raise ToolFailure(output.text.partition("\n")[0])
+            own = output.text.partition("\n")[0] if shows_failure else ""
+            raise ToolFailure(own or f"{tool} answered with an error")
         return output
 
     async def _scan(self, source: ContextSource) -> ContextSource:
@@ -312,6 +325,40 @@ class ContextSources:
 
     async def _url(self, asker: Asker, reference: Reference, blank: ContextSource) -> ContextSource:
         output = await self._call(asker, "http_fetch", {"url": reference.target})
+        return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
+
+    async def _resource(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        server, _, uri = reference.target.partition("/")
+        if not server or not uri:
+            raise ToolFailure("a resource of an MCP server is @mcp:SERVER/URI")
+        return await self._ask_server(asker, server, "read_resource", {"uri": uri}, blank)
+
+    async def _prompt(
+        self, asker: Asker, reference: Reference, blank: ContextSource
+    ) -> ContextSource:
+        server, name, arguments = parse_prompt(reference.target)
+        if not server or not name:
+            raise ToolFailure("a prompt of an MCP server is @prompt:SERVER/NAME?ARGUMENT=VALUE")
+        wanted = {"name": name, "arguments": arguments}
+        return await self._ask_server(asker, server, "get_prompt", wanted, blank)
+
+    async def _ask_server(
+        self,
+        asker: Asker,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        blank: ContextSource,
+    ) -> ContextSource:
+        """Call a tool of an MCP server.  The text of an error is the server's, so it is not shown."""
+        name = f"mcp:{server}.{tool}"
+        if name not in self._toolbox.catalogue().tools:
+            raise ToolFailure(
+                "no MCP server of that name is connected and offers that (`palyra mcp list`)"
+            )
+        output = await self._call(asker, name, arguments, shows_failure=False)
         return msgspec.structs.replace(blank, text=output.text, trust=output.trust)
 
     async def _diff(

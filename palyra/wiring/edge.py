@@ -140,6 +140,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         tasks=tasks.tasks,
         schedules=tasks.schedules,
         skills=toolset.skills,
+        mcp=toolset.mcp,
         suggestions=RuleSuggestions(
             services.journal,
             services.gate,

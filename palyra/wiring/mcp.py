@@ -14,11 +14,13 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
 from palyra.config.sections import McpServerConfig as Configured
 from palyra.config.sections import SandboxConfig
+from palyra.core.ports import IncidentReporter
 from palyra.core.redaction.references import is_reference, parse_reference
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvalidParams
 from palyra.secrets.service import SecretService
 from palyra.tools.mcp.adopt import AdoptionTerms
+from palyra.tools.mcp.directory import McpServers
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
 from palyra.tools.mcp.streamable_http import addressed
@@ -40,6 +42,7 @@ class Mcpset(NamedTuple):
     """Specs of the servers' actors, and the problems that need an operator."""
 
     services: Sequence[ChildSpec]
+    directory: McpServers
     problems: Callable[[], tuple[str, ...]]
 
 
@@ -52,6 +55,7 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
     secrets: SecretService,
     open_egress: OpenEgress,
     redact: RedactText,
+    alarms: IncidentReporter,
 ) -> Mcpset:
     """Build one actor for each server.  Raises InvalidParams for an invalid server.
 
@@ -67,6 +71,7 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
             run_blocking=host.run_blocking,
             redact=redact,
             host=urlsplit(each.url).hostname or "",
+            alarms=alarms,
         )
         for each in config.mcp.servers
     ]
@@ -75,6 +80,7 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
             ChildSpec(server.source.replace(":", "-"), server.serve, grace_s=15.0)
             for server in servers
         ],
+        McpServers(servers),
         lambda: tuple(problem for server in servers for problem in server.problems()),
     )
 

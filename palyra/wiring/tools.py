@@ -28,6 +28,7 @@ from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspace_watch import WorkspaceWatch
 from palyra.tools.files.write import write_tools
+from palyra.tools.mcp.directory import McpServers
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.programs.git_diff import GitDiff
 from palyra.tools.skills.installed import Skills
@@ -63,6 +64,7 @@ class Toolset:
     artifacts: Artifacts
     checkpoints: Checkpoints
     skills: Skills
+    mcp: McpServers
     secrets: SecretService
     read_diff: ReadDiff | None = None  # None: no program can be started
     services: list[ChildSpec] = field(default_factory=list)
@@ -103,9 +105,15 @@ def build_toolset(
     artifacts, kept = file_stores(config, host)
     checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
     webset = build_webset(config, host, redactor.learn)
-    own = [*basic_tools(), *_file_tools(workspace, checkpoints, artifacts, host)]
-    own += [] if host.is_closed else web_tools(webset.web)
-    toolbox = Toolbox([*own, *more], host.run_blocking)
+    toolbox = Toolbox(
+        [
+            *basic_tools(),
+            *_file_tools(workspace, checkpoints, artifacts, host),
+            *([] if host.is_closed else web_tools(webset.web)),
+            *more,
+        ],
+        host.run_blocking,
+    )
     programs = build_processset(
         config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress,
         alarms=alarms,
@@ -115,11 +123,13 @@ def build_toolset(
     watch = WorkspaceWatch(workspace, host.run_blocking, alarms)
     services = [*programs.services, *skillset.services, *_upkeep(workspace, watch, host)]
     problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
+    mcp = McpServers()
     if sandbox is not None:
         servers = build_mcpset(
             config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,
-            open_egress=webset.open_egress,
+            open_egress=webset.open_egress, alarms=alarms,
         )  # fmt: skip
+        mcp = servers.directory
         services = [*webset.services, *services, *servers.services]
         problems.append(servers.problems)
     return Toolset(
@@ -128,6 +138,7 @@ def build_toolset(
         artifacts=artifacts,
         checkpoints=checkpoints,
         skills=skillset.skills,
+        mcp=mcp,
         secrets=webset.secrets,
         read_diff=None
         if sandbox is None

@@ -30,6 +30,10 @@ def workspace(tmp_path: Path) -> Path:
         ("@file:src/../../", []),
         ("@file:missing/", []),
         ("/mo", ["/model"]),
+        ("/do", ["/docs.quit"]),
+        ("@mc", ["@mcp:"]),
+        ("@mcp:docs/", ["@mcp:docs/note://today"]),
+        ("@prompt:", ["@prompt:docs/review"]),
         ("@url:", []),
     ],
 )
@@ -37,7 +41,8 @@ def test_words_are_completed_inside_of_the_workspace(
     workspace: Path, word: str, expected: list[str]
 ) -> None:
     """Names of the workspace are offered, never ones outside of it or with control characters."""
-    assert expected == complete_word(word, workspace)
+    offers = ["/docs.quit", "@mcp:docs/note://today", "@prompt:docs/review"]
+    assert expected == complete_word(word, workspace, offers)
 
 
 def test_without_a_workspace_there_are_no_names() -> None:

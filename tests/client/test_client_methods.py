@@ -184,6 +184,9 @@ CALLS: dict[str, Call] = {
     "pairing.list": lambda client: client.list_pairings(
         principal="p", channel="chat", state="pending", cursor="pai_1", limit=3
     ),
+    "mcp.list": lambda client: client.list_mcp_servers(),
+    "mcp.resources": lambda client: client.list_mcp_resources("files"),
+    "mcp.prompts": lambda client: client.list_mcp_prompts(),
     "skill.list": lambda client: client.list_skills(),
     "skill.get": lambda client: client.get_skill("counter"),
     "skill.upload": lambda client: client.upload_skill(b"zip"),

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from palyra.core.tape.events import ContextGathered
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess
 from tests.e2e.people import wait_tool
+from tests.e2e.test_terminal import chatting
 
 pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
 pytestmark = pytest.mark.real
@@ -68,3 +70,73 @@ async def test_doctor_shows_why_a_server_does_not_start(served: DaemonProcess) -
     doctor = await palyra("doctor", home=served.home)
     assert words.split(":", maxsplit=1)[0] in " ".join(doctor.out.split())
     assert "Canary0123" not in doctor.out + problem
+
+
+async def test_servers_resources_and_prompts_are_listed(served: DaemonProcess) -> None:
+    """`palyra mcp` shows them as a person can use them, and names a server that there is not."""
+    async with served.connect() as client:
+        await wait_tool(client, "mcp:sample.get_prompt")
+        previewed = await client.preview_references(
+            "@mcp:sample/note://today @prompt:sample/review?code=x @mcp:sample/note://none"
+        )
+        assert ["", "", "mcp:sample.read_resource answered with an error"] == [
+            each.error for each in previewed.references
+        ]
+        assert all(each.tokens > 0 for each in previewed.references[:2])
+        assert "external_untrusted" == previewed.references[0].trust
+        started = await client.start_run("repeat @mcp:sample/note://today")
+        await client.wait_run(started.run_id)
+        events = (await client.read_tape(started.run_id, limit=50)).events
+    (source,) = [
+        source
+        for each in events
+        if isinstance(each.event, ContextGathered)
+        for source in each.event.sources
+        if source.kind == "mcp"
+    ]
+    assert ("buy milk", "external_untrusted") == (source.text, source.trust)
+    listed = await palyra("mcp", "list", home=served.home)
+    rows = {line.split()[0]: line.split() for line in listed.out.splitlines()}
+    assert ["connected", "1"] == [rows["sample"][1], rows["sample"][4]]
+    assert "down" == rows["dead"][1]
+    assert "sample: poisoned is left out" in listed.out
+    resources = await palyra("mcp", "resources", "sample", home=served.home)
+    assert "note://today" in resources.out
+    assert "page://{number} (template)" in resources.out
+    prompts = await palyra("mcp", "prompts", home=served.home)
+    assert ["sample", "review", "code", "[style]"] == prompts.out.splitlines()[1].split()[:4]
+    wrong = await palyra("mcp", "resources", "sampel", home=served.home)
+    assert 0 != wrong.code
+    assert "no MCP server 'sampel'; configured: sample, dead" in wrong.err
+    empty = await palyra("mcp", "resources", "dead", home=served.home)
+    assert "no resources" in empty.out
+    as_json = await palyra("mcp", "list", "--json", home=served.home)
+    assert ["sample", "dead"] == [each["name"] for each in json.loads(as_json.out)["servers"]]
+
+
+async def test_a_prompt_is_a_command_of_the_conversation(served: DaemonProcess) -> None:
+    """Its text goes into the prompt as text of a stranger, without any words of the person in it."""
+    async with served.connect() as client:
+        await wait_tool(client, "mcp:sample.get_prompt")
+        async with chatting(served) as (person, process):
+            person.type("/review\r")
+            await person.see("/review needs code; usage: /review CODE [STYLE]")
+            person.type("/review 'x = 1' very few\r")
+            await person.see("idle")
+            person.type("/help\r")
+            await person.see("/review CODE [STYLE]")
+            person.type("\x04")
+        run = (await client.list_runs(limit=1)).runs[0]
+        events = (await client.read_tape(run.run_id, limit=50)).events
+    (source,) = [
+        source
+        for each in events
+        if isinstance(each.event, ContextGathered)
+        for source in each.event.sources
+        if source.kind == "prompt"
+    ]
+    assert ("Review this in very few words: x = 1", "external_untrusted", 0) == (
+        source.text,
+        source.trust,
+        process.poll(),
+    )

@@ -82,7 +82,14 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
     toolbox = Toolbox([], Host().run_blocking)
     none: Any = None  # nothing is started here
     built = build_mcpset(
-        config, Host(), toolbox, sandbox=none, secrets=none, open_egress=none, redact=REDACT
+        config,
+        Host(),
+        toolbox,
+        sandbox=none,
+        secrets=none,
+        open_egress=none,
+        redact=REDACT,
+        alarms=none,
     )
     specs = built.services
     actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
@@ -113,6 +120,7 @@ def test_hosts_add_the_network_capability(tmp_path: Path) -> None:
             secrets=nobody,
             open_egress=lambda _granted, _report: nobody,
             redact=REDACT,
+            alarms=nobody,
         )
         found: tuple[str, ...] = made.services[0].start.__self__._terms.capabilities  # type: ignore[attr-defined]  # a bound method
         return found

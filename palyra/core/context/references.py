@@ -20,6 +20,8 @@ MAX_CHARS: dict[ReferenceKind, int] = {
     "memory": 8_000,
     "run": 8_000,
     "session": 8_000,
+    "mcp": 8_000,
+    "prompt": 8_000,
 }
 FOLDER_FILES = 6
 MEMORY_ITEMS = 4

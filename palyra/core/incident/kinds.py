@@ -168,6 +168,23 @@ def workspace_unusable(problem: str) -> IncidentReport:
     )
 
 
+def mcp_server_key(server: str) -> str:
+    """Return the key of `mcp_server_down`."""
+    return f"mcp_server_down:{server}"
+
+
+def mcp_server_down(server: str, failures: int, problem: str) -> IncidentReport:
+    """An MCP server failed several times in a row; it is retried after a growing pause."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key=mcp_server_key(server),
+        severity="warning",
+        summary=f"the MCP server {server} keeps failing: its tools are absent",
+        evidence={"server": server, "failures": failures, "problem": problem},
+        resolves_itself=True,
+    )
+
+
 def provider_key(model: str) -> str:
     """Return the key of `provider_left_alone`."""
     return f"provider_left_alone:{model}"

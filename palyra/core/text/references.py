@@ -2,7 +2,7 @@ r"""References in a user's message: `@file:path`, `@url:…` and their kin, as s
 
 Grammar, in the order in which a reader meets it:
 
-    reference = "@" ("file" | "folder" | "url" | "memory" | "run" | "session") ":" target
+    reference = "@" ("file" | "folder" | "url" | "memory" | "run" | "session" | "mcp" | "prompt") ":" target
               | "@" ("diff" | "staged") [":" target]
     target    = quoted [lines] | bare
     quoted    = one of " ' ` , any text of one line, the same mark again
@@ -23,15 +23,18 @@ of references are bounded, so the time is linear in the length of a hostile text
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast, get_args
+from urllib.parse import parse_qsl, urlencode
 
-ReferenceKind = Literal["file", "folder", "diff", "staged", "url", "memory", "run", "session"]
+ReferenceKind = Literal[
+    "file", "folder", "diff", "staged", "url", "memory", "run", "session", "mcp", "prompt"
+]
 KINDS: tuple[ReferenceKind, ...] = get_args(ReferenceKind)
 
 _OPENING = re.compile(
     r"(?<![A-Za-z0-9_@/])@(?P<literal>@?)"
-    r"(?:(?P<named>file|folder|url|memory|run|session):(?=\S)"
+    r"(?:(?P<named>file|folder|url|memory|run|session|mcp|prompt):(?=\S)"
     r"|(?P<git>diff|staged)(?::(?=[^\s.,;:!?)\]}>*]|\.+[\w/])|(?![\w/@-]|\.\w)))"
 )
 _FULL_WIDTH = "\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\u300d\u300f\u3011\u201d\u2019"
@@ -75,6 +78,22 @@ class Reference(NamedTuple):
 def parse_references(text: str) -> tuple[Reference, ...]:
     """Return the references of a message, in order."""
     return tuple(each for each in _scan(text) if isinstance(each, Reference))
+
+
+def parse_prompt(target: str) -> tuple[str, str, dict[str, str]]:
+    """Return server, name and arguments of `SERVER/NAME?ARGUMENT=VALUE&…`, encoded as in a URL.
+
+    Server and name are "" where they are missing.  The last of several values counts.
+    """
+    place, _, query = target.partition("?")
+    server, _, name = place.partition("/")
+    return server, name, dict(parse_qsl(query, keep_blank_values=True))
+
+
+def render_prompt(server: str, name: str, arguments: Mapping[str, str]) -> str:
+    """Return the reference of a prompt, which `parse_prompt` reads."""
+    query = f"?{urlencode(arguments)}" if arguments else ""
+    return f'@prompt:"{server}/{name}{query}"'
 
 
 def has_references(text: str) -> bool:

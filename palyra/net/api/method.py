@@ -24,7 +24,7 @@ from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.memory.items import LAST_MS, MAX_TTL_MS
 from palyra.core.memory.vectors import EmbedderView
-from palyra.core.ports import Journal, NowMs, RunBlocking, Sign, SkillService
+from palyra.core.ports import Journal, McpDirectory, NowMs, RunBlocking, Sign, SkillService
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
 from palyra.net.api.idempotency import Effect, IdempotencyStore
@@ -111,6 +111,7 @@ class Backend:
     files: ArtifactService
     changes: RunChanges
     skills: SkillService
+    mcp: McpDirectory
     tasks: Tasks
     schedules: Schedules
     suggestions: RuleSuggestions

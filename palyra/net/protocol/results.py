@@ -48,6 +48,7 @@ from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
 from palyra.core.task.views import ScheduleView, TaskView
+from palyra.core.tool.mcp import McpPrompt, McpResource, McpServerView
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.labels import Trust
 from palyra.net.protocol.notifications import State, TapeItem
@@ -323,6 +324,24 @@ class ToolList(Result, frozen=True, kw_only=True):
 
     tools: list[ToolSpec]
     hash: str
+
+
+class McpServerList(Result, frozen=True, kw_only=True):
+    """The configured MCP servers."""
+
+    servers: list[McpServerView]
+
+
+class McpResourceList(Result, frozen=True, kw_only=True):
+    """Resources and templates of one server; none while it is not connected."""
+
+    resources: list[McpResource]
+
+
+class McpPromptList(Result, frozen=True, kw_only=True):
+    """Prompts of one or all servers."""
+
+    prompts: list[McpPrompt]
 
 
 class SkillToolView(Result, frozen=True, kw_only=True):

@@ -3,9 +3,15 @@
 Life cycle, repeated by `serve`:
 1. Prepare the start (secrets) and open the link.
 2. Initialize the session and list the tools within START_S; put the tools into the toolbox.
-3. Follow `tools/list_changed` notifications.  When idle, ping every PING_EVERY_S.
-4. After a failure, withdraw the tools and wait with exponential backoff (1 s to 300 s).  A life of
-   at least STEADY_S resets the backoff.
+3. List resources and prompts, each within LIST_S, and add the tools that reach them.  A server that
+   cannot list them keeps its tools.
+4. Follow `list_changed` notifications, at most once in RELIST_S.  When idle, ping every PING_EVERY_S.
+5. After a failure, withdraw the tools and wait with exponential backoff (1 s to 300 s).  A life of
+   at least STEADY_S resets the backoff.  From the REPORTED_FAILURES-th failure in a row there is an
+   incident, which the next connection resolves.
+
+Notifications of the server are bounded: progress by MAX_PROGRESS pieces a call, log messages by
+MAX_LOGGED a minute.
 
 Owns: the link and the session of its server.
 Talks to: the toolbox (source `mcp:NAME`), the server.
@@ -16,6 +22,7 @@ Restart: permanent.
 import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -24,14 +31,21 @@ import structlog
 import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.core.ports import RunBlocking
+from palyra.core.incident.kinds import mcp_server_down, mcp_server_key
+from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import visible
+from palyra.core.tool.mcp import McpServerView
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.core.trust.external_descriptions import RedactText
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import InvariantBroken
 from palyra.tools.mcp.adopt import AdoptedTools, AdoptionTerms, DescribedTool, adopt
 from palyra.tools.mcp.errors import ErrorTail
+from palyra.tools.mcp.failures import is_answer, server_failures
+from palyra.tools.mcp.listing import MAX_PAGES, ask_for_log, list_prompts, list_resources
+from palyra.tools.mcp.notices import CallProgress, ServerLog
+from palyra.tools.mcp.offers import Offers, adopt_offers
+from palyra.tools.mcp.requests import MAX_OUTPUT_CHARS, OWN_ASKS, Ask, ask_tool
 from palyra.tools.mcp.transport import OpenLink, ServerGone
 from palyra.tools.toolbox import AsyncTool, OnOutput, Toolbox
 
@@ -42,8 +56,12 @@ START_S = 30.0  # to initialize the session and list the tools
 PING_EVERY_S, PING_S = 30.0, 10.0
 STEADY_S = 60.0  # a life of this length resets the backoff
 NOT_STARTED = "it was not started yet"
-MAX_PAGES = 16
-MAX_OUTPUT_CHARS = 1_048_576
+RELIST_S = 1.0  # between two lists on notifications
+REPORTED_FAILURES = 3  # in a row; the second restart may still be a passing fault
+
+_LIST_CHANGES = frozenset(
+    f"notifications/{each}/list_changed" for each in ("tools", "resources", "prompts")
+)
 
 
 class McpServer:
@@ -59,6 +77,7 @@ class McpServer:
         run_blocking: RunBlocking,
         redact: RedactText,
         host: str = "",
+        alarms: IncidentReporter | None = None,
     ) -> None:
         """`prepare` resolves secrets for a start; `host` is the target host shown to policy rules."""
         self._terms = terms
@@ -73,6 +92,11 @@ class McpServer:
         self._is_gone = False
         self._list_changed = False
         self._news = trio.Event()
+        self._alarms = alarms
+        self._offers = Offers()
+        self._chatter = ServerLog(terms.server, redact)
+        self._title = self._protocol = ""
+        self._starts = 0
         self._errors = ErrorTail(redact)  # of the current life
         self._last_words = ""  # stderr tail of the life that `problem` describes
         self.problem = NOT_STARTED  # "" while the tools can be called
@@ -93,10 +117,35 @@ class McpServer:
         gone = (f"MCP server {name}: {self.problem}{wrote}",) if self.problem else ()
         left_out = (
             f"MCP server {name}: {visible(tool)} is left out: {reason}"
-            for tool, reason in self.missing.items()
+            for tool, reason in (self.missing | self._offers.left_out).items()
             if tool not in self._terms.left_out
         )
         return (*gone, *left_out)
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._terms.server
+
+    @property
+    def offers(self) -> Offers:
+        """Resources and prompts; empty while the server is not connected."""
+        return Offers() if self.problem else self._offers
+
+    def view(self) -> McpServerView:
+        """Return the state of the server."""
+        offers, tools = self.offers, self._toolbox.catalogue().tools
+        return McpServerView(
+            name=self.name,
+            problem=self.problem,
+            title=self._title,
+            protocol=self._protocol,
+            tools=sum(name.startswith(f"{self.source}.") for name in tools),
+            resources=len(offers.resources),
+            prompts=len(offers.prompts),
+            starts=self._starts,
+            left_out={visible(name): why for name, why in (self.missing | offers.left_out).items()},
+        )
 
     # --- life cycle
 
@@ -113,6 +162,8 @@ class McpServer:
                 self._toolbox.put(self.source, ())
             is_steady = trio.current_time() - began_s >= STEADY_S
             failures = 1 if is_steady else failures + 1
+            if self._alarms is not None and failures >= REPORTED_FAILURES:
+                self._alarms.report(mcp_server_down(self.name, failures, self.problem))
             delay_s = compute_delay_s(BACKOFF, failures, self._random)
             log.warning(
                 "an MCP server is not there",
@@ -131,11 +182,12 @@ class McpServer:
             self.problem = "the package mcp is missing: install palyra[mcp]"
             return
         self._is_gone = self._list_changed = False
+        self._starts += 1
         self._errors = ErrorTail(self._redact)
         try:
             open_link = await self._prepare()
             await self._converse(open_link)
-        except* _failures() as failed:
+        except* server_failures() as failed:
             self._last_words, limit = self._errors.text(), self._errors.find_limit()
             problem = truncate_safely(f"{_innermost(failed)}", 500) or "it failed"
             is_named = not limit or "limit:" in problem
@@ -146,27 +198,52 @@ class McpServer:
 
         async with open_link(self._end, self._errors.take) as link:
             terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
-            session = ClientSession(link.incoming, link.outgoing, message_handler=self._hear)
+            session = ClientSession(
+                link.incoming,
+                link.outgoing,
+                message_handler=self._hear,
+                logging_callback=self._chatter.take,
+            )
             async with session:
                 with _within(START_S, "it did not say hello"):
                     await session.initialize()
-                    await self._take(terms, await self._list(session))
+                    self._note_identity(session)
+                    described = await self._list(session)
+                    await self._take(terms, described)
                 self._session, self.problem, self._last_words = session, "", ""
+                if self._alarms is not None:
+                    self._alarms.clear(mcp_server_key(self.name), "the server is connected again")
+                await ask_for_log(session)
+                await self._take_offers(session, terms, described)
                 await self._watch(session, terms)
 
+    def _note_identity(self, session: Any) -> None:  # noqa: ANN401 - mcp's
+        about = session.server_info
+        claimed = f"{about.name} {about.version}" if about is not None else ""
+        self._title = visible(truncate_safely(self._redact(claimed[:800])[0], 200))
+        self._protocol = visible(str(session.protocol_version or "")[:32])
+
     async def _watch(self, session: Any, terms: AdoptionTerms) -> None:  # noqa: ANN401 - mcp's
-        """Refresh the tools on change notifications, ping when idle.  Raises ServerGone at the end."""
+        """Refresh the lists on change notifications, ping when idle.  Raises ServerGone at the end."""
+        listed_s = -math.inf
         while not self._is_gone:
-            with trio.move_on_after(PING_EVERY_S) as quiet:
+            wait_s = PING_EVERY_S
+            if self._list_changed:
+                wait_s = max(0.0, listed_s + RELIST_S - trio.current_time())
+            with trio.move_on_after(wait_s) as quiet:
                 await self._news.wait()
             self._news = trio.Event()
-            if quiet.cancelled_caught and not self._calls:
-                with _within(PING_S, "it does not answer"):
-                    await session.send_ping()
-            elif self._list_changed:
+            is_due = trio.current_time() >= listed_s + RELIST_S
+            if self._list_changed and is_due and not self._is_gone:
                 self._list_changed = False
                 with _within(START_S, "it did not list its tools"):
-                    await self._take(terms, await self._list(session))
+                    described = await self._list(session)
+                    await self._take(terms, described)
+                await self._take_offers(session, terms, described)
+                listed_s = trio.current_time()
+            elif quiet.cancelled_caught and not self._list_changed and not self._calls:
+                with _within(PING_S, "it does not answer"):
+                    await session.send_ping()
         raise ServerGone("it ended")
 
     def _end(self) -> None:
@@ -174,10 +251,34 @@ class McpServer:
         self._news.set()
 
     async def _hear(self, message: Any) -> None:  # noqa: ANN401 - mcp's notifications
-        if getattr(message, "method", "") == "notifications/tools/list_changed":
+        if getattr(message, "method", "") in _LIST_CHANGES:
             self._list_changed = True
             self._news.set()
         await trio.lowlevel.checkpoint()
+
+    # --- resources and prompts
+
+    async def _take_offers(
+        self,
+        session: Any,  # noqa: ANN401 - mcp's
+        terms: AdoptionTerms,
+        described: list[DescribedTool],
+    ) -> None:
+        """List resources and prompts, and add the tools that reach them."""
+        had_tools = bool(self._offers.tools())
+        failed: dict[str, str] = {}
+        resources = await list_resources(session, failed)
+        prompts = await list_prompts(session, failed)
+        self._offers = await self._run_blocking(
+            adopt_offers,
+            terms.server,
+            resources,
+            prompts,
+            self._redact,
+        )
+        self._offers.left_out.update(failed)
+        if had_tools or self._offers.tools():
+            await self._take(terms, described)
 
     # --- tools
 
@@ -191,6 +292,13 @@ class McpServer:
         )
 
         found: list[DescribedTool] = []
+        declared = session.server_capabilities
+        if (
+            declared is not None
+            and declared.tools is None
+            and (declared.resources is not None or declared.prompts is not None)
+        ):
+            return found  # such a server may answer that the method is unknown
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             wanted = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
@@ -203,7 +311,10 @@ class McpServer:
 
     async def _take(self, terms: AdoptionTerms, described: list[DescribedTool]) -> None:
         # In a thread: scans of texts and compiled schemas take up to a millisecond a tool.
-        adopted: AdoptedTools = await self._run_blocking(adopt, terms, described, self._redact)
+        own = self._offers.tools()  # first: a tool of the server does not take their names
+        adopted: AdoptedTools = await self._run_blocking(
+            adopt, terms, [*own, *described], self._redact
+        )
         tools = list(starmap(self._tool, adopted.tools.values()))
         try:
             self._toolbox.put(self.source, tools)
@@ -215,39 +326,38 @@ class McpServer:
         log.info("an MCP server is there", server=terms.server, tools=len(tools))
 
     def _tool(self, name: str, spec: ToolSpec) -> AsyncTool:
-        async def run(call: ToolCall, _on_output: OnOutput) -> ToolOutput:
-            return await self._call(name, call)
+        own = {each.name for each in self._offers.tools()}
+        ask = OWN_ASKS[name] if name in own else partial(ask_tool, name)
+
+        async def run(call: ToolCall, on_output: OnOutput) -> ToolOutput:
+            return await self._call(ask, call, on_output)
 
         return AsyncTool(spec, run, facets=lambda _arguments: self._facets)
 
-    async def _call(self, name: str, call: ToolCall) -> ToolOutput:
-        """Call the tool and return the server's answer; an error answer becomes a failed output.
+    async def _call(self, ask: Ask, call: ToolCall, on_output: OnOutput) -> ToolOutput:
+        """Send the request of a call and return the server's answer; an error is a failed output.
 
         Raises ToolFailure when no answer arrived.  Cancellation: the server is notified, and its
         answer is dropped.
         """
-        from mcp_types import (  # noqa: PLC0415 - see the package
-            CallToolRequest,
-            CallToolRequestParams,
-            CallToolResult,
-        )
-
         if self._session is None:
             raise ToolFailure(f"the server {self._terms.server} is not there: {self.problem}")
-        params = CallToolRequestParams(name=name, arguments=dict(call.arguments))
+        request, result, render = ask(call.arguments)
         self._calls += 1
+        progress = CallProgress(on_output)
         try:
             answer = await self._session.send_request(
-                CallToolRequest(params=params), CallToolResult
+                request, result, progress_callback=progress.take
             )
-        except _failures() as error:
-            if _is_answer(error):
+        except server_failures() as error:
+            if is_answer(error):
                 text = truncate_safely(f"{error}", MAX_OUTPUT_CHARS)
                 return ToolOutput(text=text, is_failure=True, trust="external_untrusted")
             raise ToolFailure(f"{self._terms.server} is gone: there is no answer") from None
         finally:
+            progress.close()
             self._calls -= 1
-        return _output(answer)
+        return render(answer)
 
 
 def _described(tool: Any) -> DescribedTool:  # noqa: ANN401 - mcp's
@@ -258,23 +368,6 @@ def _described(tool: Any) -> DescribedTool:  # noqa: ANN401 - mcp's
         parameters=tool.input_schema,
         claims_read_only=notes.read_only_hint if notes is not None else None,
         claims_destructive=notes.destructive_hint if notes is not None else None,
-    )
-
-
-def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
-    """Join the text blocks of an answer; other blocks are replaced by their type."""
-    texts = [
-        block.text if block.type == "text" else f"[{block.type} left out]"
-        for block in answer.content
-    ]
-    if not texts and answer.structured_content is not None:
-        texts = [msgspec.json.encode(answer.structured_content).decode()]
-    text = "\n".join(texts)
-    return ToolOutput(
-        text=truncate_safely(text, MAX_OUTPUT_CHARS),
-        is_truncated=len(text) > MAX_OUTPUT_CHARS,
-        is_failure=bool(answer.is_error),
-        trust="external_untrusted",
     )
 
 
@@ -293,24 +386,3 @@ def _innermost(failed: BaseExceptionGroup[Any]) -> BaseException:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
-
-
-def _is_answer(error: Exception) -> bool:
-    """True if the error is an answer of the server and not a lost connection."""
-    from mcp import MCPError  # noqa: PLC0415 - see the package
-    from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415 - likewise
-
-    return isinstance(error, MCPError) and error.error.code != CONNECTION_CLOSED
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions that a server, its process or its connection can cause."""
-    import anyio  # noqa: PLC0415 - comes with the package `mcp`
-    import httpx2  # noqa: PLC0415 - likewise
-    from mcp import MCPError  # noqa: PLC0415 - likewise
-
-    return (
-        PalyraError, MCPError, httpx2.HTTPError, OSError, ValueError, TypeError, LookupError,
-        RuntimeError, AttributeError, anyio.BrokenResourceError, anyio.ClosedResourceError,
-        anyio.EndOfStream, trio.BrokenResourceError, trio.ClosedResourceError,
-    )  # fmt: skip

@@ -10,8 +10,10 @@ from palyra.core.text.references import (
     MAX_TARGET_CHARS,
     MAX_TRIED,
     has_references,
+    parse_prompt,
     parse_references,
     remove_references,
+    render_prompt,
 )
 from tests.rows import every_row
 
@@ -43,6 +45,10 @@ def names(text: str) -> list[str]:
         ("@url:https://example.org/?q=1#top", ["@url:https://example.org/?q=1#top"]),
         ("@memory:deploys", ["@memory:deploys"]),
         ("@run:run_1 @session:main", ["@run:run_1", "@session:main"]),
+        ("@mcp:docs/note://a/b?c#d.", ["@mcp:docs/note://a/b?c#d"]),
+        ('@mcp:"docs/note://a b"', ["@mcp:docs/note://a b"]),
+        ("@prompt:docs/review?code=a+b, please", ["@prompt:docs/review?code=a+b"]),
+        ("me@mcp:docs/a @@prompt:docs/b", []),
         # quoting
         ('@file:"a b.py"', ["@file:a b.py"]),
         ("@file:'a b.py'#L2-3", ["@file:a b.py#L2-3"]),
@@ -176,3 +182,33 @@ def test_places_that_are_looked_at_are_bounded() -> None:
     """A text full of openings without a target is given up, so that its time stays linear."""
     assert ["@file:a"] == names("@file:. " * (MAX_TRIED - 1) + "@file:a")
     assert [] == names("@file:. " * MAX_TRIED + "@file:a")
+
+
+@given(
+    st.dictionaries(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
+)
+def test_a_prompt_is_read_as_it_was_written(arguments: dict[str, str]) -> None:
+    """Any arguments survive the reference of their prompt, which is one reference."""
+    text = render_prompt("docs", "re-view", arguments)
+    if len(text) < MAX_TARGET_CHARS:
+        (found,) = parse_references(f"use {text}.")
+        assert ("prompt", ("docs", "re-view", arguments)) == (
+            found.kind,
+            parse_prompt(found.target),
+        )
+
+
+@every_row(
+    ("target", "expected"),
+    [
+        ("docs/review", ("docs", "review", {})),
+        ("docs/review?code=", ("docs", "review", {"code": ""})),
+        ("docs/review?code=a&code=b", ("docs", "review", {"code": "b"})),
+        ("docs", ("docs", "", {})),
+        ("/review", ("", "review", {})),
+        ("?a=b", ("", "", {"a": "b"})),
+    ],
+)
+def test_parts_of_a_prompt(target: str, expected: tuple[str, str, dict[str, str]]) -> None:
+    """Server, name and arguments; missing ones are empty."""
+    assert expected == parse_prompt(target)

@@ -80,6 +80,7 @@ from tests.net.api.fake_documents import FakeDocuments
 from tests.net.api.fake_files import FakeChanges, FakeFiles
 from tests.net.api.fake_incidents import FakeIncidents
 from tests.net.api.fake_keeping import FakeKeeping
+from tests.net.api.fake_mcp import FakeMcp
 from tests.net.api.fake_memories import FakeMemories
 from tests.net.api.fake_registry import FakeAgents, FakeChannels
 from tests.net.api.fake_skills import FakeSkills
@@ -591,6 +592,7 @@ class Daemon:
             tasks=cast("Any", self.tasks),
             schedules=cast("Any", self.schedules),
             skills=self.skills,
+            mcp=FakeMcp(),
             suggestions=cast("Any", self.suggestions),
             hub=self.hub,
             journal=cast("Any", self.journal),

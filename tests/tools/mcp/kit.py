@@ -9,13 +9,14 @@ from typing import Any
 import trio
 
 from palyra.actors.kernel.threads import run_sync
+from palyra.core.ports import IncidentReporter
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.tools.mcp.adopt import AdoptionTerms
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.stdio_server import unjailed
 from palyra.tools.mcp.transport import OpenLink, StdioServer
-from palyra.tools.toolbox import Toolbox
+from palyra.tools.toolbox import OnOutput, Toolbox
 
 SAMPLE = Path(__file__).with_name("sample_server.py")
 REDACT = Redactor([]).redact_text
@@ -33,7 +34,12 @@ def plain(*arguments: str, environment: dict[str, str] | None = None) -> OpenLin
 class Box:
     """The toolbox and the actor that fills it."""
 
-    def __init__(self, open_link: OpenLink, terms: AdoptionTerms = TERMS) -> None:
+    def __init__(
+        self,
+        open_link: OpenLink,
+        terms: AdoptionTerms = TERMS,
+        alarms: IncidentReporter | None = None,
+    ) -> None:
         async def prepare() -> OpenLink:
             await trio.lowlevel.checkpoint()
             return open_link
@@ -47,6 +53,7 @@ class Box:
             lambda: 0.0,
             run_blocking=run_sync,
             redact=REDACT,
+            alarms=alarms,
         )
         self._changed = trio.Event()
         put = self.toolbox.put
@@ -80,6 +87,10 @@ class Box:
 
     async def call(self, tool: str, **arguments: Any) -> ToolOutput:
         """Call one of its tools."""
+        return await self.call_with(lambda _text: None, tool, **arguments)
+
+    async def call_with(self, on_output: OnOutput, tool: str, **arguments: Any) -> ToolOutput:
+        """Call one of its tools, with a receiver of its progress."""
         spec = self.toolbox.catalogue().tools[f"mcp:sample.{tool}"]
         call = ToolCall(
             call_id="c",
@@ -90,7 +101,7 @@ class Box:
             tool_version=spec.version,
             arguments=arguments,
         )
-        return await self.toolbox.execute(call, lambda _text: None)
+        return await self.toolbox.execute(call, on_output)
 
 
 @asynccontextmanager

@@ -15,7 +15,8 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
 from palyra.tools.mcp import stdio_server
 from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
-from palyra.tools.mcp.server import MAX_OUTPUT_CHARS, NOT_STARTED
+from palyra.tools.mcp.requests import MAX_OUTPUT_CHARS
+from palyra.tools.mcp.server import NOT_STARTED
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
 from palyra.tools.mcp.streamable_http import addressed
 from palyra.tools.mcp.transport import OpenLink, StdioServer
