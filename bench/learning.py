@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from palyra.core.learning.candidates import LearningRules
+from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.extraction import RunTexts, extract
 from tests.core.learning.corpus import (
     CONTROLS,
@@ -24,6 +25,8 @@ from tests.core.learning.corpus import (
     PREFERENCES,
     TRAPS,
     UNMARKED,
+    falsify,
+    rephrase,
 )
 
 RULES = LearningRules(mode="auto")
@@ -52,6 +55,17 @@ def count(texts: Iterable[str]) -> tuple[int, int, Counter[int]]:
     return proposed, sure, scores
 
 
+def count_supported() -> str:
+    """Return how many rephrasings and falsifications of the plants their sentences support."""
+    plants = [(each, find_evidence(each, each)) for each in (*FACTS, *PREFERENCES, *EVERYDAY)]
+    true = [is_supported(text, own) for plant, own in plants for text in rephrase(plant)]
+    false = [is_supported(text, own) for plant, own in plants for text in falsify(plant)]
+    return (
+        f"a model's texts: {sum(true)} of {len(true)} true ones are supported,"
+        f" {sum(false)} of {len(false)} false ones"
+    )
+
+
 def main() -> None:
     """Print the figures."""
     groups = {
@@ -78,6 +92,7 @@ def main() -> None:
         f"applied by themselves: precision {applied / (applied + misapplied):.1%}, {applied} right"
     )
     print(f"wrong applications on {len(CONTROLS)} controls: {results['controls'][1]}")
+    print(count_supported())
 
 
 if __name__ == "__main__":

@@ -24,15 +24,7 @@ import msgspec
 from palyra.core.context import ledger as ledgers
 from palyra.core.context.history import History, is_left_out, uncovered
 from palyra.core.context.ledger import EMPTY, PROTECTED, Placed
-from palyra.core.context.statements import (
-    WORD,
-    claim,
-    is_normative,
-    keeps_values,
-    sentences,
-    topic,
-    values,
-)
+from palyra.core.context.statements import WORD, claim, is_normative, sentences, topic, values
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -491,7 +483,7 @@ def _narrative_defects(plan: Summary, narrative: str, messages: Sequence[Placed]
         ):
             yield f"the narrative says {sentence!r}; a summary reports, it states no rule"
             continue
-        if not keeps_values(sentence, units):
+        if not _is_supported(sentence, units):
             yield f"the narrative says {sentence!r}, which joins what was said apart"
         for rule in rules:
             if _speaks_of(sentence, rule.text) and _parity(claim(sentence)) != _parity(
@@ -507,6 +499,27 @@ def _units(plan: Summary, messages: Sequence[Placed]) -> list[str]:
         text = _everything(placed)
         found += text.splitlines() if isinstance(placed.message, ToolMessage) else sentences(text)
     return found
+
+
+def _is_supported(sentence: str, units: Sequence[str]) -> bool:
+    """True if each value of the sentence occurs with those words of it that occur with values.
+
+    Two values that both occur may still be exchanged between their subjects.
+    """
+    named = values(sentence)
+    if not named:
+        return True
+    words = {word.casefold() for word in WORD.findall(sentence)}
+    texts = [unit.casefold() for unit in units]
+    for value in named:
+        beside = [text for text in texts if value in text]
+        rivals = [unit for unit in units if value not in unit.casefold() and values(unit)]
+        subjects = {
+            word for word in words & topic(sentence) if any(word in topic(unit) for unit in rivals)
+        }
+        if not any(all(word in text for word in subjects) for text in beside):
+            return False
+    return True
 
 
 def _everything(placed: Placed) -> str:

@@ -454,27 +454,6 @@ def topic(text: str) -> frozenset[str]:
     return frozenset(word for word in words if word not in STOP_WORDS and len(word) > 1)
 
 
-def keeps_values(sentence: str, units: Sequence[str]) -> bool:
-    """True if each value of the sentence occurs with those words of it that occur with values.
-
-    Two values that both occur may still be exchanged between their subjects.
-    """
-    named = values(sentence)
-    if not named:
-        return True
-    words = {word.casefold() for word in WORD.findall(sentence)}
-    texts = [unit.casefold() for unit in units]
-    for value in named:
-        beside = [text for text in texts if value in text]
-        rivals = [unit for unit in units if value not in unit.casefold() and values(unit)]
-        subjects = {
-            word for word in words & topic(sentence) if any(word in topic(unit) for unit in rivals)
-        }
-        if not any(all(word in text for word in subjects) for text in beside):
-            return False
-    return True
-
-
 # What a statement may say about its subject.  Two statements about one subject that name different
 # attributes are about different things.
 ATTRIBUTES = frozenset(

@@ -27,17 +27,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from palyra.core.context.statements import CUES, keeps_values, read_user, values, whole_words
+from palyra.core.context.statements import CUES, read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
 from palyra.core.learning.candidates import FULL_BPS, LearningRules
+from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
-from palyra.core.memory.duplicates import (
-    compares_the_same,
-    denies_the_same,
-    is_recalled,
-    read_tokens,
-)
+from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
     ContextGathered,
     ConversationInherited,
@@ -55,10 +51,6 @@ from palyra.core.trust.labels import Trust, is_from_outside
 
 MAX_STATEMENTS = 200  # of one run
 MAX_FOUND = 40
-_CLAUSE_END = re.compile(
-    r"[,;:]\s|\s(?:and|but|while|whereas|und|aber|w\u00e4hrend|sondern)\s", re.IGNORECASE
-)
-_SUPPORTED = 0.8  # of the words of a model's text, in its quote
 
 BASE_BPS: dict[CandidateKind, int] = {"preference": 7_000, "fact": 6_000, "procedure": 0}
 SIGNS_BPS = {
@@ -412,9 +404,10 @@ def check_suggestion(
 ) -> Found | str:
     """Return what a model suggested as far as the tape proves it, or the reason of its refusal.
 
-    The quote must be in a message of the user, and the text must consist of the quote's words, with
-    its values and its negations.  It then passes the same rules as any statement.  A model raises a
-    score to the threshold of review at most, and never over a sign against it.
+    The quote must be in a message of the user, and the sentence around it must say the text
+    (`core.learning.evidence`).  The text then passes the same rules as any statement, and the score is
+    that of the whole sentence.  A model raises a score to the threshold of review at most, and never
+    over a sign against it.
     """
     quote = suggestion.quote.strip()
     where = next(((seq, text) for seq, text in texts.messages if quote and quote in text), None)
@@ -423,15 +416,16 @@ def check_suggestion(
     seq, message = where
     if suggestion.kind not in {"fact", "preference"}:
         return "unknown_kind"
-    if _DECLINED.match(quote):
+    evidence = find_evidence(message, quote)
+    if any(_DECLINED.match(each) for each in (quote, *evidence)):
         return "declined"
-    if not _is_supported(suggestion.text, quote):
+    if not is_supported(_plain(suggestion.text), [_plain(each) for each in evidence]):
         return "unsupported"
     refused = _refuse(_plain(suggestion.text), recalled) or _refuse(_plain(quote), ())
     if refused:
         return refused
     kind: CandidateKind = "preference" if suggestion.kind == "preference" else "fact"
-    own = weigh(kind, quote, is_foreign=is_quoted(message, quote))
+    own = weigh(kind, " ".join(evidence), is_foreign=is_quoted(message, quote))
     least = rules.of(kind).review_bps
     gap = max(0, least - score(own)) if min(own.values()) >= 0 else 0
     signals = {**own, "model": gap} if gap else own
@@ -444,17 +438,3 @@ def check_suggestion(
         signals=signals,
         source="model",
     )
-
-
-def _is_supported(text: str, quote: str) -> bool:
-    """True if the text has the words of its quote, denies what it denies, and keeps its pairs.
-
-    Fails closed: a true sentence in other words is refused.
-    """
-    mine, theirs = read_tokens(text), read_tokens(quote)
-    words = {token.plain for token in mine}
-    if len(words & {token.plain for token in theirs}) < max(1, _SUPPORTED * len(words)):
-        return False
-    if not (denies_the_same(mine, theirs) and compares_the_same(mine, theirs)):
-        return False
-    return values(text) <= values(quote) and keeps_values(text, _CLAUSE_END.split(quote))

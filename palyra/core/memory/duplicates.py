@@ -20,7 +20,6 @@ superseded only by an edit or an explicit reference.
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
@@ -122,31 +121,6 @@ def read_tokens(text: str) -> list[PlainWord]:
         is_name = word[:1].isupper() and match.start() > 0 and plain not in _SAME_WORDS
         found.append(PlainWord(_SAME_WORDS.get(plain, plain), is_name))
     return found
-
-
-def denies_the_same(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
-    """True if the negations of both texts apply to the same of their common words."""
-    new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
-    common = (set(new) & set(old)) - _NEGATIONS
-    return _denied(new, common) == _denied(old, common)
-
-
-def _denied(words: Sequence[str], common: AbstractSet[str]) -> list[str]:
-    """Return the first common word after each negation, sorted."""
-    return sorted(
-        next((after for after in words[place + 1 :] if after in common), "")
-        for place, word in enumerate(words)
-        if word in _NEGATIONS
-    )
-
-
-def compares_the_same(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
-    """True unless one has a comparison and the common words of both differ in their order."""
-    new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
-    if _COMPARATORS.isdisjoint(new) and _COMPARATORS.isdisjoint(old):
-        return True
-    common = set(new) & set(old)
-    return [word for word in new if word in common] == [word for word in old if word in common]
 
 
 def gist(text: str) -> str:

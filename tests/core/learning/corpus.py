@@ -1,4 +1,7 @@
+# ruff: noqa: RUF001 - users type typographic quotes
 """A log with plants and traps: messages, and what should become of each."""
+
+from itertools import pairwise
 
 PREFERENCES = [  # should be proposed
     "I prefer short answers.",
@@ -201,3 +204,45 @@ PASSING = [  # states and wants of the present task
     "Our customer asked for a refund.",
     "Let me know when my report is ready.",
 ]
+
+
+# --- what a model may make of a plant ------------------------------------------------------------
+
+_THIRD = (("I'm ", "The user is "), ("I am ", "The user is "), ("My ", "The user's "),
+          ("Our ", "The user's "), ("I ", "The user "), ("We ", "The user "))  # fmt: skip
+_LONG = (("can't ", "cannot "), ("n't ", " not "), ("n’t ", " not "))
+_SOFT = {"please", "really", "bitte"}
+
+
+def rephrase(plant: str) -> list[str]:
+    """Return texts that say the same: other case, third person, contractions spelt out."""
+    third = next(
+        (new + plant.removeprefix(old) for old, new in _THIRD if plant.startswith(old)), plant
+    )
+    spelt = plant
+    for old, new in _LONG:
+        spelt = spelt.replace(old, new)
+    return [plant, third, spelt, plant.rstrip(".")]
+
+
+def falsify(plant: str) -> list[str]:
+    """Return texts that say something else: negated, un-negated, another number, words exchanged."""
+    words = plant.split()
+    found = [f"It is not true that {plant}", f"{plant.rstrip('.')} no longer."]
+    for at in range(1, len(words)):
+        found += [" ".join((*words[:at], denial, *words[at:])) for denial in ("not", "never", "no")]
+    for at, word in enumerate(words):
+        if word.casefold() in {"not", "no", "never", "without", "don't", "keine"}:
+            found.append(" ".join((*words[:at], *words[at + 1 :])))
+        digits = [place for place, char in enumerate(word) if char.isdigit()]
+        for place in digits:
+            other = f"{word[:place]}{(int(word[place]) + 1) % 10}{word[place + 1 :]}"
+            found.append(" ".join((*words[:at], other, *words[at + 1 :])))
+    bare = [word.strip(".,:`") for word in words]
+    long = [at for at, word in enumerate(bare) if word[4:] and word.casefold() not in _SOFT]
+    for first, second in pairwise(long):
+        swapped = [*bare]
+        swapped[first], swapped[second] = bare[second], bare[first]
+        if bare[first].rstrip("s") != bare[second].rstrip("s"):
+            found.append(" ".join(swapped))
+    return found
