@@ -24,6 +24,7 @@ REQUEST = PolicyRequest(
     capabilities=("fs.write",), owner="ann", digest="d1",
     facets=CallFacts(paths=("src/a.py", "src/b.py")),
 )  # fmt: skip
+LISTS = CallFacts(argv=("ls",), command="ls")
 FETCH: dict[str, Any] = {
     "tool": "http_fetch", "tool_class": "idempotent_network", "capabilities": ("network",),
     "facets": CallFacts(host="example.com", grant_key="example.com:443"),
@@ -81,7 +82,7 @@ def test_a_command_over_the_bounds_has_no_shape(argv: tuple[str, ...]) -> None:
     [
         ({"facets": CallFacts(secrets=("token",))}, "the call has a secret"),
         ({"capabilities": ("memory.write",)}, "could do more"),
-        ({"capabilities": ("process", "shared_host")}, "could do more"),
+        ({"capabilities": ("process", "shared_host"), "facets": LISTS}, "could do more"),
         ({**FETCH, "tool_class": "effect"}, "could do more"),
         ({"capabilities": ("process",), "facets": CallFacts()}, "a rule matches plain words"),
     ],
@@ -92,6 +93,11 @@ def test_a_call_without_a_rule_says_what_would_work(changes: dict[str, Any], rea
     assert not is_offered(found)
     assert reason in why_not_offered(found)
     assert "answer each such call once" in why_not_offered(found)
+
+
+def test_a_harmless_command_has_a_rule() -> None:
+    """The same command without the shared host is offered."""
+    assert is_offered(call(capabilities=("process",), facets=LISTS))
 
 
 def test_a_redacted_call_has_a_secret() -> None:
