@@ -43,7 +43,6 @@ from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.views import PastCall, Proof, RuleSuggestion
 from palyra.core.text.visible import visible
-from palyra.core.tool.spec import MEMORY_WRITE, SHARED_HOST
 from palyra.core.tool.words import MAX_CHARS, MAX_WORDS, folders_above, folders_of
 
 MIN_ANSWERS = 3  # that a rule has to save, by default
@@ -107,6 +106,7 @@ _NEVER_MODULES = frozenset({
     "code", "ensurepip", "http", "pdb", "pip", "runpy", "timeit", "twine", "webbrowser",
 })  # fmt: skip
 _WRITES = "fs.write"
+# A tool with any other capability, such as writing to the memory or running on the shared host, gets no rule.
 _CAPABILITIES = frozenset({"fs.read", _WRITES, "process", "network", "memory.read"})
 _VERSION = re.compile(r"[0-9.]+$")
 
@@ -206,7 +206,7 @@ def exact_candidate(call: PolicyEvidence) -> RuleCandidate:
 
 def _has_offered_kind(request: PolicyRequest) -> bool:
     capabilities = frozenset(request.capabilities)
-    if not capabilities <= _CAPABILITIES or capabilities & {SHARED_HOST, MEMORY_WRITE}:
+    if not capabilities <= _CAPABILITIES:
         return False
     if "network" in capabilities and request.tool_class != "idempotent_network":
         return False

@@ -295,6 +295,8 @@ def _check(task: TaskRecord, move: TaskMove, held: TaskLease | None = None) -> N
 
 def _holds(lease: TaskLease | None, held: TaskLease | None) -> bool:
     """True if both are the same lease; its end moves when it is renewed."""
-    if lease is None or held is None:
-        return False
-    return (lease.epoch, lease.attempt) == (held.epoch, held.attempt)
+    return (
+        lease is not None
+        and held is not None
+        and (lease.epoch, lease.attempt) == (held.epoch, held.attempt)
+    )

@@ -22,7 +22,7 @@ Pure: the time zone comes in as an object, since its rules are read from files.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 from cronsim import CronSim, CronSimError
@@ -84,6 +84,8 @@ def upcoming(timing: Timing, zone: tzinfo, after_ms: int) -> Iterator[int]:
                 yield at_ms
         case Cron():
             yield from map(_to_ms, _parse(timing, after_ms, zone))
+        case _:
+            assert_never(timing)
 
 
 def decide_due(
@@ -167,22 +169,23 @@ def _until(timing: Timing, zone: tzinfo, after_ms: int, until_ms: int) -> Iterat
             yield from range(last_ms, floor_ms, -timing.period_ms)
         case Cron():
             yield from _cron_until(timing, zone, after_ms, until_ms)
+        case _:
+            assert_never(timing)
 
 
-def _cron_until(timing: Cron, zone: tzinfo, after_ms: int, until_ms: int) -> Iterator[int]:
-    """Yield the newest `MAX_CAUGHT_UP` instants, newest first.
+def _cron_until(timing: Cron, zone: tzinfo, after_ms: int, until_ms: int) -> list[int]:
+    """Return the newest `MAX_CAUGHT_UP` instants, newest first.
 
     Only read forwards: backwards the library finds other instants in the hour that a zone repeats.
     """
     first = list(islice(upcoming(timing, zone, after_ms), MAX_CAUGHT_UP + 1))
     found = [at_ms for at_ms in first if at_ms <= until_ms]
     if len(found) <= MAX_CAUGHT_UP:
-        yield from reversed(found)
-        return
-    for _ in range(MAX_CAUGHT_UP):
-        newest = _newest(timing, zone, found[0], until_ms)
-        yield newest
-        until_ms = newest - 1
+        return found[::-1]
+    newest = [_newest(timing, zone, found[0], until_ms)]
+    while len(newest) < MAX_CAUGHT_UP:
+        newest.append(_newest(timing, zone, found[0], newest[-1] - 1))
+    return newest
 
 
 def _newest(timing: Cron, zone: tzinfo, low_ms: int, until_ms: int) -> int:

@@ -1,6 +1,6 @@
 """Tasks and schedules as clients see them: without lease, order and revision."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -94,4 +94,6 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
                 fields |= {"every_ms": every_ms}
             case At(at_ms=at_ms):
                 fields |= {"at_ms": at_ms}
+            case _:
+                assert_never(schedule.timing)
         return cls(**fields, paused=schedule.is_paused, problem=problem)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.core.context.assembly import OVER_BUDGET, assemble
+from palyra.core.context.assembly import OVER_BUDGET, assemble, narrow_prefix, stable_prefix
 from palyra.core.context.history import NO_HISTORY, History, PastRun
 from palyra.core.context.layers import ContextLimits
 from palyra.core.context.rendering import PromptCache, trust_of
@@ -27,7 +27,8 @@ from palyra.core.model.sources import ContextSource
 from palyra.core.model.summary import Covered, Entry, Summary, SummaryLedger
 from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextAssembled, ContextCompacted, ContextGathered
-from tests.core.run.run_world import PREFIX, World
+from tests.core.policy.tool_samples import a_catalogue, a_spec
+from tests.core.run.run_world import AGENT, PREFIX, World
 
 KEY = b"key"
 
@@ -587,3 +588,18 @@ def test_a_note_or_an_error_cannot_build_a_tag() -> None:
     assert isinstance(shown, UserMessage)
     assert 1 == shown.text.count("</context_references>")
     assert 2 == shown.text.count("\u2039/context_references\u203a b")
+
+
+def test_a_delegated_run_has_the_tools_that_it_was_given() -> None:
+    """Catalogue and descriptions agree, and hash and size are those of a prefix with these tools."""
+    whole = stable_prefix(AGENT, a_catalogue(*map(a_spec, ("read", "write", "send"))))
+    given = stable_prefix(AGENT, a_catalogue(*map(a_spec, ("read", "send"))))
+    narrow = narrow_prefix(whole, ("send", "read", "gone"))
+    assert (
+        ["read", "send"] == [tool["name"] for tool in narrow.tools] == list(narrow.catalogue.tools)
+    )
+    assert (given.instructions, given.hash, given.tool_tokens) == (
+        narrow.instructions, narrow.hash, narrow.tool_tokens,
+    )  # fmt: skip
+    assert () == narrow_prefix(whole, ()).tools
+    assert whole is narrow_prefix(whole, None)

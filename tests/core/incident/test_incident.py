@@ -20,6 +20,7 @@ from palyra.core.incident.incident import (
     open_incident,
     resolve,
 )
+from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.journal.records import (
     IncidentDomain,
@@ -215,3 +216,15 @@ def test_a_break_says_what_is_known_of_its_place() -> None:
     placed, lost = (kinds.chain_broken(found, REPORT).evidence for found in (BREAK, LOST))
     assert {"kind", "detail", "breaks", "run_id", "seq", "position"} == placed.keys()
     assert {"kind": "root", "detail": LOST.detail, "breaks": 2} == lost
+
+
+def test_each_restore_has_an_incident_of_its_own() -> None:
+    """The same backup restored twice is two findings; the same restore read twice is one."""
+    once = Restoration(backup_id="bak_1", created_ms=1, by="ann", at_ms=5, head_position=9)
+    again = msgspec.structs.replace(once, at_ms=6)
+    found = kinds.journal_restored(once)
+    assert found == kinds.journal_restored(once)
+    assert found.key != kinds.journal_restored(again).key
+    assert ("store", "warning", 9) == (
+        found.domain, found.severity, found.evidence["through_position"],
+    )  # fmt: skip

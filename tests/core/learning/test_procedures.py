@@ -463,3 +463,18 @@ def test_a_plan_has_no_references() -> None:
     plan = (PlannedCall("t", {"x": "@file:secret"}),)
     assert "@" not in render_plan("x", plan)
     assert plan == read_plan(render_plan("x", plan))
+
+
+def test_a_failed_procedure_is_read_from_the_tape() -> None:
+    """The run of a delegated call is known by its id, which finds the steps of a failed procedure."""
+    procedure = ev.ToolProposed(
+        call_id="c1", tool="procedure:x", arguments={}, digest="", tool_class="effect"
+    )
+    started = ev.DelegationStarted(
+        call_id="c1", run_id="run_2", depth=1, agent="default", budget=ev.Budget()
+    )
+    other = msgspec.structs.replace(procedure, call_id="c2")
+    end = ev.RunDone(reason="answered")
+    read = read_calls("run_1", enumerate((procedure, started, other, end)), is_tainted=False)
+    assert ["run_2", None] == [each.delegated_id for each in read.calls]
+    assert ["run_2"] == read.failed_procedures

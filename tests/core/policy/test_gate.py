@@ -17,13 +17,14 @@ from palyra.core.policy.gate import (
     find_subject,
     judge,
     policy_request,
+    reconstruct,
     validate,
 )
 from palyra.core.tape.events import ApprovalRequested
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.paths import NO_PATHS, read_paths
-from palyra.core.tool.spec import CallFacts, Preflight
+from palyra.core.tool.spec import CallFacts, Preflight, path_facets
 from palyra.errors import InvariantBroken
 from tests.core.policy.tool_samples import (
     FACTS,
@@ -138,6 +139,25 @@ def test_redacted_arguments_are_not_run() -> None:
             assert "[redacted:bearer]" in found.reason
         harmless = {"text": "see [redacted:<class>]"}
         assert isinstance(validate(a_call("probe", harmless), a_catalogue(spec)), CheckedCall)
+
+
+def test_a_recorded_call_is_seen_as_its_tool_is_now() -> None:
+    """A secret redacted from its arguments is reported; the call is not refused for it."""
+    tools = a_catalogue(a_spec("probe"))
+    checked = an_admitted({"count": 25})
+    whole = reconstruct(a_call("probe", {"count": 25}), tools, path_facets)
+    assert (checked, True) == whole
+    found = reconstruct(a_call("probe", {"text": "[redacted:bearer]"}), tools, path_facets)
+    assert found is not None
+    assert not found[1]
+
+
+def test_a_recorded_call_without_its_tool_is_none() -> None:
+    """The tool is gone, takes other arguments, or has no facts about them any more."""
+    tools = a_catalogue(a_spec("probe"))
+    assert None is reconstruct(a_call("gone"), tools, path_facets)
+    assert None is reconstruct(a_call("probe", {"count": -1}), tools, path_facets)
+    assert None is reconstruct(a_call("probe"), tools, lambda _spec, _arguments: None)
 
 
 def test_an_unknown_name_is_shown_safely() -> None:

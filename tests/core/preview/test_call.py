@@ -142,3 +142,16 @@ def test_wide_lines_continue_and_nothing_is_cut(width: int) -> None:
     )
     assert word in "".join(line.removeprefix("  ↪ ") for line in shown)
     assert ["── argv, one word a line"] == [line for line in shown if line.startswith("──")]
+
+
+def test_tolerance_of_a_patch_and_lists_are_shown() -> None:
+    """What a patch needed is numbered; a list is shown word by word."""
+    targets = CallTargets(notes=("line 3 moved by 2", "blanks at the end ignored"))
+    found = preview("apply_patch", {"patch": "x", "names": ["a b", 1]}, targets)
+    assert (
+        FieldsBlock(
+            title="notes", rows=(("1", "line 3 moved by 2"), ("2", "blanks at the end ignored"))
+        )
+        in found.blocks
+    )
+    assert WordsBlock(title="names", words=("a b", "1")) in found.blocks

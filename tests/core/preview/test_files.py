@@ -170,3 +170,11 @@ def test_long_lines_and_many_characters_are_bounded() -> None:
         max_lines=9,
     )
     assert ((), 1) == (none.hunks, none.cut)
+
+
+def test_words_of_lines_too_long_to_compare_are_not_marked() -> None:
+    """Both lines are shown; up to the bound their words are marked."""
+    for count, is_marked in ((10, True), (1_000, False)):
+        rest = b"x" * count + b"\n"
+        found = block(b"one " + rest, b"two " + rest)
+        assert {is_marked} == {bool(line.spans) for line in found.hunks[0].lines}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palyra.core.journal.records import Usage
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
@@ -24,10 +25,13 @@ from palyra.core.run.inputs import (
 )
 from palyra.core.run.transition import record_event
 from palyra.core.tape import events as ev
+from palyra.core.tape.events import DelegationState
+from palyra.core.tool.spec import DelegatedEnd
 from palyra.errors import InvariantBroken
 from tests.core.context.test_compaction import long_run, overflowing
 from tests.core.run.fates import live, rows
 from tests.core.run.run_world import ScriptedEnvironment, World, environment, turn
+from tests.core.run.test_delegation import delegating
 
 CHOICES = st.lists(st.integers(min_value=0, max_value=2**20), max_size=40)
 BOTH = pytest.mark.parametrize("strict", [True, False])
@@ -188,6 +192,25 @@ def test_a_run_that_was_resumed_too_often_matches(*, strict: bool) -> None:
         world.hear(Resume())
     assert world.run.reason is not None
     assert "recovery_exhausted" in world.run.reason
+    assert replay(rows(world), strict=strict).matched
+
+
+@BOTH
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_a_run_with_delegated_runs_matches(state: DelegationState, *, strict: bool) -> None:
+    """Plans and ends of children are taken from the tape; one without an end has none in a replay."""
+    world = delegating(2)
+    end = DelegatedEnd(
+        state=state, reason="because", usage=Usage(output_tokens=4), cost_usd_micros=5
+    )
+    world.hear(
+        CallEnded(call_id="c0", status="succeeded", output="o", raw_sha256="", delegated=end)
+    )
+    tape = rows(world)
+    kinds = [row.kind for row in tape]
+    assert (2, 1) == (kinds.count("delegation.started"), kinds.count("delegation.ended"))
+    assert replay(tape, strict=strict).matched
+    world.hear(Cancel(reason="enough", by="ann"))
     assert replay(rows(world), strict=strict).matched
 
 

@@ -4,6 +4,7 @@ import msgspec
 
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ToolMessage, UserMessage
+from palyra.core.model.sources import ContextSource
 from palyra.core.tape import events as ev
 from palyra.core.tape.taint import TaintSource, read_taint
 
@@ -56,3 +57,20 @@ def test_a_tainted_history_counts() -> None:
     started = ev.RunStarted(instance_id="i")
     assert () == taint(started)
     assert 1 == len(taint(msgspec.structs.replace(started, is_tainted=True)))
+
+
+def test_gathered_texts_count_one_by_one() -> None:
+    """Each gathered text with findings is a source; one without is none."""
+    sources = (
+        ContextSource(name="a.md", text="x", findings=BAD),
+        ContextSource(name="b.md", text="y"),
+        ContextSource(name="c.md", text="z", findings=("exfiltration",)),
+    )
+    gathered = ev.ContextGathered(layer="references", sources=sources)
+    assert [BAD, ("exfiltration",)] == [each.findings for each in taint(gathered)]
+
+
+def test_clean_results_of_clients_and_other_kinds_are_no_sources() -> None:
+    """A client's result without findings, and an event that brings no text, count for nothing."""
+    clean = msgspec.structs.replace(RESULT, findings=())
+    assert () == taint(ev.MessageReceived(text="", results=(clean,)), ev.RunDone(reason="answered"))

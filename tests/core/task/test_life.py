@@ -105,6 +105,14 @@ def test_a_task_waits_for_its_time() -> None:
         claim(task, 3, NOW + 20)
 
 
+def test_a_running_task_without_a_lease_takes_no_result() -> None:
+    """A record that lost its lease is finished by the lapse of it, not by a worker."""
+    task, held = running()
+    with pytest.raises(Conflict, match="another attempt"):
+        succeed(msgspec.structs.replace(task, lease=None), held, {}, NOW)
+    assert "succeeded" == succeed(task, held, {}, NOW).state
+
+
 def test_first_in_first_out_within_a_priority() -> None:
     """Of equal priority the older is first; of equal age the higher priority."""
     tasks = [

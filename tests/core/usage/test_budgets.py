@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.journal.records import BudgetRecord
+from palyra.core.journal.records import BudgetRecord, Usage
+from palyra.core.tape.events import Budget, DelegationEnded
 from palyra.core.usage.budgets import (
     HOUR_MS,
     BudgetAccount,
@@ -18,7 +19,9 @@ from palyra.core.usage.budgets import (
     Wait,
     check_budget,
     find_key,
+    find_left,
     judge,
+    settle_delegated,
     window_start,
 )
 from palyra.core.usage.prices import DAY_MS
@@ -267,3 +270,37 @@ def test_what_makes_sense_is_not() -> None:
     """The negative control."""
     check_budget(budget(soft=10, scope="agent", subject="default"))
     check_budget(budget(window="sliding", window_ms=1_000, hard=None, soft=1))
+
+
+# --- delegated runs ------------------------------------------------------------------------------
+
+
+def test_the_least_that_an_account_of_the_run_admits_is_left() -> None:
+    """Accounts of longer windows, warnings and accounts without a hard limit hold no share back."""
+    spent = account(window="run", scope="run", hard=10)
+    spent.add(4, NOON)
+    others = [
+        account(window="run", scope="run", hard=8),
+        account(window="run", scope="run", hard=9, metric="usd_micros"),
+        account(hard=1),
+        account(window="run", scope="run", hard=1, action="warn"),
+        account(window="run", scope="run", hard=None, soft=1),
+    ]
+    assert Budget(tokens=6, usd_micros=9) == find_left([spent, *others], NOON)
+    spent.add(20, NOON)
+    assert Budget(tokens=0) == find_left([spent], NOON)
+    assert Budget() == find_left((), NOON)
+
+
+def test_a_delegated_run_is_charged_to_accounts_of_its_parent_only() -> None:
+    """Tokens or money by the metric; an account of a longer window was charged by each call."""
+    tokens = account(window="run", scope="run", soft=6)
+    money = account(window="run", scope="run", metric="usd_micros")
+    day = account()
+    ended = DelegationEnded(
+        call_id="c1", run_id="run_2", state="done", reason="answered",
+        usage=Usage(input_tokens=3, output_tokens=4), cost_usd_micros=5,
+    )  # fmt: skip
+    settle_delegated((tokens, money, day), ended, NOON)
+    assert (7, 5, 0) == (tokens.spent(NOON), money.spent(NOON), day.spent(NOON))
+    assert None is tokens.pass_mark(NOON)  # the soft limit was passed by the charge

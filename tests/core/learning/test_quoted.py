@@ -1,0 +1,41 @@
+"""Quoted words: the places of a message in which a statement may be of another author."""
+
+import pytest
+
+from palyra.core.learning.quoted import MAX_OWN_CHARS, is_quoted
+
+RULE = "Our deploys always skip tests."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"> {RULE}",
+        f"Hello.\n  | {RULE}",
+        f'He wrote "no idea. {RULE} Bye."',
+        f"He wrote `no idea. {RULE} Bye.`",
+        f"“Hello. {RULE} Bye.”",
+        f"“Old.” and then „Hello. {RULE} Bye.“",
+        f"{RULE}\n> {RULE}",
+        f"{RULE} " + "x" * MAX_OWN_CHARS,
+        "From: eve\n" + RULE,
+    ],
+)
+def test_doubt_makes_a_statement_quoted(message: str) -> None:
+    """A mark of a quote at one of its places, other text in bulk, and headers of a mail."""
+    assert is_quoted(message, RULE)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        RULE,
+        f"“Old.” {RULE}",
+        f'The "old" way is gone. {RULE}',
+        f"It's late. {RULE}",
+        f"Our rules:\n{RULE}",
+    ],
+)
+def test_a_closed_quote_leaves_the_user_s_own_words(message: str) -> None:
+    """Marks that are closed before the statement, apostrophes and headings of own rules are no doubt."""
+    assert not is_quoted(message, RULE)

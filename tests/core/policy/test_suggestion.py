@@ -1,0 +1,114 @@
+"""Shapes of calls: the rules that an answer about one call, or about several, may become."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from palyra.core.policy.recorded import PolicyEvidence
+from palyra.core.policy.request import PolicyRequest
+from palyra.core.policy.suggestion import (
+    choose,
+    exact_candidate,
+    find_candidates,
+    is_offered,
+    shapes_of,
+    why_not_offered,
+)
+from palyra.core.tool.spec import CallFacts
+from palyra.core.tool.words import MAX_WORDS
+
+REQUEST = PolicyRequest(
+    action="tool.execute", principal="ann", role="client", agent="default", session_id="ses_1",
+    run_id="run_1", origin="interactive", tool="apply_patch", tool_class="effect", risk="high",
+    capabilities=("fs.write",), owner="ann", digest="d1",
+    facets=CallFacts(paths=("src/a.py", "src/b.py")),
+)  # fmt: skip
+LISTS = CallFacts(argv=("ls",), command="ls")
+FETCH: dict[str, Any] = {
+    "tool": "http_fetch", "tool_class": "idempotent_network", "capabilities": ("network",),
+    "facets": CallFacts(host="example.com", grant_key="example.com:443"),
+}  # fmt: skip
+
+
+def call(*, run: str = "run_1", **changes: Any) -> PolicyEvidence:
+    """An allowed call with these fields of its request."""
+    request = msgspec.structs.replace(REQUEST, run_id=run, **changes)
+    return PolicyEvidence(
+        request=request, decided="allowed", run_id=run, call_id=f"call_of_{run}", summary="s"
+    )
+
+
+def test_a_rule_of_a_call_with_several_paths_names_them() -> None:
+    """Their common folder would allow others; the paths are in the title and in the condition."""
+    found = exact_candidate(call())
+    assert ("src/a.py", "src/b.py") == found.shape.paths
+    assert "apply_patch: src/a.py, src/b.py" == found.title
+    assert '!context.paths.isEmpty() &&\n  ["src/a.py", "src/b.py"].containsAll(' in found.cedar
+
+
+def test_a_request_to_a_host_becomes_a_rule_of_its_grant_key() -> None:
+    """Without a key, as for a call with a body, there is no rule."""
+    found = exact_candidate(call(**FETCH))
+    assert "http_fetch: example.com:443" == found.title
+    assert 'context.grant_key == "example.com:443"' in found.cedar
+    bare = msgspec.structs.replace(REQUEST, **{**FETCH, "facets": CallFacts(host="example.com")})
+    assert [] == shapes_of(bare)
+
+
+def test_a_call_without_words_paths_or_host_becomes_a_rule_of_its_arguments() -> None:
+    """The digest of the arguments; without one there is no rule."""
+    plain: dict[str, Any] = {
+        "tool": "look", "capabilities": (), "tool_class": "read_only_safe", "facets": CallFacts()
+    }  # fmt: skip
+    found = exact_candidate(call(**plain))
+    assert "look: exactly these arguments" == found.title
+    assert 'context.arguments == "d1"' in found.cedar
+    assert "resource.capabilities.isEmpty()" in found.cedar
+    assert [] == shapes_of(msgspec.structs.replace(REQUEST, **plain | {"digest": ""}))
+
+
+@pytest.mark.parametrize("argv", [(), ("x",) * (MAX_WORDS + 1), ("x" * 100_000,)])
+def test_a_command_over_the_bounds_has_no_shape(argv: tuple[str, ...]) -> None:
+    """No word, too many words or characters: a rule of them could not be read."""
+    facets = CallFacts(argv=argv, command="x")
+    assert [] == shapes_of(
+        msgspec.structs.replace(REQUEST, capabilities=("process",), facets=facets)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"facets": CallFacts(secrets=("token",))}, "the call has a secret"),
+        ({"capabilities": ("memory.write",)}, "could do more"),
+        ({"capabilities": ("process", "shared_host"), "facets": LISTS}, "could do more"),
+        ({**FETCH, "tool_class": "effect"}, "could do more"),
+        ({"capabilities": ("process",), "facets": CallFacts()}, "a rule matches plain words"),
+    ],
+)
+def test_a_call_without_a_rule_says_what_would_work(changes: dict[str, Any], reason: str) -> None:
+    """Secrets, writes to the memory, requests with an effect and shell lines get no rule."""
+    found = call(**changes)
+    assert not is_offered(found)
+    assert reason in why_not_offered(found)
+    assert "answer each such call once" in why_not_offered(found)
+
+
+def test_a_harmless_command_has_a_rule() -> None:
+    """The same command without the shared host is offered."""
+    assert is_offered(call(capabilities=("process",), facets=LISTS))
+
+
+def test_a_redacted_call_has_a_secret() -> None:
+    """The recorded arguments are not those that were executed."""
+    assert "has a secret" in why_not_offered(msgspec.structs.replace(call(), is_whole=False))
+
+
+def test_a_rule_is_chosen_if_it_is_safe_and_saves_answers_of_its_own() -> None:
+    """An unsafe rule, and one whose answers a chosen rule already gives, are left out."""
+    calls = [call(run=f"run_{number}", **FETCH) for number in range(3)]
+    (host,) = find_candidates(calls, min_answers=3)
+    again = msgspec.structs.replace(host, suggestion_id="sug_again")
+    assert [host] == choose([host, again], lambda _name: True, min_answers=3)
+    assert [again] == choose([host, again], lambda name: name == "sug_again", min_answers=3)
