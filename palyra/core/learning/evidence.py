@@ -21,10 +21,12 @@ deterministic reading of the sentence (`extraction`), which needs no model.
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from palyra.core.context.statements import sentences
+from palyra.core.context.statements import MAX_SENTENCE_CHARS, sentences
 
 
 def _words(text: str) -> frozenset[str]:
@@ -73,26 +75,26 @@ class _Word(NamedTuple):
 
 
 def find_evidence(message: str, quote: str) -> list[str]:
-    """Return the shortest runs of sentences of a message that hold the quote; [] if none does."""
+    """Return the shortest runs of sentences of a message that hold the quote.
+
+    [] if none does, and for a quote that is empty or too long to be a statement.
+    """
     units = [" ".join(each.split()) for each in sentences(message)]
     wanted = " ".join(quote.split())
-    found: list[str] = []
-    begin = 0  # an earlier start would repeat a run that was found
-    for end in range(1, len(units) + 1):
-        starts = range(end - 1, begin - 1, -1)
-        runs = ((start, " ".join(units[start:end])) for start in starts)
-        start, run = next(((at, run) for at, run in runs if wanted in run), (-1, ""))
-        if run:
-            found.append(run)
-            begin = start + 1
-    return found
+    if not 0 < len(wanted) <= MAX_SENTENCE_CHARS:
+        return []
+    starts = list(accumulate((len(each) + 1 for each in units), initial=0))
+    whole = " ".join(units)
+    places = (match.start() for match in re.finditer(f"(?={re.escape(wanted)})", whole))
+    spans = ((bisect_right(starts, at) - 1, bisect_left(starts, at + len(wanted))) for at in places)
+    return [" ".join(units[first:end]) for first, end in dict.fromkeys(spans)]
 
 
 def is_supported(text: str, evidence: Sequence[str]) -> bool:
     """True if every run of sentences says the text, in one sentence or over all of them."""
-    return bool(evidence) and all(
-        any(_says(each, text) for each in (run, *sentences(run))) for run in evidence
-    )
+    if not evidence or len(text) > MAX_SENTENCE_CHARS:
+        return False
+    return all(any(_says(each, text) for each in (run, *sentences(run))) for run in evidence)
 
 
 def _says(sentence: str, text: str) -> bool:

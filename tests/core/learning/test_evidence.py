@@ -149,3 +149,13 @@ def test_evidence_is_the_shortest_run_of_sentences() -> None:
     assert ["One is here.", "One is here."] == find_evidence(message, "One is here")
     assert ["One is here. Two is here."] == find_evidence(message, "here. Two")
     assert [] == find_evidence(message, "hidden words")
+    assert [] == find_evidence(message, " ")
+
+
+def test_long_quotes_and_texts_are_no_statements() -> None:
+    """A quote or text over the bound of a sentence is refused unread; the control below it is not."""
+    message = "We go. " * 300
+    assert [] == find_evidence(message, "We go. " * 90)
+    assert find_evidence(message, "We go. " * 80)
+    assert not is_supported("we " * 300, ["we " * 300])
+    assert is_supported("we " * 100, ["we " * 100])
