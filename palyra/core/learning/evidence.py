@@ -6,10 +6,12 @@ opposite, "tabs over spaces" those of "spaces over tabs", and "port 8081" most o
 "port 8080".  So the text has to be a run of consecutive words of the sentence:
 
 - Equal words in the same order.  Articles, forms of *to be* in the present, *do* and softeners are
-  left out of the comparison; *n't* is *not*; *I*, *we* and *the user* are one; a word may differ by
-  the ending of the present tense or the plural.  Every other word counts, so a negation, a number,
-  a unit, a name or a qualifier that was added, removed, changed or moved breaks the run.
-- The run begins and ends where a clause does.  "The user of Ann hates tabs" says nothing of Ann.
+  left out of the comparison; *n't* is *not*; *I* and *we* are one, which the text may call *the
+  user*; a word may differ by the ending of the present tense or the plural.  Every other word
+  counts, so a negation, a number, a unit, a name or a qualifier that was added, removed, changed or
+  moved breaks the run.
+- The run begins and ends where a clause does.  "The man who hates Bob uses tabs" says nothing of
+  Bob's tabs.
 - The words left out neither deny nor limit it (`_LIMITS`), nor lead into it with a preposition
   ("In CI, …").
 - The sentence is the whole one on the tape, however few of its words the model quotes, and if a
@@ -38,9 +40,7 @@ _FREE = _words(
     " ein eine einer eines einem einen der die das dem den des dass ist sind bin sehr auch bitte"
 )
 _SAME = {
-    **dict.fromkeys(
-        _words("i me my mine we us our ours user ich mein meine mir wir unser"), "user"
-    ),
+    **dict.fromkeys(_words("i me my mine we us our ours ich mein meine mir wir unser"), "i"),
     **dict.fromkeys(_words("like likes prefer prefers"), "prefer"),
     **dict.fromkeys(_words("has have"), "have"),
     **dict.fromkeys(_words("no not kein keine keinen keiner keinem nicht"), "not"),
@@ -131,7 +131,7 @@ def _read(text: str) -> list[_Word]:
     for raw in unicodedata.normalize("NFKC", text).replace("\u2019", "'").split():
         bare = raw.strip(_EDGES).rstrip(_STOPS + _EDGES).lstrip(_EDGES)
         for plain in _plain(bare, is_exact=after_number):
-            if plain not in _FREE:
+            if after_number or plain not in _FREE:  # "9 am"
                 found.append(_Word(_SAME.get(plain, plain), opens))
                 opens = plain in _JOINTS
         after_number = any(map(str.isdigit, bare))
@@ -144,7 +144,7 @@ def _plain(word: str, *, is_exact: bool) -> list[str]:
     if not word.replace("'", "").replace("-", "").isalpha():
         return [word] if word else []
     low = word.casefold()
-    if is_exact and low not in _FREE and low not in _SAME:
+    if is_exact and low not in _SAME:
         return [word]  # "8 MB" is not "8 Mb"
     if low in _SPLIT:
         return _SPLIT[low].split()
@@ -157,6 +157,8 @@ def _plain(word: str, *, is_exact: bool) -> list[str]:
 
 def _is_same(one: str, other: str) -> bool:
     """True for equal words and for two forms of the present tense or of number."""
+    if "i" in {one, other}:  # a text calls the author "the user", whose own "users" are others
+        return other == "i" and one in {"i", "user"}
     return one == other or (one.isalpha() and other.isalpha() and bool(_stems(one) & _stems(other)))
 
 
