@@ -108,6 +108,10 @@ class LearningConfig(Section, frozen=True, kw_only=True):
     model: Annotated[
         str, _doc("Model that suggests candidates; empty: they are found without a model.")
     ] = ""
+    sample_bps: Annotated[
+        _BasisPoints,
+        _doc("Share of the runs that are read at their end, in basis points; 10000: every run."),
+    ] = 10_000
     fact_review_bps: Annotated[
         _BasisPoints, _doc("Score from which a fact is proposed, in basis points.")
     ] = 7_500

@@ -39,9 +39,11 @@ from palyra.core.journal.records import (
     UsageRecord,
 )
 from palyra.core.learning.candidates import (
+    FULL_BPS,
     LearningRules,
     has_doubt,
     is_reviewable,
+    is_sampled,
     key_of,
     may_apply,
     see_again,
@@ -564,8 +566,9 @@ class Reflections:
     of its cycles, and those made since are added here, so the bound is exact to a few tasks.
     """
 
-    def __init__(self, new_id: NewId, *, is_on: bool) -> None:
+    def __init__(self, new_id: NewId, *, is_on: bool, sample_bps: int = FULL_BPS) -> None:
         self.is_on = is_on
+        self.sample_bps = sample_bps  # share of the runs to read, of 10 000
         self._new_id = new_id
         self.notify: Callable[[], None] = lambda: None  # wakes the queue; set by the wiring
         self._open: Counter[str] = Counter()  # tasks that have not ended, by principal
@@ -589,12 +592,13 @@ class Reflections:
     def is_wanted(self, run: Run) -> bool:
         """True if the run is one to read.
 
-        False while learning is off, for a run that a model delegated or that compacts its session,
-        and for a run that ended before its first turn.
+        False while learning is off, for a run outside the sample, for a run that a model delegated or
+        that compacts its session, and for a run that ended before its first turn.
         """
         accepted = run.accepted
         is_own = accepted.depth == 0 and accepted.parent_run_id is None
-        return bool(self.is_on and is_own and run.turn and accepted.origin != COMPACTION)
+        is_own = is_own and bool(run.turn) and accepted.origin != COMPACTION
+        return self.is_on and is_own and is_sampled(run.run_id, self.sample_bps)
 
     def task_for(self, run: Run, now_ms: int) -> TaskRecord | None:
         """Return the task to commit with the end of the run, in the lowest priority.

@@ -257,7 +257,11 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         procedures=Procedures(
             journal, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id
         ),
-        reflections=Reflections(host.new_id, is_on=config.learning.mode != "off"),
+        reflections=Reflections(
+            host.new_id,
+            is_on=config.learning.mode != "off",
+            sample_bps=config.learning.sample_bps,
+        ),
         registry=registry,
         redactor=redactor,
         fence_key=fence,

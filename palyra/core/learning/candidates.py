@@ -93,6 +93,14 @@ def key_of(kind: CandidateKind, text: str) -> str:
     return f"{kind}:{hash_text(text)}"
 
 
+def is_sampled(run_id: str, sample_bps: int) -> bool:
+    """True if a run is in a sample of `sample_bps` of 10 000 runs; a larger one includes a smaller.
+
+    The id decides alone, so a run that is continued after a restart gets the same answer.
+    """
+    return int(hash_text(run_id), 16) % FULL_BPS < sample_bps
+
+
 def is_reviewable(rules: LearningRules, kind: CandidateKind, score_bps: int) -> bool:
     """True if a person is asked about a candidate with this score."""
     return score_bps >= rules.of(kind).review_bps

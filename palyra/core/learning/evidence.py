@@ -6,10 +6,12 @@ opposite, "tabs over spaces" those of "spaces over tabs", and "port 8081" most o
 "port 8080".  So the text has to be a run of consecutive words of the sentence:
 
 - Equal words in the same order.  Articles, forms of *to be* in the present, *do* and softeners are
-  left out of the comparison; *n't* is *not*; *I*, *we* and *the user* are one; a word may differ by
-  the ending of the present tense or the plural.  Every other word counts, so a negation, a number,
-  a unit, a name or a qualifier that was added, removed, changed or moved breaks the run.
-- The run begins and ends where a clause does.  "The user of Ann hates tabs" says nothing of Ann.
+  left out of the comparison; *n't* is *not*; *I* and *we* are one, which the text may call *the
+  user*; a word may differ by the ending of the present tense or the plural.  Every other word
+  counts, so a negation, a number, a unit, a name or a qualifier that was added, removed, changed or
+  moved breaks the run.
+- The run begins and ends where a clause does.  "The man who hates Bob uses tabs" says nothing of
+  Bob's tabs.
 - The words left out neither deny nor limit it (`_LIMITS`), nor lead into it with a preposition
   ("In CI, …").
 - The sentence is the whole one on the tape, however few of its words the model quotes, and if a
@@ -21,10 +23,12 @@ deterministic reading of the sentence (`extraction`), which needs no model.
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from palyra.core.context.statements import sentences
+from palyra.core.context.statements import MAX_SENTENCE_CHARS, sentences
 
 
 def _words(text: str) -> frozenset[str]:
@@ -36,9 +40,7 @@ _FREE = _words(
     " ein eine einer eines einem einen der die das dem den des dass ist sind bin sehr auch bitte"
 )
 _SAME = {
-    **dict.fromkeys(
-        _words("i me my mine we us our ours user ich mein meine mir wir unser"), "user"
-    ),
+    **dict.fromkeys(_words("i me my mine we us our ours ich mein meine mir wir unser"), "i"),
     **dict.fromkeys(_words("like likes prefer prefers"), "prefer"),
     **dict.fromkeys(_words("has have"), "have"),
     **dict.fromkeys(_words("no not kein keine keinen keiner keinem nicht"), "not"),
@@ -73,26 +75,26 @@ class _Word(NamedTuple):
 
 
 def find_evidence(message: str, quote: str) -> list[str]:
-    """Return the shortest runs of sentences of a message that hold the quote; [] if none does."""
+    """Return the shortest runs of sentences of a message that hold the quote.
+
+    [] if none does, and for a quote that is empty or too long to be a statement.
+    """
     units = [" ".join(each.split()) for each in sentences(message)]
     wanted = " ".join(quote.split())
-    found: list[str] = []
-    begin = 0  # an earlier start would repeat a run that was found
-    for end in range(1, len(units) + 1):
-        starts = range(end - 1, begin - 1, -1)
-        runs = ((start, " ".join(units[start:end])) for start in starts)
-        start, run = next(((at, run) for at, run in runs if wanted in run), (-1, ""))
-        if run:
-            found.append(run)
-            begin = start + 1
-    return found
+    if not 0 < len(wanted) <= MAX_SENTENCE_CHARS:
+        return []
+    starts = list(accumulate((len(each) + 1 for each in units), initial=0))
+    whole = " ".join(units)
+    places = (match.start() for match in re.finditer(f"(?={re.escape(wanted)})", whole))
+    spans = ((bisect_right(starts, at) - 1, bisect_left(starts, at + len(wanted))) for at in places)
+    return [" ".join(units[first:end]) for first, end in dict.fromkeys(spans)]
 
 
 def is_supported(text: str, evidence: Sequence[str]) -> bool:
     """True if every run of sentences says the text, in one sentence or over all of them."""
-    return bool(evidence) and all(
-        any(_says(each, text) for each in (run, *sentences(run))) for run in evidence
-    )
+    if not evidence or len(text) > MAX_SENTENCE_CHARS:
+        return False
+    return all(any(_says(each, text) for each in (run, *sentences(run))) for run in evidence)
 
 
 def _says(sentence: str, text: str) -> bool:
@@ -129,7 +131,7 @@ def _read(text: str) -> list[_Word]:
     for raw in unicodedata.normalize("NFKC", text).replace("\u2019", "'").split():
         bare = raw.strip(_EDGES).rstrip(_STOPS + _EDGES).lstrip(_EDGES)
         for plain in _plain(bare, is_exact=after_number):
-            if plain not in _FREE:
+            if after_number or plain not in _FREE:  # "9 am"
                 found.append(_Word(_SAME.get(plain, plain), opens))
                 opens = plain in _JOINTS
         after_number = any(map(str.isdigit, bare))
@@ -142,7 +144,7 @@ def _plain(word: str, *, is_exact: bool) -> list[str]:
     if not word.replace("'", "").replace("-", "").isalpha():
         return [word] if word else []
     low = word.casefold()
-    if is_exact and low not in _FREE and low not in _SAME:
+    if is_exact and low not in _SAME:
         return [word]  # "8 MB" is not "8 Mb"
     if low in _SPLIT:
         return _SPLIT[low].split()
@@ -155,6 +157,8 @@ def _plain(word: str, *, is_exact: bool) -> list[str]:
 
 def _is_same(one: str, other: str) -> bool:
     """True for equal words and for two forms of the present tense or of number."""
+    if "i" in {one, other}:  # a text calls the author "the user", whose own "users" are others
+        return other == "i" and one in {"i", "user"}
     return one == other or (one.isalpha() and other.isalpha() and bool(_stems(one) & _stems(other)))
 
 

@@ -125,6 +125,22 @@ def test_runs_without_words_of_a_person_are_not_read(accepted: RunAccepted, turn
     assert reflections.task_for(own, 5) is not None
 
 
+async def test_only_runs_of_the_sample_are_read(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A run outside the sample has no task and no incident; the control with all of them has one."""
+    async with running(store) as kit:
+        learns(kit)
+        kit.services.reflections.sample_bps = 0
+        await kit.end(await kit.start())
+        await wait_all_tasks_blocked(0.0001)
+        assert ([], []) == (tasks(store), store.list_incidents(IncidentFilter()))
+        kit.services.reflections.sample_bps = 10_000
+        read = await kit.start()
+        await kit.end(read)
+    assert [read] == [task.payload["run_id"] for task in tasks(store)]
+
+
 async def test_a_backlog_refuses_no_task_of_a_person_and_counts_what_it_leaves_out(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:

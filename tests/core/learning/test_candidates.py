@@ -15,6 +15,7 @@ from palyra.core.learning.candidates import (
     MAX_CHANGES,
     TRANSITIONS,
     LearningRules,
+    is_sampled,
     may_apply,
     see_again,
     step,
@@ -97,3 +98,17 @@ def test_the_history_is_bounded() -> None:
     for now_ms in range(MAX_CHANGES + 5):
         found = step(found, "edited", by="ann", now_ms=now_ms, text=f"text {now_ms}")
     assert (MAX_CHANGES, MAX_CHANGES + 4) == (len(found.changes), found.changes[-1].at_ms)
+
+
+def test_a_sample_is_its_share_and_all_is_every_run() -> None:
+    """Of 10 000 runs a share is read to within one percent, none at 0, and each one at the full share."""
+    run_ids = [f"run_{number}" for number in range(10_000)]
+    read = {
+        bps: {each for each in run_ids if is_sampled(each, bps)}
+        for bps in (0, 1, 2_500, 5_000, 10_000)
+    }
+    assert set() == read[0]
+    assert set(run_ids) == read[10_000]
+    assert 2_400 < len(read[2_500]) < 2_600
+    assert 4_900 < len(read[5_000]) < 5_100
+    assert read[1] < read[2_500] < read[5_000]

@@ -62,6 +62,12 @@ def test_a_sentence_does_not_support_its_opposite(one: str, other: str) -> None:
         ("We write our tools in C.", "We write our tools in C++."),
         ("I prefer spaces over tabs.", "I prefer tabs over spaces."),
         ("Bob reports to Ann.", "Ann reports to Bob."),
+        ("I hate logins.", "Users hate logins."),
+        ("We hate logins.", "Our users hate logins."),
+        ("I hate logins.", "The user hates logins."),
+        ("Our standup is at 9 am.", "Our standup is at 9."),
+        ("Our standup is at 9.", "Our standup is at 9 am."),
+        ("Our server needs 5 A.", "Our server needs 5 V."),
         ("My name is Acme.", "My name is Jana and I work at Acme in Brno."),
         ("Staging uses MySQL.", "Staging uses Postgres and production uses MySQL."),
         ("Bob uses tabs.", "The man who hates Bob uses tabs."),
@@ -149,3 +155,13 @@ def test_evidence_is_the_shortest_run_of_sentences() -> None:
     assert ["One is here.", "One is here."] == find_evidence(message, "One is here")
     assert ["One is here. Two is here."] == find_evidence(message, "here. Two")
     assert [] == find_evidence(message, "hidden words")
+    assert [] == find_evidence(message, " ")
+
+
+def test_long_quotes_and_texts_are_no_statements() -> None:
+    """A quote or text over the bound of a sentence is refused unread; the control below it is not."""
+    message = "We go. " * 300
+    assert [] == find_evidence(message, "We go. " * 90)
+    assert find_evidence(message, "We go. " * 80)
+    assert not is_supported("we " * 300, ["we " * 300])
+    assert is_supported("we " * 100, ["we " * 100])
