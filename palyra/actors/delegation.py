@@ -59,7 +59,7 @@ class Delegations:
         """Start the child of the call unless it exists, and wait for its end.
 
         Raises ToolFailure if it cannot be accepted; then no child exists.
-        Cancellation: the child goes on; the end of the parent cancels it.
+        Cancellation: the child continues; the end of the parent cancels it.
         """
         parent = self._services.registry.runs.get(call.run_id)
         recorded = None if parent is None else parent.run.find_call(call.call_id)
@@ -89,7 +89,7 @@ class Delegations:
     ) -> None:
         """Wait for the end of the child, with the parent's clock paused while the child asks a person.
 
-        Raises the errors of `Gateway.find_open`.  Cancellation: the clock of the parent goes on.
+        Raises the errors of `Gateway.find_open`.  Cancellation: the clock of the parent keeps running.
         """
         try:
             while (child := await self._gateway.find_open(caller, child_id)) is not None:

@@ -121,7 +121,7 @@ class RunWork:
         """Start the run unless an earlier attempt did, and wait for its end.
 
         Raises IllegalState if the run does not end as done, Unavailable if it cannot begin now.
-        Cancellation: the run goes on.
+        Cancellation: the run continues.
         """
         caller, run_id = caller_of(task), _run_id(task)
         if not await self._is_on_tape(run_id):

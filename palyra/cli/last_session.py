@@ -1,4 +1,4 @@
-"""The session that `--continue` goes on with: that of the caller's last conversation."""
+"""The session that `--continue` continues: that of the caller's last conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command does while the failed model of its run is not asked again: wait, count down, or cancel."""
+"""Pause of a run whose failed model is not asked again yet: wait, count down, or cancel."""
 
 import math
 import sys

@@ -697,7 +697,7 @@ class Delegator(Protocol):
 
         `work` is its task if the arguments of the call are not those of the tool `delegate`.
 
-        Raises ToolFailure if the run cannot be accepted.  Cancellation: the run goes on.
+        Raises ToolFailure if the run cannot be accepted.  Cancellation: the run continues.
         """
 
 

@@ -23,7 +23,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
-from palyra.models.chat import arguments_text, chat_headers, guidance, instructions
+from palyra.models.chat import chat_headers, guidance, instructions
 from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, show
 from palyra.models.event_stream import MEDIA_TYPE, EventStreamParser
 from palyra.models.failures import stream_failure
@@ -224,7 +224,7 @@ def _call(call: ProposedCall, names: Names) -> Body:
 
 
 def _told(call: ProposedCall) -> Body:
-    return _text(f"[called {call.tool}] {arguments_text(call.arguments)}")
+    return _text(f"[called {call.tool}] {call.arguments_text}")
 
 
 def _text(text: str) -> Body:

@@ -6,7 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ: ev
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 from urllib.parse import urlencode
 
 import msgspec
@@ -255,7 +255,7 @@ def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Bod
                         "type": "function",
                         "function": {
                             "name": names.get(call.tool, call.tool),
-                            "arguments": arguments_text(call.arguments),
+                            "arguments": call.arguments_text,
                         },
                     }
                     for call in calls
@@ -277,11 +277,6 @@ def _content(shown: list[Shown], text: str) -> str | list[Body]:
 def guidance(text: str) -> str:
     """Wrap a message of the daemon for a position where the provider has no role for it."""
     return f"[the daemon, not the user:] {text}"
-
-
-def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
-    """Return the arguments as JSON text; malformed arguments are returned unchanged."""
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader, embeddings="/embeddings")

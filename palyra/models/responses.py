@@ -21,7 +21,6 @@ from palyra.core.model.messages import (
 from palyra.models.chat import (
     NO_DETAILS,
     TokenDetails,
-    arguments_text,
     chat_headers,
     guidance,
     instructions,
@@ -200,7 +199,7 @@ def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[
                     "type": "function_call",
                     "call_id": call.call_id,
                     "name": names.get(call.tool, call.tool),
-                    "arguments": arguments_text(call.arguments),
+                    "arguments": call.arguments_text,
                 }
                 for call in calls
             ]

@@ -3,7 +3,7 @@
 Owns: nothing.  Talks to: the model that drafts, `services.budgets`; the result goes to the run,
 which records it on its tape.
 Never: fails a run.  Without a model, over budget, or with a draft that is refused, the
-deterministic plan is used; if nothing can be gained, the reason is recorded and the run goes on.
+deterministic plan is used; if nothing can be gained, the reason is recorded and the run continues.
 
 Reading a long conversation takes tens of milliseconds, so plans are made in a thread.
 """

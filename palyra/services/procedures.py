@@ -75,9 +75,7 @@ class Procedures:
     @staticmethod
     def query(store: JournalStore) -> list[CandidateRecord]:
         """Read the accepted procedures.  Blocks."""
-        return store.list_learned(
-            CandidateFilter(principal=None, kinds=("procedure",), states=("applied",), limit=-1)
-        )
+        return _list(store, None, ("applied",))
 
     def put(self, accepted: Sequence[CandidateRecord]) -> None:
         """Replace the tools by those of `accepted`; runs see them from their next start on."""
@@ -106,10 +104,7 @@ class Procedures:
             log.warning("procedure.use_not_counted", procedure=name, error=error.message)
 
     async def _note_use(self, principal: str, name: str, use_id: str, *, is_success: bool) -> None:
-        wanted = CandidateFilter(
-            principal=principal, kinds=("procedure",), states=("applied",), limit=-1
-        )
-        for record in await self._journal.read(lambda s: s.list_learned(wanted)):
+        for record in await self._journal.read(lambda s: _list(s, principal, ("applied",))):
             known = record.procedure
             if known is None or known.name != name:
                 continue
@@ -130,8 +125,7 @@ class Procedures:
 
     async def find_taken(self, candidate_id: str) -> frozenset[str]:
         """Return the names of all procedures but this one; a tool has one owner."""
-        wanted = CandidateFilter(principal=None, kinds=("procedure",), states=LIVE, limit=-1)
-        known = await self._journal.read(lambda s: s.list_learned(wanted))
+        known = await self._journal.read(lambda s: _list(s, None, LIVE))
         return frozenset(
             each.procedure.name
             for each in known
@@ -147,10 +141,8 @@ class Procedures:
         found = candidate.procedure
         if found is None:
             raise IllegalState(f"{candidate.candidate_id} has no steps")
-        wanted = CandidateFilter(
-            principal=candidate.principal, kinds=("procedure",), states=("applied",), limit=-1
-        )
-        accepted = await self._journal.read(lambda s: s.list_learned(wanted))
+        principal = candidate.principal
+        accepted = await self._journal.read(lambda s: _list(s, principal, ("applied",)))
         older = [
             each
             for each in accepted
@@ -220,10 +212,9 @@ class Procedures:
         found = await self._run_blocking(find_procedure, runs[0], runs[1:])
         if found is None:
             return []
-        wanted = CandidateFilter(principal=run.principal, kinds=("procedure",), limit=-1)
         alike = [
             each
-            for each in await self._journal.read(lambda s: s.list_learned(wanted))
+            for each in await self._journal.read(lambda s: _list(s, run.principal))
             if each.procedure is not None and shape_of(each.procedure) == shape_of(found)
         ]
         known = {call.place: call for each in runs for call in each.calls}
@@ -261,6 +252,15 @@ class Procedures:
             **fields,
         }
         return CandidateRecord(**made)
+
+
+def _list(
+    store: JournalStore, principal: str | None, states: tuple[CandidateState, ...] = ()
+) -> list[CandidateRecord]:
+    """Return the procedures in these states; no state: in any; principal None: of all.  Blocks."""
+    return store.list_learned(
+        CandidateFilter(principal=principal, kinds=("procedure",), states=states, limit=-1)
+    )
 
 
 def _fields(found: Procedure, rules: LearningRules) -> dict[str, Any]:

@@ -40,6 +40,12 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool: str
     arguments: Any
 
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON text; malformed ones are the text that the model wrote."""
+        given = self.arguments
+        return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
 
 class UserMessage(
     msgspec.Struct, frozen=True, gc=False, tag="user", tag_field="role", omit_defaults=True

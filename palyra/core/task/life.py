@@ -235,7 +235,7 @@ def lapse(task: TaskRecord, epoch: int, now_ms: int, rng: Callable[[], float]) -
 def requeue(task: TaskRecord, error: str, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
     """Return the task whose worker this process gave up: queued for a later attempt, or failed.
 
-    The work of a run goes on without the worker, so the next attempt only waits for its end.
+    The work of a run continues without the worker, so the next attempt only waits for its end.
     Raises IllegalState unless it is running.
     """
     _check(task, "lapse")

@@ -160,7 +160,7 @@ class SqliteJournal(MemorySearchQueries):
     def open_snapshot(self) -> apsw.Connection:
         """Return a connection of its own with a read transaction, for the caller to close.
 
-        The writer goes on meanwhile; its log grows until the connection is closed.
+        The writer continues meanwhile; its log grows until the connection is closed.
         """
         self._get_opened()
         with storage_errors("read"):

@@ -6,7 +6,7 @@ A run is in use, and its tape is kept, while
 - it has a pinned event;
 - an item of memory names it as evidence;
 - a run with a tape continues it;
-- it is one of the newest `MAX_RUNS` of a conversation that goes on: prompts read these.
+- it is one of the newest `MAX_RUNS` of a conversation that continues: prompts read these.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,6 @@ from palyra.net.http.compat.conversation import (
     Attachment,
     ChatInput,
     Conversation,
-    arguments_text,
     parse_arguments,
     picture_of_url,
 )
@@ -451,7 +450,7 @@ def whole_chat(request: ChatRequest, answer: CompatAnswer, ended: AnswerEnded) -
 
 
 def _answered_call(call: ProposedCall, index: int | None = None) -> AnsweredCall:
-    function = AnsweredFunction(name=call.tool, arguments=arguments_text(call.arguments))
+    function = AnsweredFunction(name=call.tool, arguments=call.arguments_text)
     return AnsweredCall(id=call.call_id, type="function", function=function, index=index)
 
 

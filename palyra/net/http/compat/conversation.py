@@ -172,8 +172,3 @@ def parse_arguments(text: str) -> Any:  # noqa: ANN401 - a JSON value
         return msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return text
-
-
-def arguments_text(arguments: Any) -> str:  # noqa: ANN401 - a JSON value
-    """Return a call's arguments as a JSON string."""
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()

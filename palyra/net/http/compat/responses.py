@@ -28,7 +28,6 @@ from palyra.net.http.compat.conversation import (
     Attachment,
     ChatInput,
     Conversation,
-    arguments_text,
     parse_arguments,
     picture_of_url,
 )
@@ -505,7 +504,7 @@ def _call_item(call: ProposedCall) -> OutputCall:
         id=f"fc_{call.call_id.removeprefix('call_')}",
         call_id=call.call_id,
         name=call.tool,
-        arguments=arguments_text(call.arguments),
+        arguments=call.arguments_text,
     )
 
 

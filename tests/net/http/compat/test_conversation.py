@@ -9,7 +9,6 @@ from palyra.errors import InvalidParams, TooLarge
 from palyra.net.http.compat.conversation import (
     MAX_BEFORE_BYTES,
     Conversation,
-    arguments_text,
     parse_arguments,
     picture,
     picture_of_url,
@@ -163,4 +162,4 @@ def test_only_what_is_in_the_request_is_shown() -> None:
 def test_arguments_are_json_or_the_text_itself(text: str, value: object) -> None:
     """Arguments of an earlier call are returned unchanged."""
     assert value == parse_arguments(text)
-    assert text == arguments_text(value) or not text
+    assert text == ProposedCall(call_id="c", tool="t", arguments=value).arguments_text or not text
