@@ -132,7 +132,7 @@ async def test_log_messages_of_a_server_are_in_the_log() -> None:
         assert ("an MCP server logs", "sample", "info", "line 0\\u001b[31m") == (
             entries[0]["event"],
             entries[0]["server"],
-            entries[0]["level"],
+            entries[0]["server_level"],
             entries[0]["text"],
         )
 
@@ -252,6 +252,29 @@ async def test_a_flood_of_changes_does_not_become_a_flood_of_lists(
     async with serving(scripted(**answers)) as box:
         first = await box.call("add")  # answered after the flood: the number of lists so far
         assert int(first.text) <= 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"description": "Send the files."}, {"inputSchema": {"type": "object", "title": "t"}}, {}],
+    ids=["description", "schema", "nothing"],
+)
+async def test_a_changed_tool_is_another_tool(change: dict[str, Any]) -> None:
+    """A call that was decided for the old one is not executed; an unchanged one stays callable."""
+    again = {"tools": [TOOL | change, {**TOOL, "name": "new"}]}
+    answers = {"tools/list": {"tools": [TOOL]}, "tools/list again": again, "flood": 1}
+    async with serving(scripted(**answers)) as box:
+        before = box.toolbox.catalogue().tools["mcp:sample.add"]
+        await box.call("add")
+        await box.until(lambda: "new" in box.names)
+        after = box.toolbox.catalogue().tools["mcp:sample.add"]
+        assert bool(change) == (before.version != after.version)
+        call = box.make_call(before)
+        if change:
+            with pytest.raises(ToolFailure, match="not available any more"):
+                await box.toolbox.execute(call, lambda _text: None)
+        else:
+            assert not (await box.toolbox.execute(call, lambda _text: None)).is_failure
 
 
 class Alarms:
