@@ -234,6 +234,8 @@ async def test_a_tool_cannot_take_the_place_of_the_reader() -> None:
     async with serving(scripted(**answers)) as box:
         await box.until(lambda: "read_resource" in box.server.missing)
         assert "the resource" == (await box.call("read_resource", uri="a:b")).text
+        spec = box.toolbox.catalogue().tools["mcp:sample.read_resource"]
+        assert ["uri"] == spec.parameters["required"]
 
 
 async def test_a_server_without_tools_is_a_server() -> None:
@@ -248,10 +250,25 @@ async def test_a_flood_of_changes_does_not_become_a_flood_of_lists(
 ) -> None:
     """However many notifications arrive, lists are requested once in a period."""
     monkeypatch.setattr(server, "RELIST_S", 3_600.0)
-    answers = {"tools/list": {"tools": [TOOL]}, "flood": 5_000}
+    answers = {"tools/list": {"tools": [TOOL]}, "flood": 500, "restless": True}
     async with serving(scripted(**answers)) as box:
-        first = await box.call("add")  # answered after the flood: the number of lists so far
-        assert int(first.text) <= 2
+        lists = [int((await box.call("add")).text) for _ in range(10)]
+        assert lists[-1] <= 2
+
+
+async def test_templates_that_are_not_there_are_no_fault() -> None:
+    """A declared list that the server does not know is one; templates are not declared."""
+    unknown = {"error": "unknown method", "code": -32601}
+    answers = {
+        "tools/list": {"tools": [TOOL]},
+        "resources/list": {"resources": [{"uri": "a:b", "name": "a"}]},
+        "resources/templates/list": unknown,
+        "prompts/list": unknown,
+    }
+    async with serving(scripted(**answers)) as box:
+        await _until(lambda: bool(box.server.view().left_out))
+        assert {"list of prompts": "failed: unknown method"} == box.server.view().left_out
+        assert 1 == box.server.view().resources
 
 
 @pytest.mark.parametrize(
