@@ -70,8 +70,8 @@ class PacedMessages:
         await self._incoming.__aenter__()
         return self
 
-    async def __aexit__(self, *failure: object) -> None:
-        await self._incoming.__aexit__(*failure)
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 OpenLink = Callable[
