@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 BUDGET_TOOL = "budget"  # a question of this tool is about money, not about a call
-_TOOL = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # mcp:SERVER.TOOL has a colon
 
 Disposition = Literal["ask", "allow", "deny", "wait", "leave"]
 

@@ -1,10 +1,11 @@
 """`--approve`: who answers a question."""
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.cli.approve_policy import ApprovePolicy
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType
 
 LISTED = ApprovePolicy("tools", frozenset({"write_file", "budget"}))
 TABLE = [
@@ -43,3 +44,16 @@ def test_nothing_is_allowed_that_is_not_listed(tool: str, scopes: tuple[str, ...
     """Without a list no tool is covered."""
     assert not ApprovePolicy().names(tool, scopes)
     assert tool == "write_file" or not LISTED.names(tool, scopes)
+
+
+@pytest.mark.parametrize("tool", ["shell", "mcp:git-hub.list_issues", "wasm:a.b", "procedure:x"])
+def test_every_tool_of_the_catalogue_can_be_listed(tool: str) -> None:
+    """Tools of servers, skills and procedures have a prefix in their name."""
+    assert ApprovePolicy("tools", frozenset({tool})) == ApproveType().convert(tool, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a,,b", "mcp/x", "a,ask", "budget"])
+def test_what_is_no_list_of_tools_is_refused(text: str) -> None:
+    """The mistake is found before anything is sent."""
+    with pytest.raises(click.BadParameter):
+        ApproveType().convert(text, None, None)

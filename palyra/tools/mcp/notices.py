@@ -75,8 +75,8 @@ class ServerLog:
         log.info(
             "an MCP server logs",
             server=self._server,
-            level=params.level,
-            logger=self._clean(params.logger or ""),
+            server_level=params.level,
+            server_logger=self._clean(params.logger or ""),
             text=self._clean(params.data),
         )
 

@@ -46,7 +46,7 @@ from palyra.tools.mcp.listing import MAX_PAGES, ask_for_log, list_prompts, list_
 from palyra.tools.mcp.notices import CallProgress, ServerLog
 from palyra.tools.mcp.offers import Offers, adopt_offers
 from palyra.tools.mcp.requests import MAX_OUTPUT_CHARS, OWN_ASKS, Ask, ask_tool
-from palyra.tools.mcp.transport import OpenLink, ServerGone
+from palyra.tools.mcp.transport import OpenLink, PacedMessages, ServerGone
 from palyra.tools.toolbox import AsyncTool, OnOutput, Toolbox
 
 log = structlog.get_logger("palyra.mcp")
@@ -199,7 +199,7 @@ class McpServer:
         async with open_link(self._end, self._errors.take) as link:
             terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
             session = ClientSession(
-                link.incoming,
+                PacedMessages(link.incoming),
                 link.outgoing,
                 message_handler=self._hear,
                 logging_callback=self._chatter.take,

@@ -4,6 +4,7 @@ Bounds: a line has at most MAX_LINE_BYTES; the stream ends after more than
 MAX_BAD_LINES lines that are not messages.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ from palyra.tools.mcp.transport import ServerGone
 
 MAX_LINE_BYTES = 4_194_304
 MAX_BAD_LINES = 100  # tolerated non-messages, such as stray prints
-_PIECE_BYTES = 65_536
+_PIECE_BYTES = 16_384  # split within a fraction of a millisecond, blank lines too
 _MAX_STRAY_BYTES = 1_024  # of a line that is shown: part of a line could be part of a secret
 
 
@@ -50,7 +51,8 @@ class LineReader(_Closable):
         self._parse = parse
         self._on_end = on_end
         self._on_stray = on_stray
-        self._buffer = bytearray()
+        self._lines = deque[bytes]()
+        self._rest = bytearray()  # of a line without its end
         self._bad_lines = 0
 
     def __aiter__(self) -> Self:
@@ -84,14 +86,8 @@ class LineReader(_Closable):
 
     async def _next_line(self) -> bytes | None:
         """Return the next line that is not blank; None at the end or for an over-long line."""
-        while True:
-            line, mark, rest = self._buffer.partition(b"\n")
-            if mark:
-                self._buffer = rest
-                if line.strip():
-                    return bytes(line)
-                continue
-            if len(self._buffer) > MAX_LINE_BYTES:
+        while not self._lines:
+            if len(self._rest) > MAX_LINE_BYTES:
                 return None
             try:
                 piece = await self._output.receive_some(_PIECE_BYTES)
@@ -99,7 +95,19 @@ class LineReader(_Closable):
                 return None
             if not piece:
                 return None
-            self._buffer += piece
+            self._take(bytes(piece))
+        return self._lines.popleft()
+
+    def _take(self, piece: bytes) -> None:
+        """Split a piece once: a search in what is left, line by line, would be quadratic."""
+        head, mark, tail = piece.rpartition(b"\n")
+        if not mark:
+            self._rest += tail
+            return
+        first, *others = head.split(b"\n")
+        lines = (bytes(self._rest) + first, *others)
+        self._lines += [line for line in lines if line.strip()]
+        self._rest = bytearray(tail)
 
 
 def _shown(line: bytes) -> bytes:

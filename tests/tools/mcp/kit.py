@@ -11,7 +11,7 @@ import trio
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.ports import IncidentReporter
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.tool.spec import ToolCall, ToolOutput
+from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.tools.mcp.adopt import AdoptionTerms
 from palyra.tools.mcp.server import McpServer
 from palyra.tools.mcp.stdio_server import unjailed
@@ -92,7 +92,12 @@ class Box:
     async def call_with(self, on_output: OnOutput, tool: str, **arguments: Any) -> ToolOutput:
         """Call one of its tools, with a receiver of its progress."""
         spec = self.toolbox.catalogue().tools[f"mcp:sample.{tool}"]
-        call = ToolCall(
+        return await self.toolbox.execute(self.make_call(spec, **arguments), on_output)
+
+    @staticmethod
+    def make_call(spec: ToolSpec, **arguments: Any) -> ToolCall:
+        """Return a call as the gate allowed it."""
+        return ToolCall(
             call_id="c",
             run_id="r",
             session_id="s",
@@ -101,7 +106,6 @@ class Box:
             tool_version=spec.version,
             arguments=arguments,
         )
-        return await self.toolbox.execute(call, on_output)
 
 
 @asynccontextmanager

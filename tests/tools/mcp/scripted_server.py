@@ -1,7 +1,8 @@
 """An MCP server that gives the answers of its argument: a JSON object by method.
 
 `null` is no answer, `{"error": TEXT}` an error; `repeat` multiplies the items of a list, with `{n}`
-replaced.  A call of a tool answers with the number of tool lists so far, after `flood` notifications.
+replaced.  From its second time on the list of tools is `tools/list again`, if there is one.  A call of a tool answers with the number of tool lists so far, after `flood` notifications.  With `restless` each
+list is followed by the notification that it has changed.
 """
 
 import json
@@ -42,6 +43,8 @@ def answer_to(method: str, request: dict[str, Any]) -> Any:
         for _ in range(answers.get("flood", 0)):
             send(method="notifications/tools/list_changed")
         return {"content": [{"type": "text", "text": str(lists)}]}
+    if method == "tools/list" and lists > 1 and "tools/list again" in answers:
+        return answers["tools/list again"]
     empty: dict[str, Any] = {
         "ping": {},
         "logging/setLevel": {},
@@ -61,6 +64,10 @@ for line in sys.stdin:
     if answer is None:
         continue
     if "error" in answer:
-        send(id=request["id"], error={"code": -32000, "message": answer["error"]})
+        send(
+            id=request["id"], error={"code": answer.get("code", -32000), "message": answer["error"]}
+        )
     else:
         send(id=request["id"], result=repeated(dict(answer)))
+    if request["method"] == "tools/list" and "restless" in answers:
+        send(method="notifications/tools/list_changed")

@@ -132,7 +132,7 @@ async def test_log_messages_of_a_server_are_in_the_log() -> None:
         assert ("an MCP server logs", "sample", "info", "line 0\\u001b[31m") == (
             entries[0]["event"],
             entries[0]["server"],
-            entries[0]["level"],
+            entries[0]["server_level"],
             entries[0]["text"],
         )
 
@@ -234,6 +234,8 @@ async def test_a_tool_cannot_take_the_place_of_the_reader() -> None:
     async with serving(scripted(**answers)) as box:
         await box.until(lambda: "read_resource" in box.server.missing)
         assert "the resource" == (await box.call("read_resource", uri="a:b")).text
+        spec = box.toolbox.catalogue().tools["mcp:sample.read_resource"]
+        assert ["uri"] == spec.parameters["required"]
 
 
 async def test_a_server_without_tools_is_a_server() -> None:
@@ -248,10 +250,48 @@ async def test_a_flood_of_changes_does_not_become_a_flood_of_lists(
 ) -> None:
     """However many notifications arrive, lists are requested once in a period."""
     monkeypatch.setattr(server, "RELIST_S", 3_600.0)
-    answers = {"tools/list": {"tools": [TOOL]}, "flood": 5_000}
+    answers = {"tools/list": {"tools": [TOOL]}, "flood": 500, "restless": True}
     async with serving(scripted(**answers)) as box:
-        first = await box.call("add")  # answered after the flood: the number of lists so far
-        assert int(first.text) <= 2
+        lists = [int((await box.call("add")).text) for _ in range(10)]
+        assert lists[-1] <= 2
+
+
+async def test_templates_that_are_not_there_are_no_fault() -> None:
+    """A declared list that the server does not know is one; templates are not declared."""
+    unknown = {"error": "unknown method", "code": -32601}
+    answers = {
+        "tools/list": {"tools": [TOOL]},
+        "resources/list": {"resources": [{"uri": "a:b", "name": "a"}]},
+        "resources/templates/list": unknown,
+        "prompts/list": unknown,
+    }
+    async with serving(scripted(**answers)) as box:
+        await _until(lambda: bool(box.server.view().left_out))
+        assert {"list of prompts": "failed: unknown method"} == box.server.view().left_out
+        assert 1 == box.server.view().resources
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"description": "Send the files."}, {"inputSchema": {"type": "object", "title": "t"}}, {}],
+    ids=["description", "schema", "nothing"],
+)
+async def test_a_changed_tool_is_another_tool(change: dict[str, Any]) -> None:
+    """A call that was decided for the old one is not executed; an unchanged one stays callable."""
+    again = {"tools": [TOOL | change, {**TOOL, "name": "new"}]}
+    answers = {"tools/list": {"tools": [TOOL]}, "tools/list again": again, "flood": 1}
+    async with serving(scripted(**answers)) as box:
+        before = box.toolbox.catalogue().tools["mcp:sample.add"]
+        await box.call("add")
+        await box.until(lambda: "new" in box.names)
+        after = box.toolbox.catalogue().tools["mcp:sample.add"]
+        assert bool(change) == (before.version != after.version)
+        call = box.make_call(before)
+        if change:
+            with pytest.raises(ToolFailure, match="not available any more"):
+                await box.toolbox.execute(call, lambda _text: None)
+        else:
+            assert not (await box.toolbox.execute(call, lambda _text: None)).is_failure
 
 
 class Alarms:

@@ -304,6 +304,15 @@ async def test_a_server_behind_an_address(address: str) -> None:
         assert ("network",) == box.toolbox.catalogue().tools["mcp:sample.add"].capabilities
         output = await box.call("page")
         assert "external_untrusted" == output.trust
+        await box.until(lambda: "get_prompt" in box.names)
+        assert "buy milk" == (await box.call("read_resource", uri="note://today")).text
+        pieces: list[str] = []
+        await box.call_with(pieces.append, "work", steps=3)
+        assert pieces
+        await box.call("add_note", name="later")
+        await box.until(
+            lambda: "note://later" in {each.uri for each in box.server.offers.resources}
+        )
 
 
 # --- the jail ------------------------------------------------------------------------------------
