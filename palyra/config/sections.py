@@ -38,6 +38,7 @@ _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 _Region = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9-]+$")]
 _Embedder = Annotated[str, Meta(pattern=r"^(?:auto|hashed|embedded|minilm|[^/]+/.+)$")]
 _Millis = Annotated[int, Meta(ge=100, le=604_800_000)]  # a week
+_Cooldown = Annotated[int, Meta(ge=0, le=86_400_000)]  # a day
 
 
 def _doc(text: str) -> Meta:
@@ -112,6 +113,10 @@ class LearningConfig(Section, frozen=True, kw_only=True):
         _BasisPoints,
         _doc("Share of the runs that are read at their end, in basis points; 10000: every run."),
     ] = 10_000
+    cooldown_ms: Annotated[
+        _Cooldown,
+        _doc("Least time between two readings of one session; runs in between wait. 0: none."),
+    ] = 0
     fact_review_bps: Annotated[
         _BasisPoints, _doc("Score from which a fact is proposed, in basis points.")
     ] = 7_500

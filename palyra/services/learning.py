@@ -86,6 +86,7 @@ from palyra.services.procedures import Procedures
 
 log = structlog.get_logger("palyra.learning")
 PAGE_ROWS = 1_000
+MAX_SESSIONS = 10_000  # whose cool-down is remembered; without it a session is read at once
 EXPIRES_MS = 7 * 24 * 3_600_000  # of a reflection; a run of last week teaches little
 MAX_ROWS = 20_000  # of one run
 MAX_PROMPT_CHARS = 24_000
@@ -566,9 +567,13 @@ class Reflections:
     of its cycles, and those made since are added here, so the bound is exact to a few tasks.
     """
 
-    def __init__(self, new_id: NewId, *, is_on: bool, sample_bps: int = FULL_BPS) -> None:
+    def __init__(
+        self, new_id: NewId, *, is_on: bool, sample_bps: int = FULL_BPS, cooldown_ms: int = 0
+    ) -> None:
         self.is_on = is_on
         self.sample_bps = sample_bps  # share of the runs to read, of 10 000
+        self.cooldown_ms = cooldown_ms  # between two readings of one session
+        self._reading_ms: dict[str, int] = {}  # the last one that is due, by session
         self._new_id = new_id
         self.notify: Callable[[], None] = lambda: None  # wakes the queue; set by the wiring
         self._open: Counter[str] = Counter()  # tasks that have not ended, by principal
@@ -613,9 +618,33 @@ class Reflections:
             kind="reflection",
             payload={"run_id": run.run_id},
             priority=PRIORITIES[0],
+            not_before_ms=self._next_reading_ms(run.accepted.session_id, now_ms),
             expires_ms=now_ms + EXPIRES_MS,
         )
         return submit(wanted, self._new_id("tsk"), principal, now_ms)
+
+    def _next_reading_ms(self, session_id: str, now_ms: int) -> int | None:
+        """Return when the session may be read next; None: at once.
+
+        Runs that end before then are read together at that time: nothing is left out, and the wait
+        is never longer than one cool-down.
+        """
+        if not self.cooldown_ms:
+            return None
+        last_ms = self._reading_ms.get(session_id)
+        if last_ms is not None and now_ms < last_ms <= now_ms + self.cooldown_ms:
+            return last_ms
+        is_known = last_ms is not None and last_ms <= now_ms  # else the clock was set back
+        next_ms = max(now_ms, (last_ms or 0) + self.cooldown_ms) if is_known else now_ms
+        self._keep_reading(session_id, next_ms, now_ms)
+        return next_ms
+
+    def _keep_reading(self, session_id: str, reading_ms: int, now_ms: int) -> None:
+        if len(self._reading_ms) >= MAX_SESSIONS:
+            over_ms = now_ms - self.cooldown_ms
+            kept = {each: ms for each, ms in self._reading_ms.items() if ms > over_ms}
+            self._reading_ms = kept if len(kept) < MAX_SESSIONS else {}
+        self._reading_ms[session_id] = reading_ms
 
 
 def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:

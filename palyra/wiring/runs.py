@@ -261,6 +261,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             host.new_id,
             is_on=config.learning.mode != "off",
             sample_bps=config.learning.sample_bps,
+            cooldown_ms=config.learning.cooldown_ms,
         ),
         registry=registry,
         redactor=redactor,

@@ -141,6 +141,34 @@ async def test_only_runs_of_the_sample_are_read(
     assert [read] == [task.payload["run_id"] for task in tasks(store)]
 
 
+def test_a_session_is_read_once_in_a_cool_down() -> None:
+    """Runs that end within it wait for its end together; another session is read at once."""
+    reflections = Reflections(lambda prefix: f"{prefix}_1", is_on=True, cooldown_ms=300)
+
+    def reading_ms(session_id: str, now_ms: int) -> int:
+        accepted = msgspec.structs.replace(ACCEPTED, session_id=session_id)
+        run = msgspec.structs.replace(begin("run_1", accepted, 0), turn=1)
+        task = reflections.task_for(run, now_ms)
+        assert task is not None
+        return task.not_before_ms
+
+    assert [1_000, 1_300, 1_300] == [reading_ms("ses_a", at) for at in (1_000, 1_100, 1_299)]
+    assert 1_200 == reading_ms("ses_b", 1_200)
+    assert [1_600, 1_600] == [reading_ms("ses_a", at) for at in (1_300, 1_500)]
+    assert 5_000 == reading_ms("ses_a", 5_000)
+    assert 4_300 == reading_ms("ses_c", 4_000) + 300
+    clock_set_back = [reading_ms("ses_a", at) for at in (100, 400)]
+    assert [100, 400] == clock_set_back
+
+
+def test_without_a_cool_down_every_run_is_read_at_once() -> None:
+    """The default."""
+    reflections = Reflections(lambda prefix: f"{prefix}_1", is_on=True)
+    run = msgspec.structs.replace(begin("run_1", ACCEPTED, 0), turn=1)
+    found = [reflections.task_for(run, at) for at in (5, 6)]
+    assert [5, 6] == [task.not_before_ms for task in found if task is not None]
+
+
 async def test_a_backlog_refuses_no_task_of_a_person_and_counts_what_it_leaves_out(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
