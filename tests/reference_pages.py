@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -25,6 +26,7 @@ PAGES = (
     "docs/architecture.md",
     "docs/clients.md",
     "docs/configuration.md",
+    "docs/licences.md",
     "docs/models.md",
     "docs/scripted.md",
 )
@@ -205,9 +207,52 @@ def _seen_from(floor: str, below: str) -> str:
     return " ".join(each.removeprefix("palyra.").replace(".", "/") for each in only)
 
 
+# Licences of packages whose metadata names none, as their licence files say, and old names of others.
+LICENCES = {
+    "apsw": "any licence approved by the OSI",
+    "cedarpy": "Apache-2.0",
+    "hyperframe": "MIT",
+    "numpy": "BSD-3-Clause, parts under others",  # more of them with each version
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+}
+PINNED = re.compile(r"(?m)^(?P<name>[A-Za-z0-9._-]+)==")
+MAX_LICENCE_CHARS = 60  # a longer one is the text of the licence
+
+
+def render_licences() -> str:
+    """A table of the packages that are installed with the daemon."""
+    pinned = (ROOT / "requirements/run.txt").read_text(encoding="utf-8")
+    names = dict.fromkeys(match["name"] for match in PINNED.finditer(pinned))
+    rows = "\n".join(f"| {name} | {licence_of(name)} |" for name in names)
+    return f"| Package | Licence |\n|---|---|\n{rows}\n"
+
+
+def licence_of(name: str) -> str:
+    """The licence of an installed package.  Raises KeyError if neither it nor `LICENCES` has one."""
+    described = metadata.metadata(name)
+    classified = [
+        each.rpartition(" :: ")[2]
+        for each in described.get_all("Classifier") or []
+        if each.startswith("License ::")
+    ]
+    for found in (
+        LICENCES.get(name),
+        described.get("License-Expression"),
+        described.get("License"),
+    ):
+        if found and len(found) <= MAX_LICENCE_CHARS:
+            return LICENCES.get(found, found)
+    return " OR ".join(LICENCES[each] for each in classified) or LICENCES[name]
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "client_methods": render_client_methods,
     "floors": render_floors,
+    "licences": render_licences,
     "settings": render_settings,
     "servers": render_servers,
     "providers": render_providers,
