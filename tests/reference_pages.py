@@ -234,13 +234,17 @@ def render_licences() -> str:
 def licence_of(name: str) -> str:
     """The licence of an installed package.  Raises KeyError if neither it nor `LICENCES` has one."""
     described = metadata.metadata(name)
-    named = (described.get_all("License-Expression") or []) + (described.get_all("License") or [])
+    named = [
+        *(described.get_all("License-Expression") or ()),
+        *(described.get_all("License") or ()),
+    ]
     classified = [
         each.rpartition(" :: ")[2]
         for each in described.get_all("Classifier") or []
         if each.startswith("License ::")
     ]
-    for found in (LICENCES.get(name, ""), *named):
+    known: tuple[str, ...] = (LICENCES.get(name, ""), *named)
+    for found in known:
         if found and len(found) <= MAX_LICENCE_CHARS:
             return LICENCES.get(found, found)
     return " OR ".join(LICENCES[each] for each in classified) or LICENCES[name]
