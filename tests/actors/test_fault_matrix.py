@@ -335,6 +335,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.provider_left_alone("acme", 3, "timeout"),
     kinds.reflections_skipped("ann", "run_1", 1_000),
     kinds.schedule_paused("sch_1", "nightly", "its zone is gone"),
+    kinds.mcp_server_down("files", 3, "it ended with code 1"),
 )
 
 

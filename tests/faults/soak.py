@@ -6,7 +6,7 @@ memory, the descriptors, the threads and the files of the daemon are read; its t
 Prints the samples of the second and the last tenth, and the lags, as one line of JSON; the exit code
 is 1 if something grew.
 
-Memory is compared over the second half.  In the first the caches fill: histories of ended runs up to
+Memory and descriptors are compared over the second half.  In the first the caches fill: histories of ended runs up to
 16 MiB, the automata of the redactor's patterns by as much again as texts differ, pages of the readers.
 """
 
@@ -39,7 +39,7 @@ SHARED = 5  # sessions of one connection
 LAG = struct.Struct("d")
 FAILURES = ("transient", "rate_limited", "timeout", "malformed", "unavailable")
 
-# Growth that fails: from the second tenth to the last, of memory from the sixth to the last.
+# Growth that fails, from the sixth tenth to the last.
 MAX_GROWTH_MIB = 16.0
 MAX_MORE_DESCRIPTORS = 8
 MAX_WAL_MIB = 64.0
@@ -242,7 +242,10 @@ def describe(load: Soak, lags: list[float]) -> dict[str, Any]:
     tenths = [samples[at : at + tenth] for at in range(0, len(samples) - tenth + 1, tenth)][:10]
     rss = [statistics.median(each.rss_mib for each in part) for part in tenths]
     warm = rss[len(rss) // 2]
-    descriptors = [statistics.median(each.descriptors for each in part) for part in (early, late)]
+    descriptors = [
+        statistics.median(each.descriptors for each in part)
+        for part in (tenths[len(tenths) // 2], late)
+    ]
     wal_mib = max(each.wal_mib for each in samples)
     problems = []
     if rss[-1] - warm > MAX_GROWTH_MIB:

@@ -25,7 +25,7 @@ PLANT_WITHIN_SEEDS = 60
 FIRST_SEEDS = {
     "grant_for_ever": 264,
     "grant_to_everybody": 18,
-    "keep_old_verdicts": 56,
+    "keep_old_verdicts": 11,
     "repeat_effects": 26,
     "say_nothing_of_unknown": 11,
     "take_any_digest": 12,
