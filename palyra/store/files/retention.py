@@ -96,26 +96,29 @@ class RetainedFiles:
         return sorted(name for name in found if not name.endswith(_DRAFT))
 
     def drop(self, name: str) -> None:
-        """Delete the file, if it is there.  Raises Unavailable."""
+        """Delete the file durably, if it is there.  Raises Unavailable."""
+        path = self.root / name
         try:
-            (self.root / name).unlink(missing_ok=True)
-        except NotADirectoryError:
+            path.unlink(missing_ok=True)
+            private_files.sync_directory(path.parent)  # also after a deletion that was cut off
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise Unavailable(f"{self.root / name}: cannot be deleted: {error}") from error
+            raise Unavailable(f"{path}: cannot be deleted: {error}") from error
 
     def drop_folder(self, folder: str) -> int:
-        """Delete a folder with its files, drafts too; return their number.  Raises Unavailable."""
-        deleted = 0
+        """Delete a folder with its files, drafts too, durably; return their number.
+
+        Raises Unavailable.
+        """
+        root, deleted = self.root / folder, 0
         try:
-            for path in list((self.root / folder).iterdir()):
+            for path in list(root.iterdir()) if root.is_dir() else ():
                 path.unlink(missing_ok=True)
                 deleted += 1
-            (self.root / folder).rmdir()
-        except (FileNotFoundError, NotADirectoryError):
-            return deleted
+            _remove_durably(root)
         except OSError as error:
-            raise Unavailable(f"{self.root / folder}: cannot be deleted: {error}") from error
+            raise Unavailable(f"{root}: cannot be deleted: {error}") from error
         return deleted
 
     def prune(
@@ -128,7 +131,7 @@ class RetainedFiles:
     ) -> Pruned:
         """Delete the files over a bound (0: none), oldest first, but those that are kept.
 
-        With `is_dry` only count them.
+        With `is_dry` only count them.  The deletion is not synced: it makes room, and promises nothing.
         """
         now_ms, found = self._now_ms(), sorted(self._entries())
         used = sum(each.size_bytes for each in found)
@@ -192,3 +195,11 @@ class RetainedFiles:
             if not folders and not names and Path(folder) != self.root:
                 with suppress(OSError):  # created again when needed
                     Path(folder).rmdir()
+
+
+def _remove_durably(folder: Path) -> None:
+    """Remove an empty folder, if it is there, also after a removal that was cut off."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder.rmdir()
+    with suppress(FileNotFoundError, NotADirectoryError):
+        private_files.sync_directory(folder.parent)

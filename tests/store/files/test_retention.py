@@ -12,6 +12,7 @@ from palyra.core.ports import Artifacts, CheckpointStore
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, FileChange, FileState
 from palyra.errors import InvariantBroken, Unavailable
+from palyra.store.files import private_files
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.retention import SWEEP_MS, RetainedFiles
@@ -350,3 +351,34 @@ def test_a_damaged_description_hides_one_checkpoint_only(tmp_path: Path, head: b
         store.contents(damaged)
     store.drop_damaged()
     assert [kept] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_deletion_is_durable_when_it_is_acknowledged(
+    kept: RetainedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a deleted file or folder is synced after it: a purge must survive a power cut."""
+    for name in ("run_a/one", "run_a/two", "run_b/three"):
+        kept.put(name, b"head", [b"body"])
+    synced: list[tuple[str, list[str]]] = []
+
+    def note(folder: Path) -> None:
+        there = sorted(each.relative_to(kept.root).as_posix() for each in kept.root.rglob("*"))
+        synced.append((folder.relative_to(kept.root).as_posix(), there))
+
+    monkeypatch.setattr(private_files, "sync_directory", note)
+    kept.drop("run_a/one")
+    kept.drop_folder("run_b")
+    assert [
+        ("run_a", ["run_a", "run_a/two", "run_b", "run_b/three"]),
+        (".", ["run_a", "run_a/two"]),
+    ] == synced
+    kept.drop("run_a/one")  # its deletion may have been cut off before the sync
+    kept.drop_folder("run_b")
+    assert ["run_a", ".", "run_a", "."] == [folder for folder, _ in synced]
+
+
+def test_nothing_is_deleted_where_there_is_nothing(kept: RetainedFiles) -> None:
+    """A folder that does not exist, and a file in it, are deleted already."""
+    kept.drop("run_c/one")
+    assert 0 == kept.drop_folder("run_c/below")
+    assert 0 == kept.drop_folder("run_c")
