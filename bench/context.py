@@ -43,7 +43,7 @@ from palyra.core.model.messages import (
     UserMessage,
     message_tokens,
 )
-from palyra.core.run.state import Run, begin
+from palyra.core.run.state import AskedModel, PromptCuts, Run, begin
 from palyra.core.tape.events import RunAccepted
 from palyra.core.text.tokens import FACTOR, learn_factor
 from palyra.core.tool.spec import Catalogue
@@ -179,10 +179,9 @@ def measure_prefix(turns: int, window: int) -> dict[str, float]:
     for turn in range(turns):
         run = running(
             turn,
-            omitted=omitted,
-            pruned=pruned,
-            input_tokens=len(before) // 4,
             last_ms=turn * 90_000,
+            asked=AskedModel(input_tokens=len(before) // 4),
+            cuts=PromptCuts(omitted=omitted, pruned=pruned),
         )
         event, request = assemble(
             run, PREFIX, turn + 1, 1, KEY, history=history, limits=limits, cache=cache

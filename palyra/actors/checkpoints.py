@@ -244,7 +244,7 @@ def _mark(store: JournalStore, mark: ForkMark) -> Mark:
     run = mark.point.run
     head = store.find_run(run.run_id)
     started: dict[str, int] = {}
-    at_ms = run.created_ms
+    at_ms = run.clock.created_ms
     for row in read_rows(store, run.run_id, mark.point.seq if head is None else head.head_seq):
         if row.seq <= mark.point.seq:
             at_ms = row.at_ms

@@ -215,8 +215,8 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
     whole = msgspec.structs.replace(
         end,
         reason=missing or end.reason,
-        usage=end.usage.plus(run.delegated_usage),
-        cost_usd_micros=end.cost_usd_micros + run.delegated_usd_micros,
+        usage=end.usage.plus(run.costs.delegated_usage),
+        cost_usd_micros=end.cost_usd_micros + run.costs.delegated_usd_micros,
     )
     return ChildEnd(
         run_id=view.run_id,

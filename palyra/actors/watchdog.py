@@ -181,7 +181,7 @@ class Watchdog:
             return
         since_s = max(since_s, self.delayed_s.get(DISK, -inf))
         if run.reservation is None or not run.reservation.chars:  # it may have no lease yet
-            since_s = max(since_s, self.delayed_s.get(run.run.asked_provider, -inf))
+            since_s = max(since_s, self.delayed_s.get(run.run.asked.provider, -inf))
         if not is_stuck(since_s, now_s, self.modes.stuck_s):
             return
         call = next((each for each in run.tasks.values() if each.id.startswith("tool:")), None)
@@ -377,7 +377,7 @@ def find_silent(runs: Iterable[RunHandle], now_s: float, window_s: float) -> lis
 
 def is_waiting(run: RunHandle) -> bool:
     """True if a run waits for its turn, the journal, a person, a budget or the time of a retry."""
-    is_asking = run.lifecycle in {"queued", "suspended"} or run.run.asked_ms is not None
+    is_asking = run.lifecycle in {"queued", "suspended"} or run.run.clock.asked_ms is not None
     return is_asking or any(task.waits_for in EXTERNAL_WAITS for task in run.tasks.values())
 
 

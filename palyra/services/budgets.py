@@ -261,8 +261,8 @@ class Budgets:
         account = known.get(key)
         if account is None or account.budget != budget:
             account = known[key] = BudgetAccount(budget, key.subject)
-            usage = run.usage.plus(run.delegated_usage)
-            cost = run.cost_usd_micros + run.delegated_usd_micros
+            usage = run.costs.usage.plus(run.costs.delegated_usage)
+            cost = run.costs.usd_micros + run.costs.delegated_usd_micros
             account.add(amount_of_usage(budget, usage, cost), self.now_ms())
             account.pass_mark(self.now_ms())
         return account
@@ -321,7 +321,7 @@ class Budgets:
         if not state.turn_is_open or (meter is not None and not meter.is_sent):
             return None
         if meter is None:  # sent by an earlier incarnation: the length of its output is unknown
-            meter = Reservation(state.asked_model, state.input_tokens)
+            meter = Reservation(state.asked.model, state.asked.input_tokens)
         return self.charge(meter.model, meter.measure())
 
     def settle(self, run: MeteredRun, line: UsageRecord) -> None:

@@ -116,7 +116,7 @@ class SessionCompactor:
             return False
         past_tokens = sum(past.tokens for past in history.runs)
         sizes = ((input_tokens, window or UNKNOWN_WINDOW), (past_tokens, settings.history_tokens))
-        new_tokens = input_tokens - run.weighed_tokens
+        new_tokens = input_tokens - run.cuts.weighed_tokens
         due = [size for size in sizes if is_due(*size, new_tokens, settings.trigger_bps)]
         if not due or (fresh := fresh_tokens(run, history)) is None:
             return bool(due)

@@ -40,9 +40,9 @@ def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
     point = find_point(read_rows(store, run_id, at_seq), at_seq)
     chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
     run: Run | None = point.run
-    if point.run.started_ms is None:
+    if point.run.clock.started_ms is None:
         loaded = read_run(store, run_id)
-        run = None if loaded is None or loaded.run.started_ms is None else loaded.run
+        run = None if loaded is None or loaded.run.clock.started_ms is None else loaded.run
     history = None if run is None else run.history
     return ForkMark(point, chained[0].hash, history, tuple(_artifacts(store, point)))
 

@@ -18,8 +18,8 @@ class TokenFactors:
 
     def learn(self, run: Run) -> None:
         """Take over the ratio that a run has measured for the model it used last."""
-        measured = run.token_bps.get(run.asked_model)
-        if measured is None or measured == self.bps.get(run.asked_model):
+        measured = run.token_bps.get(run.asked.model)
+        if measured is None or measured == self.bps.get(run.asked.model):
             return
-        if run.asked_model in self.bps or len(self.bps) < MAX_MODELS:
-            self.bps = {**self.bps, run.asked_model: measured}
+        if run.asked.model in self.bps or len(self.bps) < MAX_MODELS:
+            self.bps = {**self.bps, run.asked.model: measured}

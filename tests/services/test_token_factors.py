@@ -1,18 +1,15 @@
 """Ratios of reported to estimated tokens, from run to run."""
 
-from typing import Any
-
 import msgspec
 
-from palyra.core.run.state import Run
+from palyra.core.run.state import AskedModel, Run
 from palyra.services.token_factors import MAX_MODELS, TokenFactors
 from tests.core.run.run_world import World
 
 
 def measured(model: str, **token_bps: int) -> Run:
     """A run that used this model last."""
-    fields: dict[str, Any] = {"asked_model": model, "token_bps": token_bps}
-    return msgspec.structs.replace(World().run, **fields)
+    return msgspec.structs.replace(World().run, asked=AskedModel(model=model), token_bps=token_bps)
 
 
 def test_only_the_model_of_the_last_call_is_learned() -> None:

@@ -61,8 +61,13 @@ class Purse:
     def check_run(self, run: Run) -> None:
         """Check that a run's reported usage is the sum of its ledger lines."""
         lines = [line for line in self.lines.values() if line.run_id == run.run_id]
-        if sum(line.tokens for line in lines) != run.usage.input_tokens + run.usage.output_tokens:
-            self._fail("the ledger says what a run took", f"{run.run_id}: {run.usage}, {lines}")
+        if (
+            sum(line.tokens for line in lines)
+            != run.costs.usage.input_tokens + run.costs.usage.output_tokens
+        ):
+            self._fail(
+                "the ledger says what a run took", f"{run.run_id}: {run.costs.usage}, {lines}"
+            )
 
     def check_rest(self, daemon: "Daemon") -> None:
         """Check that nothing is reserved without a call and that accounts are sums of lines."""

@@ -79,7 +79,7 @@ class Vigil:
                 return
             silent_s = now_s - self._progressed_s.get(run.run_id, -STUCK_S)
             waits = {task.waits_for for task in run.tasks.values()} & PATIENT
-            if silent_s < STUCK_S or waits or run.run.asked_ms is not None:
+            if silent_s < STUCK_S or waits or run.run.clock.asked_ms is not None:
                 self._fail("no remedy for a healthy run", f"{key}: {silent_s:.0f} s, {waits}")
         elif remedy == "expire_approval" and all(
             question.prompt.approval_id != subject_of(key)

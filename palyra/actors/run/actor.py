@@ -377,7 +377,7 @@ class _RunActor:
         match effect:
             case CallModel():
                 model = effect.request.model
-                handle.reservation = Reservation(model, handle.run.input_tokens)
+                handle.reservation = Reservation(model, handle.run.asked.input_tokens)
                 turn = TurnTask(
                     id="turn",
                     started_ms=now_ms,

@@ -156,9 +156,9 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     said = transcript_with_results(run) if attempt == 1 else run.transcript
     cache = cache or PromptCache(run, history, fence_key)
     cache.use_summary(run.summary)
-    pruned = run.pruned
+    pruned = run.cuts.pruned
     if attempt == 1 and len(said) - pruned >= STEP:
-        pruned = cache.plan_pruning(said, pruned, run.input_tokens)
+        pruned = cache.plan_pruning(said, pruned, run.asked.input_tokens)
     prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
         prompt.notes.append(CONTINUE)
@@ -224,14 +224,14 @@ class _Prompt:
         self.said = said
         self.cache = cache
         self.pruned = pruned
-        self.omitted = run.omitted
+        self.omitted = run.cuts.omitted
         self.factor_bps = run.token_bps.get(run.model, FACTOR)
         self.notes: list[Message] = []  # of this request only, at its end
         self.left_out: dict[str, frozenset[str]] = {}  # names of dropped sources, by layer
         self.changed: dict[int, Message] = {}  # own messages that lost something, by place
         self.dropped: list[dict[str, Any]] = []  # segments
         self.is_exhausted = False
-        cut, past, own = run.compacted, cache.past, cache.own
+        cut, past, own = run.cuts.compacted, cache.past, cache.own
         cache.show(run, said, pruned)
         self.past_start, self.own_start = 0, uncovered(run, said)
         if cut is not None:
@@ -463,7 +463,7 @@ class _Prompt:
 
     def segments(self, history: History) -> tuple[dict[str, Any], ...]:
         """Return every segment, kept or dropped, with the reason."""
-        cut, own = self.run.compacted, self.cache.own
+        cut, own = self.run.cuts.compacted, self.cache.own
         later = (
             [at for at in self.inputs if at >= self.own_start] if self.own_start else self.inputs
         )

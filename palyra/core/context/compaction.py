@@ -35,9 +35,9 @@ OUTPUT_BYTES = (8_192, 2_048, 512)  # of an output, tried in this order
 
 def plan_compaction(run: Run, history: History, prefix_tokens: int) -> Compaction | None:
     """Plan the compaction of the turn that was too large; None if nothing more can be removed."""
-    if run.compacted is not None and run.compacted.turn == run.turn:
+    if run.cuts.compacted is not None and run.cuts.compacted.turn == run.turn:
         return None
-    now = run.compacted or Compaction(turn=0)
+    now = run.cuts.compacted or Compaction(turn=0)
     before_tokens = prefix_tokens + _tokens(run, history, now)
     best = now
     for cut in _cuts(run, history, now):
@@ -92,9 +92,9 @@ def _tokens(run: Run, history: History, cut: Compaction) -> int:
     past_count = sum(len(past.messages) for past in history.runs)
     removed = sum(len(past.messages) for past in history.runs[: cut.history_runs])
     past = (message for each in history.runs for message in each.messages)
-    shown = islice(past, max(removed, run.omitted), None)
+    shown = islice(past, max(removed, run.cuts.omitted), None)
     own = shortened(_pruned(run), cut)
-    first = max(cut.inherited_messages, run.omitted - past_count)
+    first = max(cut.inherited_messages, run.cuts.omitted - past_count)
     inputs = (each for each in own[:first] if isinstance(each, UserMessage))
     early = inputs if first > cut.inherited_messages else ()
     return sum(map(message_tokens, chain(shown, early, own[first:])))
@@ -102,9 +102,9 @@ def _tokens(run: Run, history: History, cut: Compaction) -> int:
 
 def _pruned(run: Run) -> Sequence[Message]:
     """Return the conversation with the stubs that prompts show."""
-    if not run.pruned:
+    if not run.cuts.pruned:
         return run.transcript
-    stubs = find_stubs(run.transcript[: run.pruned])
+    stubs = find_stubs(run.transcript[: run.cuts.pruned])
     return list(starmap(stubs.get, enumerate(run.transcript)))
 
 

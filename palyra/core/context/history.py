@@ -153,7 +153,7 @@ def belongs(past: Run, run: Run) -> bool:
     return (
         past.run_id != run.run_id
         and past.is_terminal
-        and past.started_ms is not None
+        and past.clock.started_ms is not None
         and past.accepted.origin not in BESIDE
         and past.accepted.epoch == run.accepted.epoch
     )

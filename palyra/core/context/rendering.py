@@ -221,12 +221,14 @@ class PromptCache:
         """
         self.use_summary(run.summary)
         _ = self.past
-        self.show(run, transcript_with_results(run), run.pruned)
+        self.show(run, transcript_with_results(run), run.cuts.pruned)
 
     def show(self, run: Run, said: Sequence[Message], pruned: int) -> None:
         """Render the conversation of a run with its stubs and its compaction."""
         shown = self.prune(said, pruned) if pruned else said
-        self.own.update(shown if run.compacted is None else shortened(shown, run.compacted))
+        self.own.update(
+            shown if run.cuts.compacted is None else shortened(shown, run.cuts.compacted)
+        )
 
     def plan_pruning(self, messages: Sequence[Message], before: int, prompt_tokens: int) -> int:
         """Return the same as `pruning.plan_pruning`, with less work from turn to turn."""

@@ -116,25 +116,64 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     call_id: str = ""  # of the call, if that is the subject
 
 
+class RunClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When a run began and ended, and the time between that is not its own."""
+
+    created_ms: int
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    asked_ms: int | None = None  # since when an approval is pending
+    people_ms: int = 0  # spent waiting for people, up to the last answer or end of a delegated run
+    down_ms: int = 0  # between the last event before a restart and the first after it
+
+
+class RunCosts(msgspec.Struct, frozen=True, gc=False):
+    """Usage and cost of a run's model calls, and of the runs it delegated that have ended."""
+
+    usage: Usage = Usage()
+    usd_micros: int = 0
+    unpriced_calls: int = 0  # model calls whose cost is not known
+    delegated_usage: Usage = Usage()
+    delegated_usd_micros: int = 0
+
+
+class AskedModel(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last model call of a run: the model, and the size of its prompt."""
+
+    model: str = ""
+    provider: str = ""
+    input_tokens: int = 0  # estimate
+    factor_bps: int = FACTOR  # that the estimate includes
+
+
+class PromptCuts(msgspec.Struct, frozen=True, gc=False):
+    """The parts of history and conversation that a run's prompts leave out."""
+
+    compacted: Compaction | None = None  # left out, since the prompt was too large
+    omitted: int = 0  # leading messages of history and conversation
+    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
+    weighed_tokens: int = 0  # of the prompt at the last compaction, applied or skipped
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """State of a run; rebuilt by folding `apply` over its tape."""
 
     run_id: str
     state: RunState
     accepted: ev.RunAccepted
-    created_ms: int
     next_seq: int
-    started_ms: int | None = None
-    finished_ms: int | None = None
+    last_ms: int  # of the last event
+    clock: RunClock
+    costs: RunCosts = RunCosts()
+    asked: AskedModel = AskedModel()
+    cuts: PromptCuts = PromptCuts()
     messages: int = 0  # received
     turn: int = 0
     attempt: int = 0  # of the current turn
     model: str = ""  # in use
     left: tuple[str, ...] = ()  # models replaced in this turn
     spent_attempts: int = 0  # of the current turn, with earlier models or prompts
-    compacted: Compaction | None = None  # parts left out of the prompt, since it was too large
     summary: Summary | None = None  # replaces the messages it covers
-    weighed_tokens: int = 0  # of the prompt at the last compaction, applied or skipped
     turn_is_open: bool = False
     calls: tuple[Call, ...] = ()  # of the last turn, in the model's order
     transcript: tuple[Message, ...] = ()
@@ -145,26 +184,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_gathered: bool = False  # the sources of the whole run are
     sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
     token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
-    omitted: int = 0  # leading messages of history and conversation that prompts leave out
-    pruned: int = 0  # leading messages of the conversation whose outputs may be stubs
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
     finish_reason: str = ""
     continuations: int = 0  # consecutive turns that continued a cut text
     rejections: int = 0  # texts rejected as answers
     progress: LoopGuard = LoopGuard()
-    asked_model: str = ""  # of the last model call
-    asked_provider: str = ""
-    input_tokens: int = 0  # estimate for the last model call
-    factor_bps: int = 10_000  # that this estimate includes
     exceeded: ev.BudgetExceeded | None = None  # the budget that stopped the last model call
     question: Question | None = None  # pending, about something other than a tool call
     lifted: frozenset[str] = frozenset()  # budgets lifted by an approval
-    usage: Usage = Usage()
-    cost_usd_micros: int = 0
-    unpriced_calls: int = 0  # model calls whose cost is not known
-    delegated_usage: Usage = Usage()  # of delegated runs that have ended
-    delegated_usd_micros: int = 0
     tool_calls: int = 0
     is_tainted: bool = False  # a text with findings has reached the conversation
     input_trust: Trust = "trusted_local"  # lowest label of the texts in the prompts so far
@@ -172,10 +200,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recoveries: int = 0  # since the last completed turn or call
     attestation_head: str = ""  # SHA-256 of the last attestation, hex
     reason: str | None = None
-    last_ms: int = 0  # of the last event
-    asked_ms: int | None = None  # since when an approval is pending
-    people_ms: int = 0  # spent waiting for people, up to the last answer or end of a delegated run
-    down_ms: int = 0  # between the last event before a restart and the first after it
 
     @property
     def is_terminal(self) -> bool:
@@ -229,11 +253,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         Downtime does not count; waiting for approvals counts only `with_people`.
         """
-        if self.started_ms is None:
+        clock = self.clock
+        if clock.started_ms is None:
             return 0
-        waiting_ms = 0 if self.asked_ms is None else self.last_ms - self.asked_ms
-        idle_ms = 0 if with_people else self.people_ms + waiting_ms
-        return max(0, self.last_ms - self.started_ms - self.down_ms - idle_ms)
+        waiting_ms = 0 if clock.asked_ms is None else self.last_ms - clock.asked_ms
+        idle_ms = 0 if with_people else clock.people_ms + waiting_ms
+        return max(0, self.last_ms - clock.started_ms - clock.down_ms - idle_ms)
 
     def find_call(self, call_id: str) -> Call | None:
         """Return the call of the current turn with that id."""
@@ -261,13 +286,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             principal=self.accepted.principal,
             agent=self.accepted.agent,
             model=self.model,
-            created_ms=self.created_ms,
-            started_ms=self.started_ms,
-            finished_ms=self.finished_ms,
+            created_ms=self.clock.created_ms,
+            started_ms=self.clock.started_ms,
+            finished_ms=self.clock.finished_ms,
             head_seq=self.next_seq - 1,
-            usage=self.usage,
-            cost_usd_micros=self.cost_usd_micros,
-            unpriced_calls=self.unpriced_calls,
+            usage=self.costs.usage,
+            cost_usd_micros=self.costs.usd_micros,
+            unpriced_calls=self.costs.unpriced_calls,
             turns=self.turn,
             tool_calls=self.tool_calls,
             pending_approvals=self.pending_approvals,
@@ -343,8 +368,8 @@ def begin(run_id: str, event: ev.RunAccepted, at_ms: int) -> Run:
         state="accepted",
         accepted=event,
         model=event.model,
-        created_ms=at_ms,
         last_ms=at_ms,
+        clock=RunClock(created_ms=at_ms),
         next_seq=1,
         is_tainted=event.delegation is not None and event.delegation.is_tainted,
         input_trust="trusted_local" if event.delegation is None else event.delegation.input_trust,
@@ -443,7 +468,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
         "history": event.history,
         "token_bps": event.token_bps,
         "is_tainted": run.is_tainted or event.is_tainted,
-        "started_ms": at_ms,
+        "clock": _replace(run.clock, started_ms=at_ms),
     }
 
 
@@ -469,31 +494,34 @@ def _route_changed(run: Run, event: ev.RouteChanged, _at_ms: int) -> Changes:
 def _context_compacted(run: Run, event: ev.ContextCompacted, _at_ms: int) -> Changes:
     is_here = event.turn == run.turn and event.through <= len(run.transcript)
     _require(not run.turn_is_open and is_here, run, event)
-    return {"compacted": event, "spent_attempts": run.attempt}
+    return {"cuts": _replace(run.cuts, compacted=event), "spent_attempts": run.attempt}
 
 
 @_rule(ev.CompactionApplied)
 def _compaction_applied(run: Run, event: ev.CompactionApplied, _at_ms: int) -> Changes:
     summary = event.summary
     _require(is_between_turns(run), run, event)
-    return {
-        "summary": summary,
-        "compacted": None,
-        "omitted": 0,  # counted from the first message that is left
-        "weighed_tokens": event.input_tokens - summary.before_tokens + summary.after_tokens,
-    }
+    weighed = event.input_tokens - summary.before_tokens + summary.after_tokens
+    # Messages are counted from the first that is left: none of those is omitted.
+    cuts = _replace(run.cuts, compacted=None, omitted=0, weighed_tokens=weighed)
+    return {"summary": summary, "cuts": cuts}
 
 
 @_rule(ev.CompactionSkipped)
 def _compaction_skipped(run: Run, event: ev.CompactionSkipped, _at_ms: int) -> Changes:
     _require(is_between_turns(run), run, event)
-    return {"weighed_tokens": event.input_tokens}
+    return {"cuts": _replace(run.cuts, weighed_tokens=event.input_tokens)}
 
 
 @_rule(ev.ContextAssembled)
 def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Changes:
     _require(not run.turn_is_open, run, event)
-    changes: Changes = {"input_tokens": event.input_tokens}
+    budget = event.budget
+    factor_bps = FACTOR if budget is None else budget.factor_bps
+    asked = _replace(run.asked, input_tokens=event.input_tokens, factor_bps=factor_bps)
+    changes: Changes = {"asked": asked}
+    if budget is not None:
+        changes["cuts"] = _replace(run.cuts, omitted=budget.omitted, pruned=budget.pruned)
     known = run.input_trust
     others = [
         segment["trust"]
@@ -502,14 +530,7 @@ def _context_assembled(run: Run, event: ev.ContextAssembled, _at_ms: int) -> Cha
     ]
     if others:
         changes["input_trust"] = lowest((known, *others))
-    budget = event.budget
-    if budget is None:
-        return changes | {"factor_bps": FACTOR}
-    return changes | {
-        "factor_bps": budget.factor_bps,
-        "omitted": budget.omitted,
-        "pruned": budget.pruned,
-    }
+    return changes
 
 
 @_rule(ev.ContextGathered)
@@ -534,8 +555,7 @@ def _context_gathered(run: Run, event: ev.ContextGathered, _at_ms: int) -> Chang
 def _turn_started(run: Run, event: ev.TurnStarted, _at_ms: int) -> Changes:
     """Open the next attempt at the same turn, or the next turn once every call is attested."""
     asked: Changes = {
-        "asked_model": event.model,
-        "asked_provider": event.provider,
+        "asked": _replace(run.asked, model=event.model, provider=event.provider),
         "exceeded": None,
         "attempt": event.attempt,
         "turn_is_open": True,
@@ -587,12 +607,13 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
 
 def _learn(run: Run, event: ev.TurnCompleted) -> Changes:
     """Compare the provider's count of input tokens with the estimate."""
-    if run.input_tokens < LEARN_FROM_TOKENS:
+    asked = run.asked
+    if asked.input_tokens < LEARN_FROM_TOKENS:
         return {}
-    factor_bps = learn_factor(run.factor_bps, run.input_tokens, event.usage.input_tokens)
-    if factor_bps == run.token_bps.get(run.asked_model, FACTOR):
+    factor_bps = learn_factor(asked.factor_bps, asked.input_tokens, event.usage.input_tokens)
+    if factor_bps == run.token_bps.get(asked.model, FACTOR):
         return {}
-    return {"token_bps": run.token_bps | {run.asked_model: factor_bps}}
+    return {"token_bps": run.token_bps | {asked.model: factor_bps}}
 
 
 @_rule(ev.TurnFailed)
@@ -605,11 +626,13 @@ def _charge(run: Run, charge: Charge | None) -> Changes:
     """Add the usage and the cost of one model call."""
     if charge is None:
         return {}
-    return {
-        "usage": run.usage.plus(charge.usage),
-        "cost_usd_micros": run.cost_usd_micros + (charge.cost_usd_micros or 0),
-        "unpriced_calls": run.unpriced_calls + (charge.cost_usd_micros is None),
-    }
+    costs = _replace(
+        run.costs,
+        usage=run.costs.usage.plus(charge.usage),
+        usd_micros=run.costs.usd_micros + (charge.cost_usd_micros or 0),
+        unpriced_calls=run.costs.unpriced_calls + (charge.cost_usd_micros is None),
+    )
+    return {"costs": costs}
 
 
 @_rule(ev.BudgetExceeded)
@@ -667,9 +690,10 @@ _NO_APPROVAL: Changes = {
 @_rule(ev.ApprovalRequested)
 def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Changes:
     subject = find_subject(event)
+    asked = _replace(run.clock, asked_ms=at_ms)
     if subject == "budget":
-        _require(run.exceeded is not None and run.asked_ms is None, run, event)
-        return {"question": Question(event.approval_id, subject), "asked_ms": at_ms}
+        _require(run.exceeded is not None and run.clock.asked_ms is None, run, event)
+        return {"question": Question(event.approval_id, subject), "clock": asked}
     calls = _advance(
         run,
         event,
@@ -679,17 +703,17 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ch
         covers=event.covers,
         policy_version=event.policy_version,
     )
-    return {"calls": calls, "asked_ms": at_ms}
+    return {"calls": calls, "clock": asked}
 
 
 @_rule(ev.ApprovalResolved)
 def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Changes:
     """Close an approval request; the time until the answer is not the run's own."""
-    question = run.find_question(event.approval_id)
-    if question is None or question.call_id != event.call_id or run.asked_ms is None:
+    question, clock = run.find_question(event.approval_id), run.clock
+    if question is None or question.call_id != event.call_id or clock.asked_ms is None:
         raise _illegal(run, event)
-    waited_ms = max(0, at_ms - run.asked_ms)
-    waited: Changes = {"asked_ms": None, "people_ms": run.people_ms + waited_ms}
+    people_ms = clock.people_ms + max(0, at_ms - clock.asked_ms)
+    waited: Changes = {"clock": _replace(clock, asked_ms=None, people_ms=people_ms)}
     if question.subject == "budget":
         exceeded = cast("ev.BudgetExceeded", run.exceeded)  # or it could not have been asked
         lifted = {exceeded.budget_id} if event.decision == "allow" else set()
@@ -769,11 +793,15 @@ def _delegation_ended(run: Run, event: ev.DelegationEnded, _at_ms: int) -> Chang
     is_open = delegated is not None and not delegated.is_ended
     _require(is_open and delegated is not None and delegated.run_id == event.run_id, run, event)
     ended = _replace(cast("DelegatedRun", delegated), is_ended=True)
+    costs = _replace(
+        run.costs,
+        delegated_usage=run.costs.delegated_usage.plus(event.usage),
+        delegated_usd_micros=run.costs.delegated_usd_micros + event.cost_usd_micros,
+    )
     return {
         "calls": _advance(run, event, delegated=ended),
-        "delegated_usage": run.delegated_usage.plus(event.usage),
-        "delegated_usd_micros": run.delegated_usd_micros + event.cost_usd_micros,
-        "people_ms": run.people_ms + event.people_ms,
+        "costs": costs,
+        "clock": _replace(run.clock, people_ms=run.clock.people_ms + event.people_ms),
     }
 
 
@@ -833,31 +861,35 @@ def _message_completed(run: Run, event: ev.MessageCompleted, _at_ms: int) -> Cha
 def _run_recovered(run: Run, event: ev.RunRecovered, at_ms: int) -> Changes:
     """Abandon an open turn; downtime counts unless the run had not started or was waiting."""
     _require(event.attempt - run.recoveries in {0, 1}, run, event)
-    stood_still = run.started_ms is None or run.asked_ms is not None
+    clock = run.clock
+    stood_still = clock.started_ms is None or clock.asked_ms is not None
+    down_ms = clock.down_ms + (0 if stood_still else max(0, at_ms - run.last_ms))
     return _charge(run, event.abandoned) | {
         "recoveries": event.attempt,
         "turn_is_open": False,
-        "down_ms": run.down_ms + (0 if stood_still else max(0, at_ms - run.last_ms)),
+        "clock": _replace(clock, down_ms=down_ms),
     }
 
 
 @_rule(ev.RunDone)
 def _run_done(run: Run, event: ev.RunDone, at_ms: int) -> Changes:
     _require(is_between_turns(run), run, event)
-    return {"finished_ms": at_ms, "reason": event.reason}
+    return {"clock": _replace(run.clock, finished_ms=at_ms), "reason": event.reason}
 
 
 @_rule(ev.RunFailed)
 def _run_failed(run: Run, event: ev.RunFailed, at_ms: int) -> Changes:
     _require(all(call.phase in CLOSED for call in run.calls), run, event)
     reason = f"{event.failure_class}: {event.reason}"
-    return _charge(run, event.abandoned) | {"finished_ms": at_ms, "reason": reason}
+    clock = _replace(run.clock, finished_ms=at_ms)
+    return _charge(run, event.abandoned) | {"clock": clock, "reason": reason}
 
 
 @_rule(ev.RunCancelled)
 def _run_cancelled(run: Run, event: ev.RunCancelled, at_ms: int) -> Changes:
     _require(all(call.phase in CLOSED for call in run.calls), run, event)
-    return _charge(run, event.abandoned) | {"finished_ms": at_ms, "reason": event.reason}
+    clock = _replace(run.clock, finished_ms=at_ms)
+    return _charge(run, event.abandoned) | {"clock": clock, "reason": event.reason}
 
 
 @_rule(ev.RunUndone)

@@ -157,7 +157,8 @@ def plan_adoption(session: SessionRecord, runs: Sequence[Run]) -> Adoption:
 def _interrupted(queue: Sequence[Run], first: Run | None) -> dict[str, str]:
     """Return the runs that a waiting interrupt cancels: the active one and earlier interrupts."""
     interrupts = sorted(
-        (run for run in queue if is_interrupt(run)), key=lambda run: (run.created_ms, run.run_id)
+        (run for run in queue if is_interrupt(run)),
+        key=lambda run: (run.clock.created_ms, run.run_id),
     )
     if not interrupts:
         return {}

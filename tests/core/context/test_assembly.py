@@ -25,7 +25,7 @@ from palyra.core.model.messages import (
 )
 from palyra.core.model.sources import ContextSource
 from palyra.core.model.summary import Covered, Entry, Summary, SummaryLedger
-from palyra.core.run.state import Run
+from palyra.core.run.state import AskedModel, PromptCuts, Run
 from palyra.core.tape.events import ContextAssembled, ContextCompacted, ContextGathered
 from tests.core.policy.tool_samples import a_catalogue, a_spec
 from tests.core.run.run_world import AGENT, PREFIX, World
@@ -199,7 +199,9 @@ def test_a_cache_changes_nothing(outputs: list[int], runs: list[int], window: in
     omitted = pruned = 0
     for turn in range(len(outputs) + 1):
         run = running(
-            *outputs[:turn], omitted=omitted, pruned=pruned, input_tokens=sum(outputs[:turn])
+            *outputs[:turn],
+            cuts=PromptCuts(omitted=omitted, pruned=pruned),
+            asked=AskedModel(input_tokens=sum(outputs[:turn])),
         )
         limits = ContextLimits(windows=(window,), reserved=50)
         one = assemble(run, PREFIX, turn + 1, 1, KEY, history=history, limits=limits, cache=cache)
@@ -222,7 +224,9 @@ def test_a_cache_compares_texts() -> None:
         output = ToolMessage("c", "read_file", "succeeded", f"{word} " * 3_000)
         call = ProposedCall(call_id="c", tool="read_file", arguments={})
         said = [UserMessage("x", (), own), AssistantMessage("", (call,)), output]
-        run = running(sources=sources, transcript=(*said, AssistantMessage(word)), pruned=3)
+        run = running(
+            sources=sources, transcript=(*said, AssistantMessage(word)), cuts=PromptCuts(pruned=3)
+        )
         shown.append(repr(assemble(run, PREFIX, 2, 1, KEY, cache=cache)))
     assert ["SECRET" in shown[0], "SECRET" in shown[1]] == [True, False]
 
@@ -245,7 +249,9 @@ def test_a_cut_is_kept_in_later_turns() -> None:
     assert event.budget is not None
     omitted = event.budget.omitted
     assert 4 == omitted
-    _, request = prompt(running(5, 5, omitted=omitted), past(300, 300), windows=(9_000,))
+    _, request = prompt(
+        running(5, 5, cuts=PromptCuts(omitted=omitted)), past(300, 300), windows=(9_000,)
+    )
     assert "question 1" == texts(request.messages)[0]
 
 
@@ -376,7 +382,7 @@ def test_a_body_cannot_close_its_element(body: str) -> None:
 def test_a_prepared_cache_gives_the_same_prompt() -> None:
     """What a thread has rendered before, the first prompt uses; short runs need no thread."""
     history = past(3_000, 3_000, 3_000)
-    run = running(*[2_000] * 12, pruned=16)
+    run = running(*[2_000] * 12, cuts=PromptCuts(pruned=16))
     cache = PromptCache(run, history, KEY)
     assert cache.is_long(run)
     assert not PromptCache(run, NO_HISTORY, KEY).is_long(run)
@@ -547,9 +553,9 @@ def test_a_smaller_window_counts_if_it_holds_what_is_protected(run: Run, window:
 
 def test_a_cut_never_brings_back_what_a_compaction_removed() -> None:
     """Of two places before which the history is left out, the later one counts."""
-    run = running(5, compacted=ContextCompacted(turn=1, history_runs=2), omitted=4)
+    run = running(5, cuts=PromptCuts(compacted=ContextCompacted(turn=1, history_runs=2), omitted=4))
     assert "question 2" == texts(prompt(run, past(5, 5, 5))[1].messages)[0]
-    run = running(5, compacted=ContextCompacted(turn=1, history_runs=1), omitted=8)
+    run = running(5, cuts=PromptCuts(compacted=ContextCompacted(turn=1, history_runs=1), omitted=8))
     assert "question 2" == texts(prompt(run, past(5, 5, 5))[1].messages)[0]
 
 

@@ -18,7 +18,7 @@ from palyra.core.model.messages import (
     message_tokens,
 )
 from palyra.core.run.inputs import Begin, CallEnded, TurnFailedInput, TurnFinished
-from palyra.core.run.state import Run
+from palyra.core.run.state import PromptCuts, Run
 from palyra.core.tape.events import Compaction
 from tests.core.run.run_world import PREFIX, World, turn
 
@@ -83,7 +83,9 @@ def test_then_old_outputs_are_shortened_and_the_newest_stays_whole() -> None:
     run = conversation(20_000, 20_000, 500)
     found = cut(run)
     assert (8_192, len(run.transcript) - 2) == (found.output_bytes, found.through)
-    shown = assemble(msgspec.structs.replace(run, compacted=found), PREFIX, 1, 2, b"k")[1]
+    shown = assemble(
+        msgspec.structs.replace(run, cuts=PromptCuts(compacted=found)), PREFIX, 1, 2, b"k"
+    )[1]
     outputs = [each.output for each in shown.messages if isinstance(each, ToolMessage)]
     assert [True, True, False] == ["bytes left out" in output for output in outputs]
 
@@ -98,7 +100,9 @@ def test_shortened_outputs_are_fenced() -> None:
     """Between fences with a nonce of their own, opened and closed."""
     run = conversation(50_000)
     whole = assemble(run, PREFIX, 1, 2, b"k")[1].messages[-1]
-    short = assemble(msgspec.structs.replace(run, compacted=cut(run)), PREFIX, 1, 2, b"k")
+    short = assemble(
+        msgspec.structs.replace(run, cuts=PromptCuts(compacted=cut(run))), PREFIX, 1, 2, b"k"
+    )
     last = short[1].messages[-1]
     assert isinstance(last, ToolMessage)
     assert isinstance(whole, ToolMessage)
@@ -116,7 +120,7 @@ def test_a_long_user_message_cannot_be_compacted() -> None:
 def test_what_the_window_cut_before_counts_no_more() -> None:
     """Removing runs that no prompt shows any more is no gain: the outputs have to go."""
     history = past(3_000, 3_000)
-    run = msgspec.structs.replace(conversation(9_000, 10), omitted=2)
+    run = msgspec.structs.replace(conversation(9_000, 10), cuts=PromptCuts(omitted=2))
     found = cut(run, history)
     assert found.output_bytes
     assert found.before_tokens < 4_000 + sum(map(message_tokens, run.transcript))
@@ -126,7 +130,7 @@ def test_stubs_count_as_stubs() -> None:
     """An output that is a stub already gives nothing more."""
     run = conversation(*[3_000] * 12)
     plain = cut(run)
-    pruned = msgspec.structs.replace(run, pruned=16)
+    pruned = msgspec.structs.replace(run, cuts=PromptCuts(pruned=16))
     assert cut(pruned).before_tokens < plain.before_tokens - 10_000
 
 
@@ -134,7 +138,7 @@ def test_once_in_a_turn() -> None:
     """The same turn is not cut twice; a later one may be, and further."""
     run = conversation(50_000, 50_000)
     first = cut(run)
-    again = msgspec.structs.replace(run, compacted=first)
+    again = msgspec.structs.replace(run, cuts=PromptCuts(compacted=first))
     assert plan_compaction(again, NO_HISTORY, 0) is None
     later = msgspec.structs.replace(
         again, turn=2, transcript=(*run.transcript, *conversation(9_000).transcript[1:])
@@ -156,7 +160,7 @@ def test_a_cut_shows_less_and_keeps_pairs(
     assert found == plan_compaction(run, history, prefix_tokens)
     if found is None:
         return
-    compacted = msgspec.structs.replace(run, compacted=found)
+    compacted = msgspec.structs.replace(run, cuts=PromptCuts(compacted=found))
     before = assemble(run, PREFIX, 1, 2, b"k", history=history)
     after = assemble(compacted, PREFIX, 1, 2, b"k", history=history)
     assert after[0].input_tokens < before[0].input_tokens

@@ -15,7 +15,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
 from palyra.core.run.answer import find_defect, is_tool_markup
 from palyra.core.run.loop_guard import LoopGuard
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, RunClock
 from palyra.core.tape import events as ev
 from tests.core.run.good_answers import GOOD_ANSWERS
 from tests.rows import every_row
@@ -41,7 +41,8 @@ def answered(
         run_id="r",
         state="in_progress",
         accepted=accepted,
-        created_ms=0,
+        clock=RunClock(created_ms=0),
+        last_ms=0,
         next_seq=5,
         turn=1,
         transcript=(UserMessage("go"), *before, AssistantMessage(text)),

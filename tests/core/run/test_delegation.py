@@ -61,8 +61,8 @@ def test_four_children_are_open_at_once_and_the_fifth_follows() -> None:
     assert ["c4"] == running(world)
     world.hear(ended("c4"))
     assert world.run.turn_is_open
-    assert Usage(input_tokens=15, output_tokens=20) == world.run.delegated_usage
-    assert 25 == world.run.delegated_usd_micros
+    assert Usage(input_tokens=15, output_tokens=20) == world.run.costs.delegated_usage
+    assert 25 == world.run.costs.delegated_usd_micros
     assert fold("run_1", world.tape) == world.run
 
 

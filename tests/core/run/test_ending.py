@@ -13,7 +13,7 @@ from palyra.core.model.messages import (
 )
 from palyra.core.run.call import Call
 from palyra.core.run.ending import MAX_LISTED, EndReason, partial_answer
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, RunClock
 from palyra.core.tape import events as ev
 
 ENDING = EndReason("no_progress", "it went round in circles")
@@ -28,7 +28,8 @@ def run_of(*turns: Message, calls: tuple[Call, ...] = (), json_mode: bool = Fals
         run_id="r",
         state="in_progress",
         accepted=accepted,
-        created_ms=0,
+        clock=RunClock(created_ms=0),
+        last_ms=0,
         next_seq=9,
         transcript=(UserMessage("go"), *turns),
         calls=calls,

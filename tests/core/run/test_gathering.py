@@ -202,7 +202,7 @@ def test_the_providers_count_corrects_the_estimate() -> None:
     """Only of a prompt that is large enough; a quarter of the difference at a time, bounded."""
     made = world("word " * 2_000)
     made.hear(Begin(instance_id="i", token_bps={"other": 12_000}))
-    expected = made.run.input_tokens
+    expected = made.run.asked.input_tokens
     assert expected > 1_000
     answer = ModelTurn(
         text="x", calls=(), finish_reason="stop", usage=Usage(input_tokens=2 * expected)

@@ -60,7 +60,7 @@ def test_a_call_that_broke_and_one_that_was_answered() -> None:
     world.hear(broke)
     world.hear(TurnFinished(turn=1, attempt=2, result=turn(text="the answer")))
     assert [(1, 1, "failed", 0, 0), (1, 2, "completed", 3, 0)] == told(world)
-    assert (1, 2) == (world.run.usage.input_tokens, world.run.usage.output_tokens)
+    assert (1, 2) == (world.run.costs.usage.input_tokens, world.run.costs.usage.output_tokens)
 
 
 def test_an_attempt_that_asked_nobody_is_no_call() -> None:
@@ -84,9 +84,9 @@ def test_what_a_broken_call_took_all_the_same() -> None:
     world.hear(msgspec.structs.replace(broke, charge=CHARGE))
     assert [(1, 1, "failed", 13, 6)] == told(world)
     assert (9, 4, 6) == (
-        world.run.usage.input_tokens,
-        world.run.usage.output_tokens,
-        world.run.cost_usd_micros,
+        world.run.costs.usage.input_tokens,
+        world.run.costs.usage.output_tokens,
+        world.run.costs.usd_micros,
     )
 
 
@@ -97,7 +97,7 @@ def test_an_answer_that_is_no_turn_was_paid_for_all_the_same() -> None:
     twice = msgspec.structs.replace(result, calls=(result.calls[0],) * 2, cost_usd_micros=5)
     world.hear(TurnFinished(turn=1, attempt=1, result=twice))
     assert [(1, 1, "failed", 3, 5)] == told(world)
-    assert (5, 3) == (world.run.cost_usd_micros, world.run.usage.input_tokens + 2)
+    assert (5, 3) == (world.run.costs.usd_micros, world.run.costs.usage.input_tokens + 2)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_call_that_was_stopped(end: Cancel | Expire | Resume) -> None:
     world = begun()
     world.hear(end)
     assert [(1, 1, "abandoned", 13, 6)] == told(world)
-    assert 6 == world.run.cost_usd_micros
+    assert 6 == world.run.costs.usd_micros
 
 
 def test_a_restart_charges_each_call_once() -> None:
@@ -130,7 +130,7 @@ def test_a_cost_that_nobody_knows_is_counted_and_not_guessed() -> None:
     world = begun()
     world.hear(Cancel(reason="", by="ann", abandoned=Charge(usage=Usage(input_tokens=7))))
     assert [(1, 1, "abandoned", 7, None)] == told(world)
-    assert (0, 1) == (world.run.cost_usd_micros, world.run.unpriced_calls)
+    assert (0, 1) == (world.run.costs.usd_micros, world.run.costs.unpriced_calls)
 
 
 # --- a refusal -----------------------------------------------------------------------------------
