@@ -9,6 +9,7 @@ from palyra.core.agent import (
     check_agent,
     next_version,
     placeholder_agent,
+    tools_of,
 )
 from palyra.core.journal.records import AgentRecord
 from palyra.core.tool.spec import build_catalogue
@@ -36,6 +37,14 @@ def test_an_agents_catalogue_is_its_list() -> None:
     assert ["read"] == list(part.tools)
     assert build_catalogue([a_spec("read")]).hash == part.hash
     assert CATALOGUE is allowed_tools(DEFAULT_AGENT, CATALOGUE)
+
+
+def test_a_principal_has_its_own_tools_and_those_of_all() -> None:
+    """Tools of another principal are not in the catalogue, which is unchanged if all are shared."""
+    owned = build_catalogue([a_spec("read"), a_spec("anns", principal="ann")])
+    assert ["anns", "read"] == sorted(tools_of("ann", owned).tools)
+    assert ["read"] == list(tools_of("bob", owned).tools)
+    assert CATALOGUE is tools_of("bob", CATALOGUE)
 
 
 def test_an_agent_without_tools_may_call_none() -> None:

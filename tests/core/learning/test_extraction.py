@@ -275,7 +275,7 @@ def test_a_delegated_run_teaches_nothing() -> None:
 
 MESSAGE = (
     "Hi! The staging database listens on port 6432. I do not want emojis. Don't remember my tea. "
-    "The key is [redacted:api_key]."
+    "The key is [redacted:api_key]. Use tabs."
 )
 
 
@@ -291,6 +291,7 @@ MESSAGE = (
         ("Anything at all.", "", "no_evidence"),
         ("Remember my tea.", "Don't remember my tea.", "declined"),
         ("The key is [redacted:api_key].", "The key is [redacted:api_key].", "secret"),
+        ("Use tabs.", "Use tabs.", "too_short"),
     ],
 )  # fmt: skip
 def test_a_lying_model_adds_nothing(text: str, quote: str, reason: str) -> None:

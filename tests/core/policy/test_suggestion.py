@@ -1,11 +1,11 @@
 """Shapes of calls: the rules that an answer about one call, or about several, may become."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
-from palyra.core.policy.recorded import PolicyEvidence
+from palyra.core.policy.recorded import Decided, PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.suggestion import (
     choose,
@@ -37,6 +37,15 @@ def call(*, run: str = "run_1", **changes: Any) -> PolicyEvidence:
     return PolicyEvidence(
         request=request, decided="allowed", run_id=run, call_id=f"call_of_{run}", summary="s"
     )
+
+
+def test_evidence_of_a_person_is_a_question() -> None:
+    """A question counts without an answer; a call that a rule or a grant answered was none."""
+    all_classes: tuple[Decided, ...] = get_args(Decided)
+    asked = {
+        each for each in all_classes if msgspec.structs.replace(call(), decided=each).was_asked
+    }
+    assert {"allowed", "denied", "unanswered"} == asked
 
 
 def test_a_rule_of_a_call_with_several_paths_names_them() -> None:
