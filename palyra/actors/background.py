@@ -153,13 +153,19 @@ async def keep_queue(
     queue = parts.queue
     task_status.started()
     await _abandon_left(parts)
+    obstacle = ""
     while True:
         try:
             due_ms = await cycle(parts)
         except (Unavailable, ActorGone, Overloaded) as error:
-            log.warning("the queue of tasks waits", error=error.message, retry_s=RETRY_S)
+            if error.message != obstacle:  # an outage is one line in the log, not one a second
+                obstacle = error.message
+                log.warning("the queue of tasks waits", error=obstacle, retry_s=RETRY_S)
             await trio.sleep(RETRY_S)
             continue
+        if obstacle:
+            log.info("the queue of tasks works again", after=obstacle)
+            obstacle = ""
         with trio.move_on_after(_pause_s(queue, due_ms)):
             await queue.tasks.wait_woken()
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, reset_tzpath
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from palyra.actors.background import requeue_task
@@ -234,15 +235,19 @@ async def test_an_outcome_survives_a_full_disk(autojump_clock: MockClock) -> Non
     office = Office()
     office.work.gate = trio.Event()
     await office.submit()
-    async with office.live():
-        await settle()
-        office.journal.fail_with = DiskFull("full")
-        office.work.gate.set()
-        await settle(10.0)
-        assert ["running"] == office.states()
-        office.journal.fail_with = None
-        await settle(10.0)
+    with capture_logs() as logs:
+        async with office.live():
+            await settle()
+            office.journal.fail_with = DiskFull("full")
+            office.work.gate.set()
+            await settle(10.0)
+            assert ["running"] == office.states()
+            office.journal.fail_with = None
+            await settle(10.0)
     assert (["succeeded"], 1) == (office.states(), len(office.work.begun))
+    assert ["the queue of tasks waits", "the queue of tasks works again"] == [
+        line["event"] for line in logs
+    ], "one line for the outage, not one for each attempt"
 
 
 async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> None:
