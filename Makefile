@@ -72,7 +72,7 @@ bench: $(VENV)/test.stamp  ## run every benchmark, print their JSON lines
 UV_COMPILE_ALONE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock'
-UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml requirements/build.in
+UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml --extra vectors --extra wasm requirements/build.in
 
 lock:  ## pin the newest versions the ranges allow, for every interpreter at once
 	$(PYTHON) -m venv .scratch/lock
@@ -100,9 +100,12 @@ $(VENV)/venv.stamp:
 # The checkout itself is installed without isolation: the build backend is pinned in run.txt.
 INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation -e .
 
+COUNT = $$(grep -c '^[a-z].*==' $(1))
 $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
-	$(PIP) install --quiet --require-hashes -r requirements/run.txt
-	$(INSTALL_SELF)
+	@echo "installing $(call COUNT,requirements/run.txt) packages into $(VENV), about 300 MB, checked by their hashes (half a minute)"
+	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	@echo "installing palyra itself"
+	@$(INSTALL_SELF)
 	@touch $@
 
 # test.txt holds everything run.txt does, at the same versions.  The provider that our models are

@@ -140,7 +140,9 @@ class Transcripts:
         """
         if request.is_background or run.accepted.origin in BESIDE | {COMPACTION}:
             return
-        self._before.setdefault(run.run_id, self._earlier(runs, run.run_id))
+        if run.run_id not in self._began.get(run.accepted.session_id, ()):
+            # What is known may be from a fork of the waiting run, before others ended.
+            self._before[run.run_id] = self._earlier(runs, run.run_id)
         held, wanted = _held(request.messages), self._rules(run.run_id)
         if held - wanted:
             text = f"{run.run_id}: {sorted(held - wanted)}"
