@@ -90,6 +90,17 @@ def test_dates_of_a_question_prefer_statements_of_that_day(kept: Memory) -> None
     assert {"m1", "m2"} == set(kept.ids("dinner on 16 May 2025")[:2])
 
 
+def test_a_question_prefers_and_excludes_nothing(kept: Memory) -> None:
+    """Another author, day, kind and session than the named ones: behind the named, but found."""
+    day = 86_400_000
+    kept.say("dinner by the port", author="Ann", at_ms=NOW_MS - 30 * day)
+    kept.say("dinner by the lake", author="Bob", kind="fact", session_id="s", tags=("x",))
+    kept.say("dinner by the hill")
+    question = "what did Ann say about dinner on 16 May 2025"
+    assert ["m0", {"m1", "m2"}] == [kept.ids(question)[0], set(kept.ids(question)[1:])]
+    assert ["m1"] == kept.ids(question, author="Bob"), "what is given as a filter does exclude"
+
+
 def test_frequencies_of_others_do_not_show(tmp_path: Path) -> None:
     """The scores of a principal are the same with and without the items of another."""
     (tmp_path / "one").mkdir()
