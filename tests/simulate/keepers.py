@@ -243,7 +243,7 @@ class Keeper(Remembering):
         return "\n".join(lines)
 
     def draw_call(self) -> str:
-        known = [*sorted(self.kept.keys() - self.private), *self.passing]
+        known = [m for m in (*sorted(self.kept), *self.passing) if m not in self.private]
         mark = self.rng.choice([*known, self.new_mark()])
         pick = self.rng.random()
         if pick < 0.4:
