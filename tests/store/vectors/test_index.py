@@ -1,5 +1,6 @@
 """The memory index over a real file: filters, changes, damage, and agreement with a plain model."""
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -554,6 +555,44 @@ def test_changes_during_a_build_are_in_its_result(kept: Memory) -> None:
     assert ["m3"] == kept.ids("zzz", [axis(6)])[:1]
     assert [] == kept.ids("zzz", [axis(2)])
     assert 3 == kept.index.vectors
+
+
+def test_a_build_of_another_index_is_not_used(kept: Memory) -> None:
+    """A rebuild meanwhile has numbered the slots again: its vectors would be those of other items."""
+    kept.say("port 8080", "a harbour", "a pier")
+    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4))
+    kept.build()
+    kept.file.forget("m0")
+    job = kept.index.plan_build()
+    assert job is not None
+    built = job.run()
+    kept.open_index()
+    kept.say("a quay")
+    kept.file.embed(m3=axis(6))
+    kept.index.adopt(built)
+    assert kept.index.is_build_due
+    kept.build()
+    for name, at in (("m1", 2), ("m2", 4), ("m3", 6)):
+        assert [name] == kept.ids("zzz", [axis(at)])[:1]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [StoredVector(scale, b"\1" * 8) for scale in (math.inf, -math.inf, 1e300, -1.0)]
+    + [StoredVector(0.5, b""), StoredVector(0.5, b"\1" * 7)],
+)
+def test_a_damaged_vector_is_as_good_as_none(kept: Memory, damaged: StoredVector) -> None:
+    """It spoils neither its neighbours nor the size of all, and its item is embedded again."""
+    kept.say("port 8080", "a harbour", "a pier", session_id="s")
+    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4))
+    kept.build()
+    kept.index.refresh_vectors(kept.file.embed(m2=damaged))
+    for _ in range(2):
+        assert ["m0", "m1"] == sorted(kept.ids("zzz", [axis(1, 1.0)])[:2])
+        assert 2 == kept.index.vectors
+        assert [3] == [each.row for each in kept.file.list_unembedded(*EMBEDDER, 9)]
+        kept.build()
+    assert 0 != kept.file.find_dimensions(EMBEDDER[0])
 
 
 def test_no_embedder_has_nothing_to_build_or_save(kept: Memory) -> None:
