@@ -73,7 +73,7 @@ class LabelledMemory:
     questions: list[LabelledQuestion]
 
 
-Ranker = Callable[[str], list[int]]
+Ranker = Callable[[str], list[tuple[int, float]]]  # rows and scores, best first
 
 
 # --- corpora -------------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ class Ours:
         today = day_of(max(item.at_ms for item in memory.items))
         weight = SEMANTIC if embedder is None or embedder.is_semantic else PARTS_OF_WORDS
 
-        def search(text: str) -> list[int]:
+        def search(text: str) -> list[tuple[int, float]]:
             question = analyse(text, index.list_authors(wanted), today)
             asked: Sequence[StoredVector] = ()
             if embedder is not None:
                 texts = question.texts_for(is_semantic=embedder.is_semantic)
                 asked = embedder.embed(texts)
             found = index.search(question, wanted, asked)
-            return [hit.row for hit in rank(question, found.candidates, weight)]
+            return [(hit.row, hit.score) for hit in rank(question, found.candidates, weight)]
 
         return search
 
@@ -184,12 +184,12 @@ class RawFts5:
     ) -> Ranker:
         del memory, folder
 
-        def search(text: str) -> list[int]:
+        def search(text: str) -> list[tuple[int, float]]:
             return [
-                row
-                for (row,) in store.connection.execute(
-                    "SELECT rowid FROM memory_fts WHERE memory_fts MATCH ?"
-                    " ORDER BY bm25(memory_fts) LIMIT ?",
+                (row, -bm25)
+                for row, bm25 in store.connection.execute(
+                    "SELECT rowid, bm25(memory_fts) AS s FROM memory_fts WHERE memory_fts MATCH ?"
+                    " ORDER BY s LIMIT ?",
                     (match_any(text.split()), MAX_RANK),
                 )
             ]
@@ -210,9 +210,13 @@ class RawFaiss:
         index = faiss.IndexFlatIP(embedder.dimensions)
         index.add(_floats(embedder.embed([item.text for item in memory.items])))
 
-        def search(text: str) -> list[int]:
-            _, found = index.search(_floats(embedder.embed([text])), MAX_RANK)
-            return [int(at) + 1 for at in found[0] if at >= 0]
+        def search(text: str) -> list[tuple[int, float]]:
+            cosines, found = index.search(_floats(embedder.embed([text])), MAX_RANK)
+            return [
+                (int(at) + 1, float(cosine))
+                for at, cosine in zip(found[0], cosines[0], strict=True)
+                if at >= 0
+            ]
 
         return search
 
@@ -259,9 +263,9 @@ def _score(
     shares: dict[str, list[float]],
     memory: LabelledMemory,
     question: LabelledQuestion,
-    rows: list[int],
+    ranked: list[tuple[int, float]],
 ) -> None:
-    wanted = question.evidence
+    wanted, rows = question.evidence, [row for row, _ in ranked]
 
     def share(found: Iterable[int]) -> float:
         return len(wanted & set(found)) / len(wanted)
@@ -269,13 +273,13 @@ def _score(
     for cut in CUTS:
         shares[f"recall@{cut}"].append(share(rows[:cut]))
     shares[f"recall@10 {question.category}"].append(share(rows[:10]))
-    shares["pack"].append(share(_packed(memory, rows)))
+    shares["pack"].append(share(_packed(memory, ranked)))
 
 
-def _packed(memory: LabelledMemory, rows: Sequence[int]) -> list[int]:
+def _packed(memory: LabelledMemory, ranked: Sequence[tuple[int, float]]) -> list[int]:
     """Return the rows that fit into a pack."""
-    row_of = {memory.items[row - 1].memory_id: row for row in rows}
-    hits = [MemoryHit(item=memory.items[row - 1], score=0.0, parts={}) for row in rows]
+    row_of = {memory.items[row - 1].memory_id: row for row, _ in ranked}
+    hits = [MemoryHit(item=memory.items[row - 1], score=score, parts={}) for row, score in ranked]
     return [row_of[hit.item.memory_id] for hit in pack_hits(MemoryHits(hits=tuple(hits))).hits]
 
 

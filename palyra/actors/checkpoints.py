@@ -1,15 +1,16 @@
 """Session checkpoints: mark a point of a session, list the points, continue from one in a branch.
 
-Owns: nothing.  Talks to: sessions, the journal, the gateway, file checkpoints.
+Owns: nothing.  Talks to: sessions, the journal, the gateway, file checkpoints, documents.
 Never: changes the session that it restores from.
 
 A compaction is a checkpoint of its own: `compaction.applied` is on the tape, the conversation before
 it is a fold of the tape, so its id names the point without a second record that could be missing
 after a crash.  A checkpoint on request is a record.
 
-A restore first puts the files back, if that is wanted, then starts the branch.  Both steps change
-nothing when they are repeated: files that are as before stay, and the branch has the receipt of the
-request in its own commit.  So a repeated request completes one that a crash interrupted.
+A restore first puts the files back, then the entries of documents, if that is wanted, then starts the
+branch.  No step changes anything when it is repeated: files and entries that are as before stay, and
+the branch has the receipt of the request in its own commit.  So a repeated request completes one that
+a crash interrupted.
 """
 
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from palyra.core.session.queue import BESIDE
 from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Mark, Rewound
 from palyra.errors import IllegalState, InvalidParams, NotFound
+from palyra.services.documents import Documents
 from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run
 from palyra.services.session_checkpoints import ForkMark, find_mark
@@ -55,12 +57,18 @@ class Checkpointer:
     """Checkpoints of sessions.  Every method takes the authenticated caller first."""
 
     def __init__(
-        self, services: SessionServices, sessions: Sessions, gateway: Gateway, files: FileHistory
+        self,
+        services: SessionServices,
+        sessions: Sessions,
+        gateway: Gateway,
+        files: FileHistory,
+        documents: Documents,
     ) -> None:
         self._services = services
         self._sessions = sessions
         self._gateway = gateway
         self._files = files
+        self._documents = documents
 
     async def create(
         self, caller: Caller, session_id: str, run_id: str | None, seq: int | None, name: str
@@ -109,11 +117,13 @@ class Checkpointer:
     ) -> SessionRestored:
         """Start a branch with the conversation of a checkpoint; without an id of the last compaction.
 
-        With `files` the changes that calls of the session made since are undone.  Raises NotFound,
-        IllegalState for a session without a compaction, Conflict naming the files that another
-        program changed since (`force` overwrites them), and the errors of `Gateway.start_run`.
-        Cancellation: files may have been put back and the branch may exist; repeat with the
-        idempotency key.
+        With `files` the changes that calls of the session made since are undone; with `documents`
+        workspace documents get the entries of that time, also if others changed them since, which only
+        operators may ask for.  Raises NotFound, IllegalState for a session without a compaction,
+        Conflict naming the files that another program changed since (`force` overwrites them), and
+        the errors of `Documents.restore` and `Gateway.start_run`.
+        Cancellation: files and documents may have been put back and the branch may exist; repeat
+        with the idempotency key.
         """
         caller.require("runs:write")
         session = await self._get_own(caller, command.session_id)
@@ -125,6 +135,7 @@ class Checkpointer:
             raise IllegalState("the conversation is empty at that checkpoint")
         made = await self._changes(session, point, is_after=True) if command.files else []
         rewound = await self._rewind(made, force=command.force, dry_run=True)
+        documents = await self._restore_documents(caller, command, point, dry_run=True)
         summary = branch.summary
         restored = SessionRestored(
             parent_run_id=branch.run_id,
@@ -134,10 +145,12 @@ class Checkpointer:
             summary_tokens=0 if summary is None else summary.after_tokens,
             files=rewound.files,
             conflicts=rewound.conflicts,
+            documents=documents,
         )
         if command.dry_run:
             return restored
         rewound = await self._rewind(made, force=command.force, dry_run=False)
+        await self._restore_documents(caller, command, point, dry_run=False)
         restored = msgspec.structs.replace(restored, file_checkpoint_id=rewound.checkpoint_id)
         start = msgspec.structs.replace(
             fork_command(mark.point, branch, None), origin=RESTORE, restored=restored
@@ -162,6 +175,13 @@ class Checkpointer:
         return await self._services.run_blocking(
             partial(_list_changes, self._files, session, point, is_after=is_after)
         )
+
+    async def _restore_documents(
+        self, caller: Caller, command: RestoreSession, point: Mark, *, dry_run: bool
+    ) -> dict[str, int]:
+        if not command.documents:
+            return {}
+        return await self._documents.restore_all(caller, point.at_ms, dry_run=dry_run)
 
     async def _rewind(self, made: list[Checkpoint], *, force: bool, dry_run: bool) -> Rewound:
         """Undo the changes, given newest first."""

@@ -191,6 +191,7 @@ def list_checkpoints(options: Options, name: str, limit: int) -> None:
 @click.option("--before-compaction", is_flag=True, help="Undo the last compaction.")
 @click.option("--files", is_flag=True, help="Undo changes of files by the session's calls since.")
 @click.option("--force", is_flag=True, help="Overwrite files that changed since by other means.")
+@click.option("--documents", is_flag=True, help="Restore the entries of workspace documents.")
 @click.option("--dry-run", is_flag=True, help="Show what would happen.")
 @shared_options
 def restore(
@@ -222,6 +223,8 @@ def restore(
         say(f"{visible(path)} {'would be' if dry_run else 'is'} as at the checkpoint{note}")
     if done.file_checkpoint_id is not None:
         say(f"undo that with: palyra checkpoints restore {done.file_checkpoint_id}", dim=True)
+    for document, version in done.documents.items():
+        say(f"{document} {'would have' if dry_run else 'has'} the entries of version {version}")
 
 
 async def get_session_id(client: Client, name: str, *, is_latest_allowed: bool = False) -> str:

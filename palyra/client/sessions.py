@@ -30,6 +30,7 @@ class RestoreOptions(TypedDict, total=False):
 
     files: bool
     force: bool
+    documents: bool
     dry_run: bool
     idempotency_key: str
 

@@ -2,7 +2,8 @@
 
 Owns: nothing that a restart would lose; versions are records of the journal.
 Talks to: the files of the workspace (a port), in threads; the journal; the hub.
-Written by: learning, while `documents.write` is set; operators (`sync`, `fill`, `restore`);
+Written by: learning, while `documents.write` is set; operators (`sync`, `fill`, `restore`, and the
+restore of a session);
 `memory.forget`.
 Never: writes a file of the workspace unless that setting or a person asks for it, or changes text
 outside of a managed block.
@@ -179,6 +180,27 @@ class Documents:
         author = replace(self._author(caller.principal), overrides=True)
         plan = partial(_restore, document, record, author)
         return await self._change(document, plan, "restore", caller.principal, dry_run=dry_run)
+
+    async def restore_all(
+        self, caller: Caller, at_ms: int, *, dry_run: bool = False
+    ) -> dict[str, int]:
+        """Give every document the entries of its newest version at that time, as `restore` does.
+
+        Return the versions of the documents whose files are changed, or would be, by document.  A
+        document without a version that old stays as it is.  Raises the errors of `restore`.
+        Cancellation: some documents may be restored; the same call completes it.
+        """
+        caller.require("documents:write")
+        restored: dict[str, int] = {}
+        for document in DOCUMENTS:
+            versions = await self._read_versions(document)
+            old = next((v for v in versions if v.at_ms <= at_ms and not v.is_pending), None)
+            if old is None:
+                continue
+            done = await self.restore(caller, document, old.version, dry_run=dry_run)
+            if done.is_written:
+                restored[document] = old.version
+        return restored
 
     async def fill(self, caller: Caller, document: str, *, dry_run: bool = False) -> DocumentChange:
         """Give the block `pinned` the caller's pinned memories; entries that a person typed stay.

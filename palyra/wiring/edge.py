@@ -97,7 +97,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     return Backend(
         gateway=gateway,
         sessions=sessions,
-        checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints),
+        checkpoints=Checkpointer(services, sessions, gateway, toolset.checkpoints, documents),
         data_rights=data_rights,
         retention=Retention(
             retention_limits(config.retention),

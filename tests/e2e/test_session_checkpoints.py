@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from palyra.client import Client
+from palyra.client.sessions import RestoreOptions
 from palyra.core.model.messages import GuidanceMessage, UserMessage
 from palyra.core.session.commands import RunView, SessionCompacted, SessionRestored
 from palyra.core.tape import events as ev
-from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound
+from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.net.http.compat.responses import run_id_of
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
@@ -250,6 +251,40 @@ async def test_files_are_put_back_to_the_mark(daemon: DaemonProcess) -> None:
         assert ("w", "by hand", "z") == tuple(
             path.read_text(encoding="utf-8") for path in (one, two, new)
         )
+
+
+async def test_documents_are_put_back_to_the_mark(daemon: DaemonProcess) -> None:
+    """The entries of the mark's time come back, text outside stays; operators only, and on request."""
+    file = daemon.workspace / "MEMORY.md"
+
+    def write(entry: str, around: str) -> None:
+        block = f"<!-- palyra:begin facts -->\n- {entry}\n<!-- palyra:end facts -->\n"
+        file.write_text(f"{around}\n{block}", encoding="utf-8")
+
+    async with daemon.connect() as client:
+        write("The port is 8080", "before")
+        await client.sync_document("MEMORY.md")
+        run = await talk(client, "hello", session_key="documents")
+        mark = await client.checkpoint_session(run.session_id)
+        write("The port is 9090", "after")
+        await client.sync_document("MEMORY.md")
+        options: RestoreOptions = {"documents": True, "dry_run": True}
+        shown = await client.restore_session(run.session_id, mark.checkpoint_id, **options)
+        assert ({"MEMORY.md": 1}, "") == (shown.documents, shown.session_id)
+        plain = await restore(daemon, "documents", mark.checkpoint_id)
+        assert {} == plain.documents
+        assert "9090" in file.read_text(encoding="utf-8")
+        done = await restore(daemon, "documents", mark.checkpoint_id, "--documents")
+        assert {"MEMORY.md": 1} == done.documents
+        text = file.read_text(encoding="utf-8")
+        assert (True, True, False) == (text.startswith("after"), "8080" in text, "9090" in text)
+        again = await restore(daemon, "documents", mark.checkpoint_id, "--documents")
+        assert {} == again.documents
+    async with somebody(daemon, "client", "eve") as eve:
+        own = await talk(eve, "mine", session_key="documents")
+        mark = await eve.checkpoint_session(own.session_id)
+        with pytest.raises(Forbidden, match="documents:write"):
+            await eve.restore_session(own.session_id, mark.checkpoint_id, documents=True)
 
 
 async def test_pins_go_with_the_branch(daemon: DaemonProcess) -> None:

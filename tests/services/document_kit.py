@@ -81,9 +81,10 @@ class Kit:
         self.files = WorkspaceDocuments(self.workspace, self.checkpoints)
         self.journal = DirectJournal(store)
         self.hub = Hub()
+        self.clock_ms = 5
         self.documents = Documents(
             cast("Journal", self.journal), self.files, cast("Any", self.hub), redactor(),
-            run_blocking=inline, now_ms=lambda: 5, new_id=new_id, writes=writes,
+            run_blocking=inline, now_ms=lambda: self.clock_ms, new_id=new_id, writes=writes,
         )  # fmt: skip
 
     @property

@@ -100,6 +100,22 @@ async def test_no_run_is_left_out_before_it_is_summarised(
         assert "Never push to main." in shown
 
 
+async def test_thirty_turns_reach_the_model_through_the_summary(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Turns 1 and 15 are in the summary of the thirtieth prompt, turn 29 is there verbatim."""
+    async with running(store) as kit:
+        for number in range(1, 31):
+            kit.model.turns = [say(LONG)]
+            await talk(kit, f"The port of service {number} is {8_000 + number}.")
+        [summary] = summaries(kit)
+        messages = [m for m in kit.model.requests[-1].messages if isinstance(m, UserMessage)]
+        verbatim = " ".join(message.text for message in messages)
+        for number, text in ((1, summary), (15, summary), (29, verbatim), (30, verbatim)):
+            assert f"The port of service {number} is {8_000 + number}." in text
+        assert "service 15 " not in verbatim, "it is in the summary alone"
+
+
 async def test_a_short_session_is_left_alone(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
@@ -113,9 +129,16 @@ async def test_a_short_session_is_left_alone(
 async def test_the_second_summary_builds_on_the_first(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """What an earlier compaction kept is in the later one; its ranges grow at the end."""
+    """What an earlier compaction kept is in the later one; its ranges grow at the end.
+
+    No tape changes: the runs that a summary covers keep every event.
+    """
     async with running(store) as kit:
-        runs = await fill(kit, 14)
+        runs = await fill(kit, 3)
+        before = [(row.kind, row.data) for run in runs for row in kit.rows(run)]
+        kit.model.turns = [say(LONG) for _ in range(11)]
+        runs += [await talk(kit, f"message {number}") for number in range(3, 14)]
+        assert before == [(row.kind, row.data) for run in runs[:3] for row in kit.rows(run)]
         applied = [event for run in runs for event in kit.events(run, "compaction.applied")]
         assert len(applied) > 1
         first, last = applied[0].summary.covers, applied[-1].summary.covers

@@ -168,6 +168,30 @@ async def test_a_restore_changes_the_blocks_alone(kit: Kit) -> None:
         await kit.documents.restore(OPERATOR, "MEMORY.md", 9)
 
 
+async def test_all_documents_go_back_to_a_time(kit: Kit) -> None:
+    """Each to its newest complete version by then; one without a version that old stays."""
+    user = kit.memory.with_name("USER.md")
+    await kit.apply(mem_1="a")
+    kit.clock_ms += 10
+    at_ms = kit.clock_ms
+    await kit.apply(mem_1="b")
+    kit.clock_ms += 1
+    user.write_text(body("- later"))
+    await kit.documents.sync(OPERATOR, "USER.md")
+    await kit.apply(mem_1="c")
+    before = kit.memory.read_text(), user.read_text()
+    assert {"MEMORY.md": 2} == await kit.documents.restore_all(OPERATOR, at_ms, dry_run=True)
+    assert before == (kit.memory.read_text(), user.read_text())
+    assert {"MEMORY.md": 2} == await kit.documents.restore_all(OPERATOR, at_ms)
+    assert (before[0].replace("- c", "- b"), before[1]) == (
+        kit.memory.read_text(), user.read_text(),
+    )  # fmt: skip
+    assert {} == await kit.documents.restore_all(OPERATOR, at_ms)
+    assert {} == await kit.documents.restore_all(OPERATOR, -1)
+    with pytest.raises(Forbidden):
+        await kit.documents.restore_all(CLIENT, at_ms)
+
+
 async def test_a_sync_adopts_and_a_preview_does_not(kit: Kit) -> None:
     """The preview lists the same edits and leaves file and history alone."""
     text = body("- typed")

@@ -530,6 +530,34 @@ async def test_runs_and_sessions_of_the_principal_only(
         assert "no run of the session has ended yet" == (await world.one("@session:talk")).error
 
 
+async def test_every_kind_in_one_message(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """A file, a folder, a page, both changes, memories, a run and a session: eight texts in order."""
+
+    async def read_diff(_path: str, *, is_staged: bool) -> Sequence[DiffSection]:
+        await trio.lowlevel.checkpoint()
+        return [DiffSection("a.py", "+staged\n" if is_staged else "+changed\n")]
+
+    store = MemoryJournal()
+    store.open()
+    async with running(store) as kit:
+        kit.model.turns = [say("the answer")]
+        first = await kit.start("the question", session_key="talk")
+        await kit.end(first)
+        (tmp_path / "src").mkdir()
+        (tmp_path / "src" / "c.py").write_text("c = 1\n")
+        world = Sources(tmp_path, kit.journal, read_diff=read_diff, recall=Memory())
+        world.pages["https://x.org/"] = ToolOutput(text="a page", trust="external_untrusted")
+        found = await world.resolve(
+            "see @file:src/c.py, @folder:src and (@url:https://x.org/); @diff and @staged. "
+            f"Was it @memory:`the deploy port`, @run:{first} or @session:talk?"
+        )
+    assert [
+        ("file", "c = 1"), ("folder", "--- src/c.py"), ("url", "a page"), ("diff", "+changed"),
+        ("staged", "+staged"), ("memory", "- fact 0"), ("run", "user: the question"),
+        ("session", "user: the question"),
+    ] == [(each.kind, each.text.partition("\n")[0]) for each in found]  # fmt: skip
+
+
 async def test_a_tainted_run_taints(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Quoting a run that read injected instructions counts as reading them."""
     store = MemoryJournal()

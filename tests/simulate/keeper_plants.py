@@ -8,12 +8,15 @@ from unittest.mock import patch
 import msgspec
 import trio
 
+from palyra.actors.purge import DataRights
 from palyra.core.context import ledger
 from palyra.core.context import session_window as window
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
+from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.memory.items import MemoryForgotten, MemoryPurged
 from palyra.core.model.summary import Entry
+from palyra.core.session import purge
 from palyra.core.tape import events as ev
 from palyra.services.history import ConversationHistory
 from palyra.services.memory import Memories
@@ -152,6 +155,41 @@ def purge_until_restart() -> Plant:
     return patch.object(Memories, "purge", careless)
 
 
+def purge_sessions_until_restart() -> Plant:
+    """A purge of a session hides its payloads from readers and writes nothing."""
+    hidden: set[str] = set()
+    read, reopen = SqliteJournal.read_tape, SqliteJournal.open
+
+    async def careless(_: DataRights, run: Any, _purge: Any) -> int:
+        await trio.lowlevel.checkpoint()
+        hidden.add(run.run_id)
+        return int(run.head_seq) + 1
+
+    def hide(self: SqliteJournal, run_id: str, **options: Any) -> Any:
+        page = read(self, run_id, **options)
+        if run_id not in hidden:
+            return page
+        rows = [msgspec.structs.replace(r, data=make_tombstone(r.data, 0)) for r in page.rows]
+        return msgspec.structs.replace(page, rows=rows)
+
+    def forget(self: SqliteJournal) -> Any:
+        hidden.clear()
+        return reopen(self)
+
+    return both(
+        patch.object(DataRights, "purge_run", careless),
+        both(
+            patch.object(SqliteJournal, "read_tape", hide),
+            patch.object(SqliteJournal, "open", forget),
+        ),
+    )
+
+
+def purge_tapes_alone() -> Plant:
+    """A purge of a session leaves the items that came from it."""
+    return patch.object(purge, "_is_only_from", lambda *_: False)
+
+
 def drop_pins() -> Plant:
     """A summary has no pinned messages; its check does not miss them."""
     return patch.object(ledger._Builder, "replace_pins", lambda *_: None)
@@ -248,6 +286,8 @@ KEEPER_PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     (recall_expired, {"what has expired stays away"}),
     (recall_hidden, {"what is never recalled stays away"}),
     (purge_until_restart, {"what is purged does not come back"}),
+    (purge_sessions_until_restart, {"what is purged does not come back"}),
+    (purge_tapes_alone, {"what is purged does not come back"}),
     (drop_pins, {"pins survive as data"}),
     (drop_rules, {"obligations survive as data", "obligations survive"}),
     (show_no_rules, {"obligations survive"}),

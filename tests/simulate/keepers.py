@@ -22,6 +22,7 @@ CHANNELS = ("chat", "mail")
 LIVES_MS = (500, 5_000, 60_000)  # of items with an end
 PATIENCE_S = 300.0  # with a run, before the next deed
 WORDS = (10, 40, 120)  # of an answer: conversations soon outgrow their history
+PURGED = 0.06  # how likely the next deed is the purge of a session
 
 
 class Remembering(Person):
@@ -188,6 +189,8 @@ class Keeper(Remembering):
         self.deeds = deeds
         self.desks = self.rng.choice(DESKS)
         self.runs: list[str] = []
+        self.purges = world.chance.stream(f"{name} purges")
+        self.purged: list[str] = []  # sessions, for sure
 
     async def live(self) -> None:
         """Do all deeds, one after the other, while another task looks things up."""
@@ -198,7 +201,8 @@ class Keeper(Remembering):
                 if self.world.is_over:
                     break
                 self.world.starts += 1
-                deed = self.rng.choice(self.choose_deeds())
+                is_purge = self.runs and self.purges.random() < PURGED
+                deed = self.purge_session if is_purge else self.rng.choice(self.choose_deeds())
                 try:
                     await deed(client, f"task {self.name}.{number}")
                 except NotFound as error:
@@ -206,6 +210,8 @@ class Keeper(Remembering):
                 self.world.starts -= 1
             self.world.starters.discard(self.name)
             await self.take_stock(client)
+            for session_id in self.purged:
+                await self.look_behind(client, session_id)
             nursery.cancel_scope.cancel()
 
     def choose_deeds(self) -> tuple[Callable[[Client, str], Awaitable[None]], ...]:
@@ -237,7 +243,7 @@ class Keeper(Remembering):
         return "\n".join(lines)
 
     def draw_call(self) -> str:
-        known = [*sorted(self.kept.keys() - self.private), *self.passing]
+        known = [m for m in (*sorted(self.kept), *self.passing) if m not in self.private]
         mark = self.rng.choice([*known, self.new_mark()])
         pick = self.rng.random()
         if pick < 0.4:
@@ -331,6 +337,40 @@ class Keeper(Remembering):
             at = (branch.parent_run_id, branch.at_seq)
             self.fail("a branch ends at its mark", f"{at}, not {(mark.run_id, mark.seq)}")
         await self.continue_in(client, branch.session_id, branch.run_id, name)
+
+    async def purge_session(self, client: Client, _name: str) -> None:
+        """Remove the content of a session for good, with the items that came from it alone."""
+        session_id = self.purges.choice([*self.sessions])
+        asked = {"session_id": session_id, "cancel": True, "idempotency_key": self.new_key()}
+        items = self.world.oracle.memory.items
+        self.kept = {m: i for m, i in self.kept.items() if items[i].session_id != session_id}
+        del self.sessions[session_id]
+        self.runs = [each for each in self.runs if self.session_of(each) != session_id]
+        done = await self.insist(lambda: client.call("session.purge", asked))
+        if done is None or not done.get("done_ms"):
+            return
+        self.world.trace.counts["sessions purged"] += 1
+        self.purged.append(session_id)
+        self.world.purged_sessions.append(session_id)
+        await self.look_behind(client, session_id)
+
+    def session_of(self, run_id: str) -> str:
+        """Return the session of a run."""
+        return self.world.oracle.runs[run_id].accepted.session_id
+
+    async def look_behind(self, client: Client, session_id: str) -> None:
+        """Check that the tapes of a purged session are gone, and its items without another origin."""
+        runs = [each for each in self.world.oracle.runs if self.session_of(each) == session_id]
+        for run_id in runs:
+            page = await self.insist(lambda r=run_id: client.call("tape.read", {"run_id": r}))
+            if left := find_marks(str(page)):
+                self.fail("what is purged does not come back", f"{run_id}: {sorted(left)}")
+        page = await self.insist(lambda: client.list_memories(limit=500, hidden=True))
+        for item in [] if page is None else page.items:
+            origins = {each.run_id for each in item.lineage}
+            is_own = item.session_id == session_id and (item.scope == "session" or not origins)
+            if is_own or origins & set(runs):
+                self.fail("what is purged does not come back", f"{session_id}: {item}")
 
     async def fork(self, client: Client, name: str) -> None:
         """Continue from some event of a run."""

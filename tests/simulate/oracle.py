@@ -13,6 +13,7 @@ import msgspec
 from palyra.config.sections import BudgetConfig
 from palyra.core.agent import BUILT_IN
 from palyra.core.journal.changes import Change
+from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
@@ -27,6 +28,7 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ModelRequest
 from palyra.core.run.state import RULES_CHANGED, Run, apply, begin
+from palyra.core.session.purge import purge_run
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of_any
 from palyra.core.tool.attestation import execution_digest
@@ -180,12 +182,24 @@ class Oracle:
         if SECRET.encode() in row.data:
             self._fail("no secret reaches the tape", f"{row.run_id} {row.seq} {row.kind}")
         event = ev.decode_event(row.kind, row.data)
+        if isinstance(event, ev.RunPurged):
+            self._purge(row, tape)
+            return
         self._fold(row, event)
         self._note_call(row, event)
         self.purse.note(event)
         self.memory.note(self.runs[row.run_id], row, event)
         self.transcripts.note(self.runs, self.sessions, row, event)
         self.failovers += isinstance(event, ev.RouteChanged)
+
+    def _purge(self, purge: TapeRow, tape: list[TapeRow]) -> None:
+        """A run that has ended loses its payloads; its state stays what it was."""
+        if not self.runs[purge.run_id].is_terminal:
+            self._fail("only what has ended is purged", purge.run_id)
+        tape[:-1] = [
+            msgspec.structs.replace(row, data=make_tombstone(row.data, purge.at_ms))
+            for row in tape[:-1]
+        ]
 
     def _fold(self, row: TapeRow, event: ev.Event) -> None:
         run = self.runs.get(row.run_id)
@@ -307,10 +321,12 @@ class Oracle:
             self.paired.add((record.principal, record.channel, record.sender))
 
     def _check_run(self, record: RunRecord) -> None:
-        before = self.records.get(record.run_id)
+        before, folded = self.records.get(record.run_id), self.runs[record.run_id].to_record()
+        if record.purged_ms is not None:
+            before, folded = None, purge_run(folded, self.tapes[record.run_id][-1])
         if before is not None and before.is_terminal and before != record:
             self._fail("a terminal state never changes", record.run_id)
-        if record != self.runs[record.run_id].to_record():
+        if record != folded:
             self._fail("a record is the fold of its tape", record.run_id)
 
     # --- what runs

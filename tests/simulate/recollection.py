@@ -5,12 +5,12 @@ when it was asked for, or as any later change left it, never as it was before.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from palyra.core.journal.records import MemoryRecord, MemoryRemoval
+from palyra.core.journal.records import LineageTrim, MemoryRecord, MemoryRemoval, SessionRemoval
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ModelRequest
 from palyra.core.run.state import Run
@@ -77,12 +77,22 @@ class Recollection:
                     if item.principal == record.principal:
                         self._drop(item.memory_id)
             case MemoryRemoval(memory_ids=tuple(memory_ids)):
-                for memory_id in memory_ids:
-                    if self._ever[memory_id].principal != record.principal:
-                        self._fail("scope isolation", f"{record.by} forgets {memory_id}")
-                    self._drop(memory_id)
+                self._forget(record, memory_ids)
+            case SessionRemoval(trims=trims):
+                self._trim(trims)
             case _:
                 pass
+
+    def _forget(self, removal: MemoryRemoval, memory_ids: Iterable[str]) -> None:
+        for memory_id in memory_ids:
+            if self._ever[memory_id].principal != removal.principal:
+                self._fail("scope isolation", f"{removal.by} forgets {memory_id}")
+            self._drop(memory_id)
+
+    def _trim(self, trims: Iterable[LineageTrim]) -> None:
+        for trim in trims:
+            item = self.items[trim.memory_id]
+            self.items[trim.memory_id] = msgspec.structs.replace(item, lineage=trim.lineage)
 
     def _drop(self, memory_id: str) -> None:
         if self.items.pop(memory_id, None) is not None:

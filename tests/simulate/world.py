@@ -14,7 +14,9 @@ from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.healing.rules import SWEEP_S, HealingMode
 from palyra.core.ids import Prefix
 from palyra.core.journal.changes import Change, MemoryFilter
+from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.ports import JournalStore, MemoryEmbedder
+from palyra.core.tape.events import RunPurged
 from palyra.errors import ActorGone
 from palyra.net.api.tokens import token_record
 from palyra.services.memory_index import SharedMemoryIndex
@@ -118,6 +120,7 @@ class World:
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
         self.known_items: list[str] = []  # of memory, likewise
+        self.purged_sessions: list[str] = []  # likewise
         self.codes: list[tuple[str, str]] = []  # that senders were given: pairing, code
         self.starters: set[str] = set()  # people who have not begun everything yet
         self.starts = 0  # requests in progress to start a run
@@ -472,6 +475,10 @@ class World:
             self.fail("what is committed is there", str(changed))
         for run_id, tape in self.oracle.tapes.items():
             page = self.durable.read_tape(run_id, after_seq=-1, limit=10_000, max_bytes=2**40)
+            is_purged = self.oracle.runs[run_id].accepted.session_id in self.purged_sessions
+            payloads = [row for row in page.rows if read_tombstone(row.data) is None]
+            if is_purged and [RunPurged.KIND] != [row.kind for row in payloads]:
+                self.fail("what is purged does not come back", run_id)
             if page.rows != tape:
                 self.fail("what is committed never changes", run_id)
 

@@ -23,7 +23,8 @@ from palyra.core.memory.dates import DateSpan, day_of, find_spans
 
 WEEK_DAYS, MONTH_DAYS = 7, 31  # a longer span is a month, and a year
 MAX_DATE_WORDS = 64  # of one question
-_HUMP = re.compile(r"[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*")
+_RUN = re.compile(r"[A-Za-z0-9]+")
+_HUMP = re.compile(r"[a-z0-9][A-Z]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -48,7 +49,7 @@ def searchable(text: str) -> str:
     """Return the text with the parts of identifiers appended and unspaced runs cut into pairs."""
     if not text.isascii():
         text = _UNSPACED.sub(lambda match: f" {_pairs(match[0])} ", text)
-    parts = [" ".join(_PART.findall(word)) for word in _HUMP.findall(text)]
+    parts = [" ".join(_PART.findall(run)) for run in _RUN.findall(text) if _HUMP.search(run)]
     return f"{text} {' '.join(parts)}" if parts else text
 
 

@@ -158,6 +158,7 @@ class RestoreSession(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_id: str | None = None  # None: that of the last compaction
     files: bool = False  # undo changes that calls of the session have made to files since
     force: bool = False  # also of files that another program has changed since
+    documents: bool = False  # give workspace documents the entries that they had
     dry_run: bool = False
 
 
@@ -174,6 +175,7 @@ class SessionRestored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     files: tuple[str, ...] = ()  # that were put back, or would be
     conflicts: tuple[str, ...] = ()  # of these, changed by another writer since
     file_checkpoint_id: str | None = None  # that undoes the change of the files
+    documents: dict[str, int] = {}  # whose entries were put back, or would be, to this version
 
 
 class Steered(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,10 @@ ITEM_FACTS = (
     " superseded_by IS NULL, never_recall, length(text), previous_row, next_row) AS found"
 )
 
-_IN_SPACE = "embedder = ? AND length(vector) = ?"
+# A component is at most 127 times the scale, and 1 at most.  A vector with another scale is damaged,
+# and as good as none.
+_SOUND = "length(vector) > 0 AND scale BETWEEN 0 AND 1"
+_IN_SPACE = f"embedder = ? AND length(vector) = ? AND {_SOUND}"
 
 T = TypeVar("T")
 
@@ -193,7 +196,7 @@ class IndexQueries(ABC):
         """Return the size of the newest vector of this embedder; None without one."""
         statement = (
             f"SELECT length(vector) FROM {self.tables.vectors} WHERE embedder = ?"  # noqa: S608 - only literals of this package
-            " ORDER BY row DESC LIMIT 1"
+            f" AND {_SOUND} ORDER BY row DESC LIMIT 1"
         )
         found: int | None = self._read(lambda c: c.execute(statement, (embedder,)).get)
         return found
@@ -239,7 +242,7 @@ class IndexQueries(ABC):
                 f" FROM {self.tables.items} AS m WHERE superseded_by IS NULL AND NOT never_recall"
                 f" AND {self.tables.embedded}"
                 f" AND NOT EXISTS (SELECT 1 FROM {self.tables.vectors} AS v WHERE v.row = m.row"
-                " AND v.embedder = ?1 AND (?2 IS NULL OR length(v.vector) = ?2))"
+                f" AND v.embedder = ?1 AND {_SOUND} AND (?2 IS NULL OR length(v.vector) = ?2))"
                 " AND principal NOT IN (SELECT value FROM json_each(?3))"
                 " AND row NOT IN (SELECT value FROM json_each(?4)) ORDER BY row DESC LIMIT ?5",
                 (embedder, dimensions, _json(sorted(without)), _json(sorted(but)), limit),

@@ -397,9 +397,10 @@ class MemoryIndex:
 
     def adopt(self, built: "BuiltVectors") -> None:
         """Use the vectors of a finished job, and read those that changed since it was planned."""
-        if built.space != self._space:
-            return  # planned before `use`
         self.catch_up()
+        rows = self._table.column("row")[: built.rows.size]
+        if built.space != self._space or not np.array_equal(built.rows, rows):
+            return  # planned before `use`, or by another index, whose slots are of other rows
         built.vectors.grow(self._table.count)
         self._vectors, self._degraded, self._built = built.vectors, None, built.vectors.count
         alive = self._table.column("is_alive")
@@ -407,8 +408,8 @@ class MemoryIndex:
         changes = self._source.list_memory_changes(built.entry)
         stored = read_numbers(self._source.list_vector_rows(built.space))
         missing = np.setdiff1d(stored, self._table.column("row")[built.vectors.has_vector])
-        rows = np.union1d(missing, np.array(changes.rows, np.int64))
-        self._refresh(self._table.find_all(rows))
+        changed = np.union1d(missing, np.array(changes.rows, np.int64))
+        self._refresh(self._table.find_all(changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +417,7 @@ class BuiltVectors:
     vectors: FlatVectors
     space: VectorSpace
     entry: int
+    rows: NDArray[np.int64]  # by slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +463,7 @@ class BuildJob:
             vectors.put(start + has_vector, direction(mixed[has_vector]))
         if vectors.is_clustering_due:
             vectors.make_clusters()
-        return BuiltVectors(vectors, self.space, self.entry)
+        return BuiltVectors(vectors, self.space, self.entry, self.rows)
 
 
 def _slots_of(rows: NDArray[np.int64], page: Sequence[VectorRow]) -> tuple[Slots, list[VectorRow]]:

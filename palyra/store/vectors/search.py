@@ -26,6 +26,7 @@ from palyra.errors import Unavailable
 from palyra.store.vectors.index import BuiltVectors, MemoryIndex, MemorySource
 
 NO_VECTORS = "no item has a vector yet"
+ANOTHER_VECTOR = "the vector of the question cannot be compared with those of the items"
 
 
 class ItemSource(MemorySource, Protocol):
@@ -97,6 +98,7 @@ class IndexedMemory:
         weights = SEMANTIC if self._is_semantic else PARTS_OF_WORDS
         ranked = rank(question, found.candidates, weights)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
+        degraded = self.degraded or (ANOTHER_VECTOR if vectors else "")
         return MemoryHits(
             hits=tuple(
                 MemoryHit(
@@ -106,7 +108,7 @@ class IndexedMemory:
                 if hit.row in items
             ),
             mode="hybrid" if found.is_hybrid else "lexical",
-            degraded="" if found.is_hybrid else self.degraded,
+            degraded="" if found.is_hybrid else degraded,
         )
 
     def plan_build(self) -> Callable[[], Build] | None:

@@ -2,7 +2,16 @@
 
 from datetime import date
 
-from palyra.core.memory.dates import DAY_MS, MAX_SPANS, DateSpan, day_of, find_spans, start_ms
+from palyra.core.memory.dates import (
+    DAY_MS,
+    MAX_DATED_CHARS,
+    MAX_SPANS,
+    DateSpan,
+    day_of,
+    find_spans,
+    start_ms,
+    without_dates,
+)
 from tests.rows import every_row
 
 MONDAY = date(2023, 5, 8)
@@ -81,6 +90,14 @@ def test_a_date_beyond_the_calendar_is_no_date() -> None:
     """A relative date that leaves the calendar gives no span and no error."""
     assert [] == found("900 years ago", date(5, 1, 1))
     assert [] == found("yesterday", date.min)
+
+
+def test_many_dates_cost_linear_time() -> None:
+    """Half a million dates are read up to a place; comparing each with all would never return."""
+    assert one("2024-05-03") == found("3 May 2024, " * 500_000)
+    late = "word " * MAX_DATED_CHARS + "on 3 May 2024"
+    assert [] == found(late)
+    assert late == without_dates(late, MONDAY)
 
 
 def test_a_table_of_dates_is_cut() -> None:

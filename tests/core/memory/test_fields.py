@@ -27,6 +27,12 @@ def test_identifiers_and_unspaced_scripts_are_split(text: str, expected: str) ->
     assert expected == searchable(text)
 
 
+def test_a_long_word_costs_linear_time() -> None:
+    """A pattern that looks for the end of a word from each of its characters would never return."""
+    for word in ("a" * 1_000_000, "aA" * 500_000, "A" * 1_000_000 + "b"):
+        assert search_fields(word, 0).text.startswith(word)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from palyra.core.journal.changes import MemoryFilter
+from palyra.core.memory.vectors import StoredVector
 from palyra.models.memory_embedders import HashedEmbedder
 from palyra.services.memory_embedders import LocalEmbedder
 from palyra.store.sqlite.connection import transaction
@@ -46,6 +47,18 @@ def find(memory: IndexedMemory, question: str) -> list[str]:
     found = memory.find(asked, wanted, HashedEmbedder().embed(texts))
     assert "hybrid" == found.mode
     return [hit.item.text for hit in found.hits]
+
+
+@pytest.mark.parametrize("vector", [StoredVector(0.1, b"\1" * 8), StoredVector(0.0, bytes(384))])
+def test_a_question_that_cannot_be_compared_says_so(
+    memory: IndexedMemory, vector: StoredVector
+) -> None:
+    """A vector of another size, or of zeros: the words answer, and the result is no whole one."""
+    wanted = MemoryFilter(principal="alice", now_ms=NOW_MS, limit=5)
+    asked, texts = memory.ask("When is the dentist?", wanted)
+    found = memory.find(asked, wanted, [vector] * len(texts))
+    assert (TEXTS[2], "lexical") == (found.hits[0].item.text, found.mode)
+    assert "cannot be compared" in found.degraded
 
 
 @pytest.mark.parametrize(

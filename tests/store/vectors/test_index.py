@@ -1,5 +1,6 @@
 """The memory index over a real file: filters, changes, damage, and agreement with a plain model."""
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,17 @@ def test_dates_of_a_question_prefer_statements_of_that_day(kept: Memory) -> None
     kept.say("dinner with Bob", at_ms=NOW_MS - 30 * day)
     kept.say("dinner with Cem ten days ago", at_ms=NOW_MS - 20 * day)
     assert {"m1", "m2"} == set(kept.ids("dinner on 16 May 2025")[:2])
+
+
+def test_a_question_prefers_and_excludes_nothing(kept: Memory) -> None:
+    """Another author, day, kind and session than the named ones: behind the named, but found."""
+    day = 86_400_000
+    kept.say("dinner by the port", author="Ann", at_ms=NOW_MS - 30 * day)
+    kept.say("dinner by the lake", author="Bob", kind="fact", session_id="s", tags=("x",))
+    kept.say("dinner by the hill")
+    question = "what did Ann say about dinner on 16 May 2025"
+    assert ["m0", {"m1", "m2"}] == [kept.ids(question)[0], set(kept.ids(question)[1:])]
+    assert ["m1"] == kept.ids(question, author="Bob"), "what is given as a filter does exclude"
 
 
 def test_frequencies_of_others_do_not_show(tmp_path: Path) -> None:
@@ -543,6 +555,44 @@ def test_changes_during_a_build_are_in_its_result(kept: Memory) -> None:
     assert ["m3"] == kept.ids("zzz", [axis(6)])[:1]
     assert [] == kept.ids("zzz", [axis(2)])
     assert 3 == kept.index.vectors
+
+
+def test_a_build_of_another_index_is_not_used(kept: Memory) -> None:
+    """A rebuild meanwhile has numbered the slots again: its vectors would be those of other items."""
+    kept.say("port 8080", "a harbour", "a pier")
+    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4))
+    kept.build()
+    kept.file.forget("m0")
+    job = kept.index.plan_build()
+    assert job is not None
+    built = job.run()
+    kept.open_index()
+    kept.say("a quay")
+    kept.file.embed(m3=axis(6))
+    kept.index.adopt(built)
+    assert kept.index.is_build_due
+    kept.build()
+    for name, at in (("m1", 2), ("m2", 4), ("m3", 6)):
+        assert [name] == kept.ids("zzz", [axis(at)])[:1]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [StoredVector(scale, b"\1" * 8) for scale in (math.inf, -math.inf, 1e300, -1.0)]
+    + [StoredVector(0.5, b""), StoredVector(0.5, b"\1" * 7)],
+)
+def test_a_damaged_vector_is_as_good_as_none(kept: Memory, damaged: StoredVector) -> None:
+    """It spoils neither its neighbours nor the size of all, and its item is embedded again."""
+    kept.say("port 8080", "a harbour", "a pier", session_id="s")
+    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4))
+    kept.build()
+    kept.index.refresh_vectors(kept.file.embed(m2=damaged))
+    for _ in range(2):
+        assert ["m0", "m1"] == sorted(kept.ids("zzz", [axis(1, 1.0)])[:2])
+        assert 2 == kept.index.vectors
+        assert [3] == [each.row for each in kept.file.list_unembedded(*EMBEDDER, 9)]
+        kept.build()
+    assert 0 != kept.file.find_dimensions(EMBEDDER[0])
 
 
 def test_no_embedder_has_nothing_to_build_or_save(kept: Memory) -> None:

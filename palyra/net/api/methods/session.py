@@ -110,6 +110,7 @@ class SessionRestore(Mutation, frozen=True, kw_only=True):
     checkpoint_id: Id | None = None
     files: bool = False  # undo changes that calls of the session have made to files since
     force: bool = False  # also of files that another program has changed since
+    documents: bool = False  # give workspace documents the entries that they had
     dry_run: bool = False  # only show what would happen
 
 
@@ -207,6 +208,7 @@ async def restore(call: MethodCall, params: SessionRestore) -> SessionRestored:
             checkpoint_id=params.checkpoint_id,
             files=params.files,
             force=params.force,
+            documents=params.documents,
             dry_run=params.dry_run,
         )
         return await call.backend.checkpoints.restore(call.caller, command, call.key)
