@@ -50,6 +50,8 @@ POLL_S = 0.02
 
 # A plural of one or two words right after `...`, as `re.escape` leaves it.
 COUNTED = re.compile(r"^((?:\\ [a-z]+){1,2}?)s(?![a-z])")
+# What a shell takes as it is: a text in single quotes, and a comment at the end.
+PLAIN = re.compile(r"'[^']*'|\s#\s[^']*$")
 EXIT_CODE = re.compile(r" # exit code (\d+)$")
 ID = re.compile(r"\b([a-z]{3})_[0-9a-f-]{36}\b")
 ANY_ID = re.compile(r"\b([a-z]{3})_…")
@@ -268,10 +270,11 @@ class Desk:
 
     def _run_step(self, command: str, what: str, status: int = 0) -> str:
         """A plain call of the real program needs no shell, and no interpreter of its own."""
-        if self.palyra is not PALYRA or set(command) & SHELL_SIGNS:
+        if self.palyra is not PALYRA or set(PLAIN.sub("", command)) & SHELL_SIGNS:
             return self._run(["/bin/sh", "-c", command], what, status)
         with Path(os.devnull).open("rb") as nothing, reading_pipe() as (output, write):
-            process = self._fork(shlex.split(command)[1:], (nothing.fileno(), write, write))
+            arguments = shlex.split(command, comments=True)[1:]
+            process = self._fork(arguments, (nothing.fileno(), write, write))
         with process.until_killed(), output:
             shown = output.read().decode(errors="replace")
             code = process.wait()
