@@ -15,7 +15,7 @@ CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare lint types check cover torture simulate bench lock clean
+.PHONY: help run test bare lint types check cover torture simulate bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -69,6 +69,21 @@ bench: $(VENV)/test.stamp  ## run every benchmark, print their JSON lines
 	    echo "$$script: failed or printed no JSON" >&2; exit 1; }; \
 	done
 
+# The site needs packages that nothing else does, so it has an environment of its own.  A link that
+# leads nowhere is an error.
+SITE := $(VENV)/docs
+
+docs: $(SITE)/docs.stamp  ## build the site of the documents in build/site, links checked
+	$(SITE)/bin/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --quiet \
+	  --conf-dir docs/site --doctree-dir .scratch/doctrees . build/site
+	@echo "build/site/index.html"
+
+$(SITE)/docs.stamp: $(VENV)/venv.stamp requirements/docs.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
+	  --require-hashes -r requirements/docs.txt
+	@touch $@
+
 UV_COMPILE_ALONE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock'
@@ -79,6 +94,7 @@ lock:  ## pin the newest versions the ranges allow, for every interpreter at onc
 	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
 	$(UV_COMPILE) -o requirements/run.txt
 	$(UV_COMPILE) --extra test -c requirements/run.txt -o requirements/test.txt
+	$(UV_COMPILE_ALONE) requirements/docs.in -o requirements/docs.txt
 	echo mock-ai-api | $(UV_COMPILE_ALONE) -o requirements/mock.txt -
 
 clean:  ## remove everything that was built or cached, the environment included

@@ -6,9 +6,12 @@
     ```python daemon       as above, with a daemon running that the reader has started
     ```sh no-run           not run; the HTML comment directly above must say why
     ```console bubblewrap  not run where bubblewrap is not installed, which `test_docs` says
+    ```console curl        `$ curl ...` lines are run as well; skipped like the one above
 
 The blocks of one document share a home, a working directory and a daemon, so a document can
 tell a story from top to bottom.  `$ eval "$(palyra env)"` sets variables for the blocks below it.
+In a command `run_…` is the newest id of that kind that a command above it has printed, and the
+comment `# exit code 6` at the end of a line is the status with which the command has to end.
 They run in the environment of a reader who has followed the tour: an ordinary HOME, the folder of
 `palyra` on PATH, a checkout as working directory, and no variable that no page has told to set.
 """
@@ -22,12 +25,12 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tests.forked import ForkedProcess, Setting, reading_pipe
-from tests.optional import is_installed
+from tests.optional import REMEDIES, is_installed
 
 ROOT = Path(__file__).resolve().parent.parent
 PALYRA = (sys.executable, "-m", "palyra")
@@ -47,6 +50,11 @@ POLL_S = 0.02
 
 # A plural of one or two words right after `...`, as `re.escape` leaves it.
 COUNTED = re.compile(r"^((?:\\ [a-z]+){1,2}?)s(?![a-z])")
+# What a shell takes as it is: a text in single quotes, and a comment at the end.
+PLAIN = re.compile(r"'[^']*'|\s#\s[^']*$")
+EXIT_CODE = re.compile(r" # exit code (\d+)$")
+ID = re.compile(r"\b([a-z]{3})_[0-9a-f-]{36}\b")
+ANY_ID = re.compile(r"\b([a-z]{3})_…")
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<info>[^`]*)$")
 
 
@@ -69,13 +77,13 @@ class Block:
 
     @property
     def is_runnable(self) -> bool:
-        words = self.words | ({"no-run"} if self.is_missing_its_program else set())
+        words = self.words | ({"no-run"} if self.missing_programs else set())
         return self.language in RUNNABLE and "no-run" not in words
 
     @property
-    def is_missing_its_program(self) -> bool:
-        """Whether it needs bubblewrap, and there is none."""
-        return "bubblewrap" in self.words and not is_installed("bubblewrap")
+    def missing_programs(self) -> list[str]:
+        """Optional programs that it needs and that are not installed."""
+        return sorted(each for each in self.words & REMEDIES.keys() if not is_installed(each))
 
     @property
     def is_unjustified(self) -> bool:
@@ -88,6 +96,7 @@ class Step:
 
     command: str
     expected: tuple[str, ...]
+    status: int = 0
 
 
 def find_blocks(document: str, markdown: str) -> list[Block]:
@@ -142,13 +151,15 @@ def parse_steps(block: Block) -> list[Step]:
     not run must be marked, or the reader takes it for tested.
     """
     steps: list[Step] = []
+    starts = ("$ palyra ", EVAL, *(["$ curl "] if "curl" in block.words else []))
     for line in _join_continued(block.text.splitlines()):
-        if line.startswith(("$ palyra ", EVAL)):
-            steps.append(Step(line.removeprefix("$ "), ()))
+        if line.startswith(starts):
+            status = EXIT_CODE.search(line)
+            steps.append(Step(line.removeprefix("$ "), (), int(status[1]) if status else 0))
         elif line.startswith("$ "):
             raise BadBlock(f"{block.place}: only palyra is run, not {line!r}: mark it no-run")
         elif steps and line.strip() and not line.startswith("# "):
-            steps[-1] = Step(steps[-1].command, (*steps[-1].expected, line.strip()))
+            steps[-1] = replace(steps[-1], expected=(*steps[-1].expected, line.strip()))
     if not steps:
         raise BadBlock(f"{block.place}: no line starts with '$ palyra ': mark it no-run")
     return steps
@@ -191,6 +202,7 @@ class Desk:
         self.workspace = root / "palyra"
         self._root = root
         self._variables: dict[str, str] = {}  # that the document has told the reader to set
+        self._ids: dict[str, str] = {}  # the newest printed one, by the prefix of its kind
         self.workspace.mkdir(parents=True)
         (self.workspace / "README.md").write_bytes((ROOT / "README.md").read_bytes())
         (root / "blocks").mkdir()
@@ -232,7 +244,9 @@ class Desk:
             if step.command.startswith(EVAL.removeprefix("$ ")):
                 self._set_variables(step.command, what)
                 continue
-            output = self._run_step(step.command, what)
+            command = self._name_records(step.command, what)
+            output = self._run_step(command, what, step.status)
+            self._ids |= {found[1]: found[0] for found in ID.finditer(output)}
             missing = find_missing(step.expected, output)
             if missing is not None:
                 raise BadBlock(f"{block.place}: {step.command}\nno line {missing!r} in\n{output}")
@@ -247,16 +261,24 @@ class Desk:
         if not news:
             raise BadBlock(f"{what}\nit sets no variable:\n{said}")
 
-    def _run_step(self, command: str, what: str) -> str:
+    def _name_records(self, command: str, what: str) -> str:
+        """The command with ids in the places of `run_…`."""
+        unknown = {found[1] for found in ANY_ID.finditer(command)} - self._ids.keys()
+        if unknown:
+            raise BadBlock(f"{what}\nno command above prints an id of {sorted(unknown)}")
+        return ANY_ID.sub(lambda found: self._ids[found[1]], command)
+
+    def _run_step(self, command: str, what: str, status: int = 0) -> str:
         """A plain call of the real program needs no shell, and no interpreter of its own."""
-        if self.palyra is not PALYRA or set(command) & SHELL_SIGNS:
-            return self._run(["/bin/sh", "-c", command], what)
+        if self.palyra is not PALYRA or set(PLAIN.sub("", command)) & SHELL_SIGNS:
+            return self._run(["/bin/sh", "-c", command], what, status)
         with Path(os.devnull).open("rb") as nothing, reading_pipe() as (output, write):
-            process = self._fork(shlex.split(command)[1:], (nothing.fileno(), write, write))
+            arguments = shlex.split(command, comments=True)[1:]
+            process = self._fork(arguments, (nothing.fileno(), write, write))
         with process.until_killed(), output:
             shown = output.read().decode(errors="replace")
             code = process.wait()
-        if code != 0:
+        if code != status:
             raise BadBlock(f"{what}\nexit status {code}\n{shown}")
         return shown
 
@@ -264,8 +286,8 @@ class Desk:
         enter = partial(os.chdir, self.workspace)
         return ForkedProcess(arguments, Setting(self.environment, streams, before=enter))
 
-    def _run(self, command: Sequence[str], what: str) -> str:
-        """Output of a command that exits 0, both streams as they came."""
+    def _run(self, command: Sequence[str], what: str, status: int = 0) -> str:
+        """Output of a command that exits with that status, both streams as they came."""
         with subprocess.Popen(
             command,
             cwd=self.workspace,
@@ -278,7 +300,7 @@ class Desk:
             errors="replace",
         ) as process:
             output = _read_to_end(process, what)
-        if process.returncode != 0:
+        if process.returncode != status:
             raise BadBlock(f"{what}\nexit status {process.returncode}\n{output}")
         return output
 

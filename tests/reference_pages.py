@@ -26,6 +26,7 @@ PAGES = (
     "docs/architecture.md",
     "docs/clients.md",
     "docs/configuration.md",
+    "docs/decisions/README.md",
     "docs/licences.md",
     "docs/models.md",
     "docs/scripted.md",
@@ -250,8 +251,20 @@ def licence_of(name: str) -> str:
     return " OR ".join(LICENCES[each] for each in classified) or LICENCES[name]
 
 
+def render_decisions() -> str:
+    """A line for each decision, with its title."""
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]
+    lines = [
+        f"- [{title.removeprefix('# ')}]({page.name})"
+        for page, title in zip(pages, titles, strict=True)
+    ]
+    return "\n".join([*lines, ""])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "client_methods": render_client_methods,
+    "decisions": render_decisions,
     "floors": render_floors,
     "licences": render_licences,
     "settings": render_settings,

@@ -30,8 +30,8 @@ def test_document_runs(document: str, tmp_path: Path) -> None:
                 stack.enter_context(desk.daemon())
                 is_serving = True
             desk.run_block(block)
-    if any(block.is_missing_its_program for block in read_blocks(document)):
-        pytest.skip(reason_without("bubblewrap"))
+    for missing in (each for block in read_blocks(document) for each in block.missing_programs):
+        pytest.skip(reason_without(missing))
 
 
 @every_row("document", DOCUMENTS)
@@ -56,6 +56,8 @@ print(1)
      indented
    ~~~
 """
+
+UUID = "01890a5d-ac96-774b-bcce-b302099a8051"
 
 # Stands for the palyra program: echoes its arguments, except where a test needs more.
 FAKE_PALYRA = """\
@@ -237,6 +239,40 @@ def test_shell_block_that_lies_is_reported(desk: Desk, text: str, report: str) -
     """A failing command and a missing line are errors that show command and output."""
     with pytest.raises(BadBlock, match=report):
         desk.run_block(fenced("sh", text))
+
+
+def test_id_of_a_kind_is_the_newest_printed_one(desk: Desk) -> None:
+    """A reader copies the id from the listing above; without one the page is wrong."""
+    first, second = f"run_{UUID}", f"run_{UUID[:-1]}2"
+    desk.run_block(
+        fenced("sh", f"$ palyra {first} apr_{UUID} {second}\n$ palyra is run_…\n{second}")
+    )
+    desk.run_block(fenced("sh", f"$ palyra is apr_…\napr_{UUID}"))
+    with pytest.raises(BadBlock, match=r"no command above prints an id of \['tsk'\]"):
+        desk.run_block(fenced("sh", "$ palyra show tsk_…"))
+
+
+def test_command_may_end_with_the_status_it_names(desk: Desk) -> None:
+    """A documented failure is expected, and its absence is an error."""
+    desk.run_block(fenced("sh", "$ palyra fail   # exit code 3\nit broke"))
+    with pytest.raises(BadBlock, match="exit status 0"):
+        desk.run_block(fenced("sh", "$ palyra works   # exit code 3"))
+
+
+def test_curl_is_run_only_in_a_block_that_asks_for_it() -> None:
+    """Its word makes the block optional on a machine without curl."""
+    block = fenced("console curl", "$ curl -s http://h\nok\n")
+    assert [Step("curl -s http://h", ("ok",))] == docs_blocks.parse_steps(block)
+
+
+@pytest.mark.parametrize("program", ["curl", "bubblewrap"])
+def test_block_without_its_program_is_not_runnable(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The missing one is named, so that the page can say what it left out."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    block = fenced(f"console {program} daemon", "$ palyra x")
+    assert ([program], False) == (block.missing_programs, block.is_runnable)
 
 
 @pytest.mark.real

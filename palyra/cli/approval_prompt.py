@@ -112,7 +112,8 @@ class ApprovalPrompt:
             is_permitted = not isinstance(preview, str) and not (preview.taint or preview.stale)
             if not is_permitted:
                 say(f"  --approve does not hold for {visible(asked.summary)}:", err=True)
-                say("  injected text has reached the run, or a file has changed", err=True)
+                cause = "injected text has reached the run, or a file has changed"
+                say(f"  {preview if isinstance(preview, str) else cause}", err=True)
         return self._policy.decide(
             is_permitted=is_permitted, has_terminal=self._descriptor is not None
         )

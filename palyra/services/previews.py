@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.access import Caller
-from palyra.core.journal.changes import RunFilter
+from palyra.core.journal.changes import Change, RunFilter
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope
 from palyra.core.policy.recorded import PolicyEvidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
@@ -60,7 +60,7 @@ class Previews:
         another principal.  Cancellation: nothing happened.
         """
         caller.require("approvals:read")
-        record, taint = await self._journal.read(partial(_read, caller, approval_id))
+        record, taint = await self._find(caller, approval_id)
         call = _call_of(record)
         targets: CallTargets | None = None
         changed: tuple[str, ...] = ()
@@ -83,6 +83,26 @@ class Previews:
             )
         )
 
+    async def _find(
+        self, caller: Caller, approval_id: str
+    ) -> tuple[ApprovalRecord, Sequence[TaintSource]]:
+        """Return the record and what tainted its run.  Raises NotFound.
+
+        Clients get an event before it is committed, so the record of a question that was just asked
+        may wait in the journal.  A commit without content ends after everything that waited before.
+        """
+        query = partial(_read, caller, approval_id)
+        may_be_waiting = (
+            self._journal.backlog > 0
+        )  # before the read, or a commit in between hides it
+        try:
+            return await self._journal.read(query)
+        except NotFound:
+            if not may_be_waiting:
+                raise
+        await self._journal.commit(Change())
+        return await self._journal.read(query)
+
     async def _find_changed(self, call: ToolCall, recorded: dict[str, Any]) -> tuple[str, ...]:
         """Return what differs from the recorded inspection, in words.  Raises ToolFailure."""
         if not self._tools.inspects(call.tool):
@@ -103,7 +123,7 @@ class Previews:
         Raises NotFound.  Cancellation: nothing happened.
         """
         caller.require("approvals:read")
-        record, _ = await self._journal.read(partial(_read, caller, approval_id))
+        record, _ = await self._find(caller, approval_id)
         recent: list[tuple[str, PolicyEvidence]] = []
         before: str | None = None
         for _ in range(_REACH_RUNS // _PAGE_RUNS):
