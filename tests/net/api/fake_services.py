@@ -94,6 +94,7 @@ ROLES: dict[str, tuple[str, Role]] = {
     "tok-operator": ("root", "operator"),
     "tok-ann": ("ann", "client"),
     "tok-bob": ("bob", "client"),
+    "tok-person": ("ann", "person"),
     "tok-approver": ("eve", "approver"),
     "tok-observer": ("oscar", "observer"),
 }
