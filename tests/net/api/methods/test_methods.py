@@ -94,6 +94,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "agent.create": {"name": "scout", "instructions": "Look.", "tools": ["echo"]},
     "agent.update": {"name": "scout", "labels": ["a"]},
     "agent.delete": {"name": "scout"},
+    "config.get": {"key": "server"},
+    "config.set": {"key": "server.port", "value": 7000},
     "channel.list": {},
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
