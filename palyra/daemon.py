@@ -44,6 +44,7 @@ from palyra.store.journal.keys import KeyRing
 from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
+from palyra.wiring.configuration import check_config
 from palyra.wiring.edge import (
     build_backend,
     build_documents,
@@ -209,6 +210,7 @@ class Daemon:
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
+            check=lambda wanted: check_config(wanted, self.host, self.toolset.secrets, book),
             state=lambda: self.state,
             problems=self._problems,
             embedder=self._view_embedder,

@@ -92,6 +92,7 @@ ROOMS = {
         "learning",
         "replay",
         "task",
+        "configuration",
         "ports",
     ),
     "services": (
@@ -127,6 +128,7 @@ ROOMS = {
         "procedures",
         "learning",
         "usage",
+        "configuration",
         "tasks",
         "schedules",
         "task_queue",

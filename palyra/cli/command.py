@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from stat import S_IMODE
 from typing import Any
 
 import click
@@ -22,6 +20,7 @@ from click.core import ParameterSource
 from palyra.cli.errors import USAGE, CommandFailed
 from palyra.cli.names import find_ids, id_parameters, short_names
 from palyra.cli.talk import Options, talk
+from palyra.config.file import replace_content
 from palyra.config.load import HOME_VARIABLE, Config, load
 from palyra.errors import InvalidParams
 
@@ -146,26 +145,11 @@ def replace_file(path: Path, content: bytes) -> None:
     target = path.resolve()  # replace the target of a link, not the link
     is_other = target.exists() and not target.is_file()
     try:
-        target.write_bytes(content) if is_other else _replace(target, content)
+        target.write_bytes(content) if is_other else replace_content(target, content)
     except OSError as error:
         raise CommandFailed(
             f"{path}: {error.strerror}", "name a file that can be written"
         ) from None
-
-
-def _replace(target: Path, content: bytes) -> None:
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with draft.open("xb") as file:
-            if target.exists():
-                draft.chmod(S_IMODE(target.stat().st_mode))
-            file.write(content)
-            file.flush()
-            with suppress(OSError):  # some file systems do not support fsync
-                os.fsync(file.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def confirm_loss(

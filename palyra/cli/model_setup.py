@@ -6,9 +6,7 @@ loaded like the daemon will load it; until then nothing is changed.
 """
 
 import difflib
-import os
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, load_config, replace_file, shared_options
+from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
 from palyra.cli.output import now_ms, one_line, print_json, say
 from palyra.cli.secrets import open_resolver, read_value
 from palyra.cli.talk import Options, verdict
+from palyra.config.file import replace_text
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider
 from palyra.core.redaction.redactor import Redactor
@@ -32,8 +31,6 @@ from palyra.models.table import known_at
 if TYPE_CHECKING:
     from palyra.core.model.messages import ModelTurn
 
-PRIVATE_MODE = 0o700
-PRIVATE_FILE_MODE = 0o600
 REMEDIES = {
     "key": "check the key and its account, then run the command again",
     "network": "check the network and --base-url; a local server must be running",
@@ -305,14 +302,7 @@ def _entry(provider: ModelProvider) -> dict[str, object]:
 
 def _check(plan: _Plan, home: Path | None) -> None:
     """Load the new text as the daemon will.  Raises InvalidParams."""
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder) / plan.path.name
-        draft.write_text(plan.after, encoding="utf-8")
-        try:
-            refuse_secrets(load(draft, home=home), Redactor([]).redact_text)
-        except InvalidParams as error:
-            message = error.message.replace(str(draft), str(plan.path))
-            raise InvalidParams(message, field=error.field) from None
+    refuse_secrets(load(plan.path, home=home, text=plan.after), Redactor([]).redact_text)
 
 
 def _apply(plan: _Plan, answers: _Answers, *, is_quiet: bool) -> bool:
@@ -325,7 +315,7 @@ def _apply(plan: _Plan, answers: _Answers, *, is_quiet: bool) -> bool:
         return False
     if answers.is_asking:
         click.confirm(f"write {plan.path}?", default=True, abort=True, err=True)
-    _write(plan)
+    replace_text(plan.path, plan.before, plan.after)
     return True
 
 
@@ -335,26 +325,6 @@ def _show(plan: _Plan) -> None:
     lines = difflib.unified_diff(before, plan.after.splitlines(), n=1, lineterm="")
     for line in [f"{plan.path}:", *list(lines)[2:]]:
         say(line, dim=True)
-
-
-def _write(plan: _Plan) -> None:
-    """Replace the file, unless it has changed since it was read."""
-    try:
-        now = plan.path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        now = None
-    if now != plan.before:
-        raise CommandFailed(f"{plan.path} has changed meanwhile", "run the command again")
-    if now is not None:
-        replace_file(plan.path, plan.after.encode())
-        return
-    try:
-        plan.path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(plan.path, flags, PRIVATE_FILE_MODE), "wb") as file:
-            file.write(plan.after.encode())
-    except OSError as error:
-        raise CommandFailed(f"{plan.path}: {error.strerror}", "name another --home") from None
 
 
 def _report(

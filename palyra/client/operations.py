@@ -3,6 +3,7 @@
 from typing import Any
 
 from palyra.client.requests import Json, RequestMethods
+from palyra.core.configuration import ConfigChanged, ConfigView
 from palyra.core.journal.records import Role
 from palyra.core.policy.request import Explanation
 from palyra.core.policy.views import AppliedSuggestion, RuleFor, SuggestionList
@@ -82,6 +83,20 @@ class OperationMethods(RequestMethods):
     async def revoke_token(self, token_id: str) -> Token:
         """Revoke a token and close its connections."""
         return await self._mutate("token.revoke", {"token_id": token_id}, Token)
+
+    # --- configuration
+
+    async def get_config(self, key: str = "") -> ConfigView:
+        """Return the keys of the configuration with values and sources; `key` is one key or a section."""
+        return await self._ask("config.get", {"key": key}, ConfigView)
+
+    async def set_config(self, key: str, value: Any, *, digest: str | None = None) -> ConfigChanged:  # noqa: ANN401 - JSON
+        """Write one value to the configuration file; None removes the key.
+
+        `digest` is that of the file the change was made for; Conflict if it has changed since.
+        """
+        params = {"key": key, "value": value, "digest": digest}
+        return await self._mutate("config.set", params, ConfigChanged)
 
     # --- health
 

@@ -33,7 +33,7 @@ def set_entry(text: str, section: str, key: str, entry: Mapping[str, object]) ->
     return _edited(text, change, lambda: _set_entry(tomlkit.parse(opened), section, key, entry))
 
 
-def set_value(text: str, section: str, key: str, value: str) -> str:
+def set_value(text: str, section: str, key: str, value: object) -> str:
     """Return the text with the value of that key; raises like `set_entry`."""
     opened = _uncommented(text, section, key, '""')
 
@@ -41,6 +41,21 @@ def set_value(text: str, section: str, key: str, value: str) -> str:
         values.setdefault(section, {})[key] = value
 
     return _edited(text, change, lambda: _set_value(tomlkit.parse(opened), section, key, value))
+
+
+def unset_value(text: str, section: str, key: str) -> str:
+    """Return the text without that key; raises like `set_entry`."""
+
+    def change(values: dict[str, Any]) -> None:
+        values.get(section, {}).pop(key, None)
+
+    def edit() -> tomlkit.TOMLDocument:
+        document = tomlkit.parse(text)
+        if section in document:
+            document[section].pop(key, None)
+        return document
+
+    return _edited(text, change, edit)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -120,9 +135,20 @@ def _filled(made: T, entry: Mapping[str, object]) -> T:
 
 
 def _set_value(
-    document: tomlkit.TOMLDocument, section: str, key: str, value: str
+    document: tomlkit.TOMLDocument, section: str, key: str, value: object
 ) -> tomlkit.TOMLDocument:
     if section not in document:
         document.add(section, tomlkit.table())
+    is_tables = isinstance(value, list) and any(isinstance(each, dict) for each in value)
+    if is_tables and not isinstance(document[section].get(key), AoT):
+        value = _tables(value)
     document[section][key] = value
     return document
+
+
+def _tables(entries: Any) -> Array:  # noqa: ANN401 - a list of tables as the loader checked it
+    """Return the entries as an array of one line each: a header would end the section's own keys."""
+    made = tomlkit.array()
+    for each in entries:
+        made.append(_filled(tomlkit.inline_table(), each))
+    return made.multiline(multiline=True)

@@ -51,6 +51,7 @@ from palyra.config.sections import (
     UsageConfig,
     Wasm,
 )
+from palyra.core.configuration import ConfigSource
 from palyra.errors import InvalidParams
 
 ENV_PREFIX = "PALYRA_"
@@ -79,9 +80,10 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """All sections, and the paths of the daemon."""
+    """All sections, the paths of the daemon, and the sources of the values that are no defaults."""
 
     paths: Paths
+    sources: Mapping[str, ConfigSource] = msgspec.field(default_factory=dict)  # by section.key
     server: Server = Server()
     journal: JournalConfig = JournalConfig()
     runs: RunsConfig = RunsConfig()
@@ -157,6 +159,7 @@ class _Given(NamedTuple):
     value: object
     origin: str
     is_text: bool = False  # the value is text, whatever the type of its key (environment)
+    source: ConfigSource = "file"
 
 
 def load(
@@ -165,25 +168,29 @@ def load(
     home: Path | None = None,
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] = os.environ,
+    text: str | None = None,
 ) -> Config:
     """Load the configuration from file, environment and `overrides` (`{"server.port": 0}`).
 
-    `path` names another file, which must exist.  Raises InvalidParams with key, value and remedy.
+    `path` names another file, which must exist; `text` is the content of the file, which is then not
+    read.  Raises InvalidParams with key, value and remedy.
     """
     paths = find_paths(home, environ)
     if path is not None:
         paths = msgspec.structs.replace(paths, config_file=_absolute(path))
     sections: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
     given = [
-        *_from_file(paths.config_file, is_required=path is not None),
+        *_from_file(paths.config_file, text, is_required=path is not None),
         *_from_environ(environ),
         *_from_overrides(overrides or {}),
     ]
+    sources: dict[str, ConfigSource] = {}
     for each in given:  # later sources override earlier ones
         _check_section(each.section, each.origin)
         sections[each.section][each.key] = _checked(each)
+        sources[f"{each.section}.{each.key}"] = each.source
     kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    return msgspec.structs.replace(Config(paths=paths), **kinds)
+    return msgspec.structs.replace(Config(paths=paths, sources=sources), **kinds)
 
 
 def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
@@ -198,8 +205,33 @@ def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) ->
                 )
 
 
-def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
-    for section, keys in _read_toml(path, is_required=is_required).items():
+def parse_value(name: str, text: str) -> object:
+    """Return the value of a key given as text, as plain JSON; a list of tables is JSON itself.
+
+    Raises InvalidParams for an unknown key, and for a value that it does not take.
+    """
+    section, _, key = name.partition(".")
+    _check_section(section, "the command line")
+    value: object = text
+    with suppress(msgspec.DecodeError):
+        decoded = msgspec.json.decode(text)
+        value = decoded if isinstance(decoded, list) else text
+    is_text = isinstance(value, str)
+    given = _Given(section, key, value, "the command line", is_text=is_text)
+    plain: object = msgspec.json.decode(msgspec.json.encode(_checked(given)))
+    return plain
+
+
+def check_value(name: str, value: object) -> None:
+    """Raise InvalidParams for an unknown key, and for a value that it does not take."""
+    section, _, key = name.partition(".")
+    _check_section(section, "the change")
+    _checked(_Given(section, key, value, "the change"))
+
+
+def _from_file(path: Path, text: str | None, *, is_required: bool) -> Iterator[_Given]:
+    found = _read_toml(path, is_required=is_required) if text is None else _parse_toml(path, text)
+    for section, keys in found.items():
         if not isinstance(keys, dict):
             raise InvalidParams(f"{path}: {section} is outside of a section", field=section)
         _check_section(section, str(path))  # also checks a section without keys
@@ -209,7 +241,7 @@ def _from_file(path: Path, *, is_required: bool) -> Iterator[_Given]:
 
 def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parse_toml(path, path.read_text(encoding="utf-8"))
     except (
         FileNotFoundError,
         NotADirectoryError,
@@ -217,7 +249,14 @@ def _read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
         if is_required:
             raise InvalidParams(f"{path}: the file does not exist") from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParams(f"{path}: cannot be read: {error}") from None
+
+
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise InvalidParams(f"{path}: cannot be read: {error}") from None
 
 
@@ -225,13 +264,16 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[_Given]:
     for name, value in environ.items():
         section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
         if name.startswith(ENV_PREFIX) and separator:
-            yield _Given(section, key, value, name, is_text=True)
+            yield _Given(section, key, value, name, is_text=True, source="environment")
 
 
 def _from_overrides(overrides: Mapping[str, object]) -> Iterator[_Given]:
     for dotted, value in overrides.items():
         section, _, key = dotted.partition(".")
-        yield _Given(section, key, value, "the command line", is_text=isinstance(value, str))
+        is_text = isinstance(value, str)
+        yield _Given(
+            section, key, value, "the command line", is_text=is_text, source="command_line"
+        )
 
 
 # --- Checking ------------------------------------------------------------------------------------

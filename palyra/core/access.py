@@ -5,27 +5,28 @@ import msgspec
 from palyra.core.journal.records import Role
 from palyra.errors import Forbidden
 
-# Roles -> scopes.  `client` is confined to its own principal; the others see every principal,
-# because an approver or operator that saw only its own runs could approve or operate nothing.
+_CLIENT = frozenset(
+    {
+        "runs:read",
+        "runs:write",
+        "approvals:read",
+        "sessions:read",
+        "sessions:write",
+        "agents:read",
+        "tools:read",
+        "usage:read",
+        "memory:read",
+        "memory:write",
+        "tasks:read",
+        "tasks:write",
+        "system:read",
+    }
+)
+# Roles -> scopes.  A scope that is in no list here is the operator's alone.
 SCOPES: dict[Role, frozenset[str]] = {
     "operator": frozenset({"*"}),
-    "client": frozenset(
-        {
-            "runs:read",
-            "runs:write",
-            "approvals:read",
-            "sessions:read",
-            "sessions:write",
-            "agents:read",
-            "tools:read",
-            "usage:read",
-            "memory:read",
-            "memory:write",
-            "tasks:read",
-            "tasks:write",
-            "system:read",
-        }
-    ),
+    "client": _CLIENT,
+    "person": _CLIENT | {"approvals:write"},
     "approver": frozenset(
         {
             "approvals:read",
@@ -51,6 +52,9 @@ SCOPES: dict[Role, frozenset[str]] = {
         }
     ),
 }
+# Roles confined to their own principal.  The others see every principal, because an approver or
+# operator that saw only its own runs could approve or operate nothing.
+CONFINED: frozenset[Role] = frozenset({"client", "person"})
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +73,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def principal_filter(self) -> str | None:
         """The one principal whose records this caller sees; None for all."""
-        return self.principal if self.role == "client" else None
+        return self.principal if self.role in CONFINED else None
 
     def may(self, scope: str) -> bool:
         """True if the role has the scope."""

@@ -1,6 +1,6 @@
 """Wiring of the edge: the services that methods call, the listener, the pages of HTTP."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 from palyra import __version__
@@ -15,6 +15,7 @@ from palyra.actors.purge import DataRights
 from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
+from palyra.config.file import ConfigFile
 from palyra.config.load import Config
 from palyra.core.learning.candidates import LearningRules, Thresholds
 from palyra.core.memory.vectors import EmbedderView
@@ -46,6 +47,7 @@ from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
+from palyra.services.configuration import Configuration
 from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.healing import HealingModes
@@ -85,6 +87,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     policy: CedarPolicy,
     healing: HealingModes,
     hub: Hub,
+    check: Callable[[Config], object],
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
     embedder: Callable[[], EmbedderView],
@@ -118,6 +121,9 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         budgets=usage,
         agents=services.agents,
         channels=services.channels,
+        configuration=Configuration(
+            ConfigFile(config, services.redactor.redact_text, check), host.run_blocking
+        ),
         incidents=services.incidents,
         healing=healing,
         memories=memories,
@@ -197,16 +203,10 @@ def build_documents(
     return documents
 
 
-def build_learning(
-    config: Config,
-    services: SessionServices,
-    memories: Memories,
-    documents: Documents,
-    host: Host,
-) -> Learning:
-    """Build learning.  Raises InvalidParams for an unknown model or thresholds out of order."""
+def check_learning(config: Config, models: Container[str]) -> None:
+    """Raise InvalidParams for an unknown model or thresholds out of order."""
     learning = config.learning
-    if learning.model and learning.model not in services.models:
+    if learning.model and learning.model not in models:
         raise InvalidParams(
             f"learning.model names {learning.model!r}, which no provider has",
             field="learning.model",
@@ -218,6 +218,18 @@ def build_learning(
                 "the other",
                 field=f"learning.{kind}_auto_bps",
             )
+
+
+def build_learning(
+    config: Config,
+    services: SessionServices,
+    memories: Memories,
+    documents: Documents,
+    host: Host,
+) -> Learning:
+    """Build learning.  Raises InvalidParams for an unknown model or thresholds out of order."""
+    check_learning(config, services.models)
+    learning = config.learning
     return Learning(
         services.journal,
         memories,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli import model_setup
-from palyra.cli.errors import CommandFailed
+from palyra.config.file import replace_text
 from palyra.config.load import load
 from palyra.config.sections import ModelProvider
+from palyra.errors import Conflict
 from palyra.secrets.resolver import Resolver
 from tests.cli.command import Result, palyra, start_palyra
 from tests.models.model_kit import CHAT_TURN
@@ -175,8 +175,8 @@ def test_a_file_that_changed_meanwhile_is_left_alone(
     """The change was shown for another text, so it is not written."""
     file = tmp_path / "palyra.toml"
     file.write_text(now, encoding="utf-8")
-    with pytest.raises(CommandFailed, match="changed meanwhile"):
-        model_setup._write(model_setup._Plan(file, before, "b = 1\n"))
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        replace_text(file, before, "b = 1\n")
     assert now == file.read_text(encoding="utf-8")
 
 

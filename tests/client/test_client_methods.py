@@ -222,6 +222,8 @@ CALLS: dict[str, Call] = {
     "policy.undo": lambda client: client.undo_suggestion(),
     "policy.rule_for": lambda client: client.find_rule_for("apr_1"),
     "policy.allow_from": lambda client: client.allow_from("apr_1"),
+    "config.get": lambda client: client.get_config("server"),
+    "config.set": lambda client: client.set_config("server.port", 7000, digest="a" * 64),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
     ),

@@ -259,7 +259,9 @@ def test_first_file_holds_the_defaults(tmp_path: Path) -> None:
         line.removeprefix("# ") for line in lines if " = " in line or "[" in line
     )
     write(tmp_path, uncommented)
-    assert Config(paths=find_paths(tmp_path)) == load(home=tmp_path, environ={})
+    loaded = load(home=tmp_path, environ={})
+    assert Config(paths=find_paths(tmp_path), sources=loaded.sources) == loaded
+    assert {"file"} == set(loaded.sources.values())
     written = {name: set(keys) for name, keys in tomllib.loads(uncommented).items()}
     assert {name: set(kind.__struct_fields__) for name, kind in SECTIONS.items()} == written
 

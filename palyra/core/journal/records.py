@@ -241,7 +241,7 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
 
 
-Role = Literal["operator", "client", "approver", "observer"]
+Role = Literal["operator", "client", "person", "approver", "observer"]
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -37,6 +37,7 @@ from palyra.net.protocol.params import LINE, MAX_INTEGER, SLUG, Params
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
+from palyra.services.configuration import Configuration
 from palyra.services.documents import Documents
 from palyra.services.grants import Grants
 from palyra.services.healing import HealingModes
@@ -102,6 +103,7 @@ class Backend:
     models: ModelRouter
     agents: Agents
     channels: Channels
+    configuration: Configuration
     documents: Documents
     incidents: Incidents
     healing: HealingModes

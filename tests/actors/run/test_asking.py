@@ -392,7 +392,7 @@ async def hand_in(kit: Kit, approval_id: str, caller: Caller, digest: str) -> Re
     return outcome
 
 
-@pytest.mark.parametrize("role", ["client", "observer", "approver"])
+@pytest.mark.parametrize("role", ["client", "observer", "approver", "person"])
 async def test_authority_is_checked_where_the_state_changes(
     store: MemoryJournal, autojump_clock: MockClock, role: Any
 ) -> None:
@@ -401,7 +401,7 @@ async def test_authority_is_checked_where_the_state_changes(
     async with running(store) as kit:
         run_id = await ask(kit)
         (asked,) = await pending(kit, run_id)
-        if role == "approver":
+        if role in {"approver", "person"}:
             assert (await hand_in(kit, asked.approval_id, caller, asked.digest)).won
         else:
             with pytest.raises(Forbidden):
@@ -420,6 +420,20 @@ async def test_a_principal_who_does_not_see_the_run_cannot_answer(
         (asked,) = await pending(kit, run_id)
         with pytest.raises(NotFound):
             await hand_in(kit, asked.approval_id, foreign, asked.digest)
+
+
+async def test_a_person_answers_for_its_own_principal(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A person with the digest of another principal's approval finds nothing; its owner decides."""
+    foreign = Caller(principal="eve", role="person", token_id="tok_e")
+    async with running(store) as kit:
+        run_id = await ask(kit)
+        (asked,) = await pending(kit, run_id)
+        with pytest.raises(NotFound):
+            await hand_in(kit, asked.approval_id, foreign, asked.digest)
+        own = msgspec.structs.replace(foreign, principal=asked.principal)
+        assert (await hand_in(kit, asked.approval_id, own, asked.digest)).won
 
 
 async def test_policies_may_forbid_an_answer(

@@ -13,6 +13,7 @@ from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
+from palyra.core.configuration import ConfigChange, ConfigChanged, ConfigEntry, ConfigView
 from palyra.core.context.views import (
     ContextExplained,
     ReferencePreview,
@@ -94,6 +95,7 @@ ROLES: dict[str, tuple[str, Role]] = {
     "tok-operator": ("root", "operator"),
     "tok-ann": ("ann", "client"),
     "tok-bob": ("bob", "client"),
+    "tok-person": ("ann", "person"),
     "tok-approver": ("eve", "approver"),
     "tok-observer": ("oscar", "observer"),
 }
@@ -104,6 +106,28 @@ def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = 
     """A row of ann's whose payload names its seq."""
     data = msgspec.json.encode({"n": seq, "text": text})
     return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
+
+
+class FakeConfiguration:
+    """A port; changes are effects of the gateway."""
+
+    def __init__(self, gateway: "FakeGateway") -> None:
+        self.gateway = gateway
+
+    async def read(self, _caller: Caller) -> ConfigView:
+        entry = ConfigEntry(
+            key="server.port", value=1, source="file", next_value=1, default=2, description="d",
+            is_live=False,
+        )  # fmt: skip
+        return ConfigView(entries=(entry,), config_file="f", digest="0")
+
+    async def change(self, _caller: Caller, change: ConfigChange) -> ConfigChanged:
+        await self.gateway.gate.wait()
+        self.gateway.effects.append(f"config {change.key}")
+        return ConfigChanged(
+            key=change.key, value=change.value, effect="restart", source="file", digest="1",
+            config_file="f",
+        )  # fmt: skip
 
 
 class FakeGateway:
@@ -585,6 +609,7 @@ class Daemon:
             models=ModelRouter({"scripted": Scripted(lambda prefix: prefix)}, default="scripted"),
             agents=cast("Any", self.agents),
             channels=cast("Any", self.channels),
+            configuration=cast("Any", FakeConfiguration(self.gateway)),
             files=cast("Any", self.files),
             changes=cast("Any", self.changes),
             documents=cast("Any", self.documents),

@@ -67,6 +67,6 @@ def test_another_type_is_refused() -> None:
 def test_the_schema_lists_the_values_of_this_version() -> None:
     """An open field is published as an enumeration, as a Literal is."""
     schemas = describe_protocol(METHODS).schemas
-    assert {"enum": ["approver", "client", "observer", "operator"]} == schemas["Token"][
+    assert {"enum": ["approver", "client", "observer", "operator", "person"]} == schemas["Token"][
         "properties"
     ]["role"]

@@ -114,6 +114,7 @@ SHUT: list[tuple[dict[str, Any], str]] = [
     ({"owner": "bob"}, "foreign"),
     ({"action": "approval.decide"}, "authority"),
     ({"action": "approval.decide", "role": "observer"}, "authority"),
+    ({"action": "approval.decide", "role": "person", "owner": "bob"}, "authority"),
 ]
 
 
@@ -140,6 +141,7 @@ OPEN: list[dict[str, Any]] = [
     {"host": "metadata.example.org"},
     {"host": "93.184.216.34"},
     {"action": "approval.decide", "role": "approver", "owner": "bob"},
+    {"action": "approval.decide", "role": "person"},
 ]
 
 

@@ -8,6 +8,7 @@ from palyra.net.api.methods import (
     backup,
     channel,
     checkpoint,
+    config,
     connect,
     context,
     document,
@@ -57,6 +58,7 @@ _GROUPS = (
     backup,
     retention,
     task,
+    config,
 )
 
 METHODS: dict[str, AnyMethod] = {

@@ -21,7 +21,7 @@ from msgspec.inspect import (
 )
 from msgspec.structs import replace
 
-from palyra.core.access import SCOPES
+from palyra.core.access import CONFINED, SCOPES
 from palyra.core.journal.records import Role
 from palyra.net.api.methods.run import RunStart
 from palyra.net.api.methods.table import METHODS
@@ -94,6 +94,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "agent.create": {"name": "scout", "instructions": "Look.", "tools": ["echo"]},
     "agent.update": {"name": "scout", "labels": ["a"]},
     "agent.delete": {"name": "scout"},
+    "config.get": {"key": "server"},
+    "config.set": {"key": "server.port", "value": 7000},
     "channel.list": {},
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
@@ -227,7 +229,7 @@ async def test_roles_may_call_what_their_scopes_say(autojump_clock: Clock, role:
             reply = await peer.ask(name, **CALLS[name])
             code = reply.get("error", {}).get("data", {}).get("code")
             is_granted = method.scope is None or "*" in granted or method.scope in granted
-            is_refused_anyway = role == "client" and name in {"system.tree", "memory.rebuild"}
+            is_refused_anyway = role in CONFINED and name in {"system.tree", "memory.rebuild"}
             assert (is_granted and not is_refused_anyway) == (code != "forbidden"), name
 
 
