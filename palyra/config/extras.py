@@ -4,7 +4,6 @@ Each is the native code of one feature.  A daemon without it works, lacks the fe
 where it is asked for, in the problems of `system.status` and in `palyra doctor`.
 """
 
-from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
@@ -26,22 +25,12 @@ EXTRAS: Final = {
 }
 
 
-@cache
 def find_missing(name: str) -> str:
     """Return what is not installed and how to install it, on one line; "" if nothing is missing.
 
-    Imports nothing.  What is installed meanwhile counts from the next start.
+    Imports nothing.
     """
     missing = [module for module in EXTRAS[name].modules if find_spec(module) is None]
     if not missing:
         return ""
     return f"not installed: {', '.join(missing)}: pip install 'palyra[{name}]'"
-
-
-def list_missing() -> tuple[str, ...]:
-    """Return a line for each missing part of the daemon itself: what does not work, and the remedy.
-
-    MCP servers and keyring entries that are configured name their part themselves.
-    """
-    found = {name: find_missing(name) for name in ("vectors", "wasm")}
-    return tuple(f"{EXTRAS[name].feature}: {line}" for name, line in found.items() if line)

@@ -13,7 +13,6 @@ from functools import partial
 from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.session.registry import ActorRegistry
-from palyra.config.extras import list_missing
 from palyra.config.load import Config, refuse_secrets
 from palyra.core.ports import Artifacts, IncidentReporter, ReadDiff
 from palyra.core.redaction.redactor import Redactor
@@ -70,9 +69,7 @@ class Toolset:
     read_diff: ReadDiff | None = None  # None: no program can be started
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # problems that need an operator
-    absent: Callable[[], tuple[str, ...]] = (
-        tuple  # optional programs and parts that are not installed
-    )
+    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not installed
     settled: Callable[[], Awaitable[None]] | None = (
         None  # returns after the first check of the sandbox
     )
@@ -148,7 +145,7 @@ def build_toolset(
         else GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox)),
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
-        absent=lambda: (*programs.absent(), *list_missing()),
+        absent=programs.absent,
         settled=programs.settled,
     )
 
