@@ -87,7 +87,7 @@ $(SITE)/docs.stamp: $(VENV)/venv.stamp requirements/docs.txt
 UV_COMPILE_ALONE := .scratch/lock/bin/uv pip compile --no-config --quiet --upgrade --universal \
   --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command 'make lock'
-UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml --extra vectors --extra wasm requirements/build.in
+UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml requirements/build.in
 
 lock:  ## pin the newest versions the ranges allow, for every interpreter at once
 	$(PYTHON) -m venv .scratch/lock

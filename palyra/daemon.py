@@ -257,9 +257,7 @@ class Daemon:
         """Return the problems that need an operator."""
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
         embedder = self._view_embedder()
-        is_wanted = self.memory_indexes is not None or embedder.configured != "auto"
-        fails = is_wanted and not embedder.in_use
-        unusable = [f"the memory's embedder fails: {embedder.reason}"] if fails else []
+        unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
         return [*policies, *self.usage.problems, *self.toolset.problems(), *unusable]
 
     @cached_property

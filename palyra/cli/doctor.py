@@ -26,7 +26,6 @@ from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import print_json, say
 from palyra.cli.status import describe_embedder
 from palyra.cli.talk import Options, talk
-from palyra.config.extras import EXTRAS, find_missing
 from palyra.config.load import Config
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redaction.patterns import RULES
@@ -128,20 +127,6 @@ def _is_installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def check_extras(_options: Options) -> Check:
-    """Name the optional parts that are missing, and what does not work without them."""
-    lacking = [f"{name} ({extra.feature})" for name, extra in EXTRAS.items() if find_missing(name)]
-    if not lacking:
-        return Check(name="extras", verdict="ok", detail=f"{', '.join(EXTRAS)} installed")
-    names = ",".join(name for name in EXTRAS if find_missing(name))
-    return Check(
-        name="extras",
-        verdict="ok",  # a small installation is a choice
-        detail=f"not installed: {', '.join(lacking)}",
-        remedy=f"where you want them: pip install 'palyra[{names}]'",
-    )
 
 
 def check_config(options: Options) -> Check:
@@ -601,7 +586,6 @@ def check_retention(options: Options) -> Check:
 CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_python,
     check_packages,
-    check_extras,
     check_config,
     check_home,
     check_disk,

@@ -19,7 +19,6 @@ from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.cli.tape import read_bytes
 from palyra.client import Client, Skill
-from palyra.config.extras import find_missing
 from palyra.core.skill.manifest import MODULE, SkillDescription, SkillId, SkillRefused
 from palyra.core.skill.package import build_package, sign_package
 from palyra.core.text.visible import pluralize
@@ -84,9 +83,6 @@ def _read_module(folder: Path) -> bytes:
     text = folder / TEXT_MODULE
     if not text.exists():
         return read_bytes(folder / MODULE)
-    missing = find_missing("wasm")
-    if missing:
-        raise CommandFailed(f"{text}: {missing}", f"or compile it to {folder / MODULE} elsewhere")
     import wasmtime  # noqa: PLC0415 - slow, and rarely needed
 
     try:

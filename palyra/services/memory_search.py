@@ -51,7 +51,7 @@ _WORD = re.compile(r"\w+")
 class MemorySearch:
     """Searches of all principals; implements `core.ports.Recall`."""
 
-    def __init__(  # noqa: PLR0913 - all by name
+    def __init__(
         self,
         journal: Journal,
         redactor: Redactor,
@@ -60,13 +60,8 @@ class MemorySearch:
         new_id: NewId,
         index: SharedMemoryIndex | None = None,
         conversations: SharedMemoryIndex | None = None,
-        obstacle: str = "",
     ) -> None:
-        """Without an index the text index of the journal is searched, and no conversations.
-
-        `obstacle` is the reason why there is no index.
-        """
-        self._obstacle = obstacle
+        """Without an index the text index of the journal is searched, and no conversations."""
         self._conversations = conversations
         self._journal = journal
         self._index = index
@@ -89,7 +84,7 @@ class MemorySearch:
     @property
     def degraded(self) -> str:
         """The reason why a part of the search is left out at the moment; "" for none."""
-        return self._obstacle if self._index is None else self._index.degraded
+        return "" if self._index is None else self._index.degraded
 
     # --- for clients, tools and prompts
 
@@ -125,8 +120,7 @@ class MemorySearch:
         found = self._cache.get(key)
         if found is None:
             found = await self._search(query, msgspec.structs.replace(asked, now_ms=now_ms))
-            is_whole = self._index is None or not found.degraded
-            if generation == self._generations.get(asked.principal, 0) and is_whole:
+            if generation == self._generations.get(asked.principal, 0) and not found.degraded:
                 self._cache[key] = found
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
@@ -138,14 +132,13 @@ class MemorySearch:
         tokens = (token.plain for token in read_tokens(query))
         words = list(dict.fromkeys(word for token in tokens for word in _WORD.findall(token)))
         if not words:
-            return MemoryHits(degraded=self._obstacle)
+            return MemoryHits()
         found = await self._journal.read(lambda s: s.search_memories(wanted, words))
         return MemoryHits(
-            degraded=self._obstacle,
             hits=tuple(
                 MemoryHit(item=each.item, score=each.lexical, parts={"lexical": each.lexical})
                 for each in found
-            ),
+            )
         )
 
     async def search_said(
@@ -158,8 +151,7 @@ class MemorySearch:
         Raises Unavailable.  Cancellation: conversations may have been indexed.
         """
         if self._conversations is None:
-            reason = self._obstacle or "not by this journal"
-            raise Unavailable(f"earlier conversations are not indexed: {reason}")
+            raise Unavailable("earlier conversations are not indexed by this journal")
         session_id = place.session_id
         here = None
         if session_id is not None:

@@ -8,7 +8,6 @@ from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
-from palyra.config.extras import find_missing
 from palyra.config.load import Config
 from palyra.core.context.references import PROJECT_FILES
 from palyra.core.memory.vectors import EmbedderView
@@ -111,9 +110,8 @@ def build_memory_embedder(
 
 def view_embedder(configured: str, embedder: LocalEmbedder | ProviderEmbedder) -> EmbedderView:
     """Return the embedder in use, and the reason why it is not the one that is wanted."""
-    obstacle = find_missing("vectors") or embedder.failure
-    if obstacle:
-        return EmbedderView(configured=configured, reason=obstacle)
+    if embedder.failure:
+        return EmbedderView(configured=configured, reason=embedder.failure)
     if configured != "auto":
         return EmbedderView(configured=configured, in_use=configured)
     if embedder.is_semantic:
@@ -139,11 +137,11 @@ def build_memory_indexes(
     journal: JournalHandle,
     find_embedder: Callable[[], MemoryEmbedder],
 ) -> MemoryIndexes | None:
-    """Build the indexes over a journal file; None for another store, or without `palyra[vectors]`.
+    """Build the indexes over a journal file; None for another store.
 
     The embedder is found when it is first needed: a provider's is built after the memory.
     """
-    if not isinstance(store, SqliteJournal) or find_missing("vectors"):
+    if not isinstance(store, SqliteJournal):
         return None
     folder, turns = config.paths.data_dir / "vectors", store.turns()
 
@@ -174,7 +172,6 @@ def build_memories(
         new_id=host.new_id,
         index=None if indexes is None else indexes.items,
         conversations=None if indexes is None else indexes.conversations,
-        obstacle=find_missing("vectors"),
     )
     return Memories(
         journal=journal,

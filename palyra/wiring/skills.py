@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from palyra.actors.kernel.child import ChildSpec
-from palyra.config.extras import find_missing
 from palyra.config.load import Config
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.store.files.compiled import CompiledCache
@@ -46,8 +45,7 @@ def build_skillset(
     tools are not in the catalogue.
     """
     launch: Launch = no_workers if sandbox is None else JailedWorkers(sandbox)
-    missing = find_missing("wasm")
-    obstacle = missing if config.wasm.enabled else "wasm.enabled is false in the configuration"
+    obstacle = "" if config.wasm.enabled else "wasm.enabled is false in the configuration"
     pool = WorkerPool(
         launch,
         lambda: refresh(),  # noqa: PLW0108 - made below
@@ -72,12 +70,11 @@ def build_skillset(
         toolbox.put(SOURCE, tools.make(skills.enabled) if pool.is_available else ())
 
     def problems() -> tuple[str, ...]:
-        is_wanted = config.wasm.enabled and (not missing or skills.enabled)
-        found = skills.find_obstacle() if is_wanted else ""
+        found = skills.find_obstacle() if config.wasm.enabled else ""
         return (f"skills: {found}",) if found else ()
 
     if host.is_closed:
         return Skillset(skills, ())
-    count = 0 if obstacle else config.wasm.workers
+    count = config.wasm.workers if config.wasm.enabled else 0
     workers = [ChildSpec(f"wasm-worker-{each + 1}", pool.keep_worker) for each in range(count)]
     return Skillset(skills, [ChildSpec("skills", skills.serve), *workers], problems)

@@ -4,11 +4,10 @@ Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
 import base64
-import sys
-from array import array
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
@@ -92,7 +91,4 @@ def _encode(made: Embeddings, request: EmbeddingsRequest) -> bytes:
 
 
 def _base64(vector: Vector) -> str:
-    floats = array("f", vector)
-    if sys.byteorder == "big":
-        floats.byteswap()
-    return base64.b64encode(floats.tobytes()).decode("ascii")
+    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode("ascii")
