@@ -77,8 +77,8 @@ UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml requirements/build.in
 lock:  ## pin the newest versions the ranges allow, for every interpreter at once
 	$(PYTHON) -m venv .scratch/lock
 	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
-	$(UV_COMPILE) -o requirements/run.txt
-	$(UV_COMPILE) --extra test -c requirements/run.txt -o requirements/test.txt
+	$(UV_COMPILE) --extra vectors --extra wasm -o requirements/run.txt
+	$(UV_COMPILE) --extra vectors --extra wasm --extra test -c requirements/run.txt -o requirements/test.txt
 	echo mock-ai-api | $(UV_COMPILE_ALONE) -o requirements/mock.txt -
 
 clean:  ## remove everything that was built or cached, the environment included
