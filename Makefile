@@ -15,7 +15,7 @@ CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare lint types check cover torture simulate bench docs lock clean
+.PHONY: help run test bare package lint types check cover torture simulate bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -31,6 +31,9 @@ LOAD ?= 4
 
 bare:  ## both commands of README.md without any optional program (PYTHONS="…" LOAD=4 BARE_ARGS=)
 	$(PYTHON) tests/bare.py $(PYTHONS:%=--python %) --load $(LOAD) $(BARE_ARGS)
+
+package: $(VENV)/run.stamp  ## build wheel and sdist into dist/, check and try them (PYTHONS="…")
+	$(BIN)/python tests/package.py $(PYTHONS:%=--python %)
 
 lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks, limits of names, words and circles
 	$(BIN)/ruff check $(CHECKED)
@@ -92,8 +95,8 @@ UV_COMPILE := $(UV_COMPILE_ALONE) pyproject.toml requirements/build.in
 lock:  ## pin the newest versions the ranges allow, for every interpreter at once
 	$(PYTHON) -m venv .scratch/lock
 	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
-	$(UV_COMPILE) -o requirements/run.txt
-	$(UV_COMPILE) --extra test -c requirements/run.txt -o requirements/test.txt
+	$(UV_COMPILE) --extra vectors --extra wasm -o requirements/run.txt
+	$(UV_COMPILE) --extra vectors --extra wasm --extra test -c requirements/run.txt -o requirements/test.txt
 	$(UV_COMPILE_ALONE) requirements/docs.in -o requirements/docs.txt
 	echo mock-ai-api | $(UV_COMPILE_ALONE) -o requirements/mock.txt -
 

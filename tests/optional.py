@@ -16,6 +16,7 @@ REMEDIES = {
     "asc": "npm install --global assemblyscript",
     "mock-ai-api": "`make test` installs it into .venv/mock",
     "mcp": "pip install 'palyra[mcp]'",
+    "systemd-analyze": "apt install systemd",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",
     "LoCoMo": "PALYRA_CORPORA=DIRECTORY with locomo/conv-*.json",
 }

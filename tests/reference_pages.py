@@ -6,6 +6,7 @@
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 
 from palyra.client import Client
 from palyra.config.load import allowed_values, schema
+from palyra.config.parts import PARTS as OPTIONAL
 from palyra.config.sections import SECTIONS
 from palyra.core.model.messages import FAILURE_CLASSES
 from palyra.models.scripted.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
@@ -221,6 +223,7 @@ LICENCES = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 PINNED = re.compile(r"(?m)^(?P<name>[A-Za-z0-9._-]+)==")
+PACKAGE = re.compile(r"[^A-Za-z0-9._-]")  # what ends the name in a requirement
 MAX_LICENCE_CHARS = 60  # a longer one is the text of the licence
 
 
@@ -228,8 +231,17 @@ def render_licences() -> str:
     """A table of the packages that are installed with the daemon."""
     pinned = (ROOT / "requirements/run.txt").read_text(encoding="utf-8")
     names = dict.fromkeys(match["name"] for match in PINNED.finditer(pinned))
-    rows = "\n".join(f"| {name} | {licence_of(name)} |" for name in names)
-    return f"| Package | Licence |\n|---|---|\n{rows}\n"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra_of = {
+        PACKAGE.split(line, maxsplit=1)[0]: f"`{extra}`"
+        for extra, lines in extras["optional-dependencies"].items()
+        for line in lines
+        if extra in {part.extra for part in OPTIONAL}
+    }
+    rows = "\n".join(
+        f"| {name} | {extra_of.get(name, '')} | {licence_of(name)} |" for name in names
+    )
+    return f"| Package | Extra | Licence |\n|---|---|---|\n{rows}\n"
 
 
 def licence_of(name: str) -> str:

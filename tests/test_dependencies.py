@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Extras that only developers install have no place in the package.
-SHIPPED_EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"test"})
+SHIPPED_EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - {"all", "test"})
 # Installed by no test environment, so its names cannot be looked up.
 MODULES_OF = {"keyring": {"keyring"}}
 

@@ -27,6 +27,7 @@ from palyra.cli.output import print_json, say
 from palyra.cli.status import describe_embedder
 from palyra.cli.talk import Options, talk
 from palyra.config.load import Config
+from palyra.config.parts import PARTS, list_absent, list_installed
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
@@ -127,6 +128,18 @@ def _is_installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
+
+
+def check_parts(_options: Options) -> Check:
+    """Name the optional parts that are installed, and how to get the others."""
+    absent = list_absent()
+    extras = {part.extra for part in PARTS} - set(list_installed())
+    return Check(
+        name="parts",
+        verdict="ok",
+        detail="; ".join((f"{', '.join(list_installed()) or 'none'} installed", *absent)),
+        remedy=f"pip install 'palyra[{','.join(sorted(extras))}]'" if extras else None,
+    )
 
 
 def check_config(options: Options) -> Check:
@@ -395,10 +408,12 @@ def check_memory(options: Options) -> Check:
             detail=f"minilm fails, searches use words only; {error.message}",
             remedy="`palyra models install minilm`, or another memory.embedder",
         )
-    fails = status.embedder is not None and status.embedder.in_use is None
+    in_use = None if status.embedder is None else status.embedder.in_use
+    fails = status.embedder is not None and in_use is None
+    usual: Literal["ok", "warn"] = "warn" if in_use == "words" else "ok"
     return Check(
         name="memory",
-        verdict="fail" if fails else "ok",
+        verdict="fail" if fails else usual,
         detail=f"embedder: {describe_embedder(status.embedder)}",
         remedy="repair what is named, or choose another memory.embedder" if fails else None,
     )
@@ -586,6 +601,7 @@ def check_retention(options: Options) -> Check:
 CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_python,
     check_packages,
+    check_parts,
     check_config,
     check_home,
     check_disk,

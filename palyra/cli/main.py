@@ -67,6 +67,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "Print the completion script of a shell."),
     "schema": ("schema", "Print the schemas of the protocol."),
     "serve": ("serve", "Run the daemon for a service manager or a parent process."),
+    "service": ("service", "Print a systemd unit that runs this installation."),
 }
 
 

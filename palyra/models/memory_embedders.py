@@ -6,7 +6,9 @@ Both block and are called in threads.  numpy and the weights are loaded with the
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from palyra.config.parts import find_missing
 from palyra.core.memory.vectors import StoredVector, quantise
+from palyra.errors import Unavailable
 from palyra.models.lexical_embeddings import DIMENSIONS, NAME, lexical_vector
 from palyra.models.minilm import files
 
@@ -39,7 +41,7 @@ class MiniLmEmbedder:
     def embed(self, texts: Sequence[str]) -> list[StoredVector]:
         """See `Embedder.embed`.  About 11 ms a text of thirty words in batches, 30 ms alone.
 
-        Raises Unavailable if the weights are not installed or damaged.
+        Raises Unavailable if numpy or the weights are not installed, or these are damaged.
         """
         if self._embed is None:
             self._embed = _load_minilm(self._data_dir)  # twice if two threads are first
@@ -47,6 +49,8 @@ class MiniLmEmbedder:
 
 
 def _load_minilm(data_dir: Path) -> Callable[[Sequence[str]], list[StoredVector]]:
+    if missing := find_missing("vectors"):
+        raise Unavailable(missing)
     from palyra.models.minilm.sentences import SentenceEncoder  # noqa: PLC0415 - imports numpy
 
     weights = files.read_file(data_dir, files.WEIGHTS)

@@ -9,6 +9,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.config.load import Config
+from palyra.config.parts import find_missing
 from palyra.core.context.references import PROJECT_FILES
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import (
@@ -47,6 +48,7 @@ from palyra.services.token_factors import TokenFactors
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.memory_search import IndexQueries
+from palyra.store.sqlite.word_search import WordSearch
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.procedures import PROCEDURES, procedure_tools
 from palyra.wiring.host import Host
@@ -110,6 +112,9 @@ def build_memory_embedder(
 
 def view_embedder(configured: str, embedder: LocalEmbedder | ProviderEmbedder) -> EmbedderView:
     """Return the embedder in use, and the reason why it is not the one that is wanted."""
+    if missing := find_missing("vectors"):
+        in_use = "words" if configured == "auto" else None
+        return EmbedderView(configured=configured, in_use=in_use, reason=missing)
     if embedder.failure:
         return EmbedderView(configured=configured, reason=embedder.failure)
     if configured != "auto":
@@ -146,6 +151,8 @@ def build_memory_indexes(
     folder, turns = config.paths.data_dir / "vectors", store.turns()
 
     def make_index(source: IndexQueries, name: str, embedder: MemoryEmbedder) -> MemoryIndexing:
+        if missing := find_missing("vectors"):
+            return WordSearch(source, folder / name, missing)
         from palyra.store.vectors.search import IndexedMemory  # noqa: PLC0415 - imports numpy
 
         return IndexedMemory(source, folder / name, embedder)

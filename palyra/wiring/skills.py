@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
+from palyra.config.parts import find_missing
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.store.files.compiled import CompiledCache
 from palyra.store.files.skills import SkillStore
@@ -41,11 +42,12 @@ def build_skillset(
 ) -> Skillset:
     """Build the skills of the data directory.
 
-    Without a sandbox, or if `wasm.enabled` is false, skills are listed but cannot be called: their
+    Without a sandbox or wasmtime, or if `wasm.enabled` is false, skills are listed but cannot be called: their
     tools are not in the catalogue.
     """
     launch: Launch = no_workers if sandbox is None else JailedWorkers(sandbox)
-    obstacle = "" if config.wasm.enabled else "wasm.enabled is false in the configuration"
+    missing = find_missing("wasm")
+    obstacle = missing if config.wasm.enabled else "wasm.enabled is false in the configuration"
     pool = WorkerPool(
         launch,
         lambda: refresh(),  # noqa: PLW0108 - made below
@@ -70,11 +72,12 @@ def build_skillset(
         toolbox.put(SOURCE, tools.make(skills.enabled) if pool.is_available else ())
 
     def problems() -> tuple[str, ...]:
-        found = skills.find_obstacle() if config.wasm.enabled else ""
+        is_asked = config.wasm.enabled and (skills.enabled or not missing)
+        found = skills.find_obstacle() if is_asked else ""
         return (f"skills: {found}",) if found else ()
 
     if host.is_closed:
         return Skillset(skills, ())
-    count = config.wasm.workers if config.wasm.enabled else 0
+    count = 0 if obstacle else config.wasm.workers
     workers = [ChildSpec(f"wasm-worker-{each + 1}", pool.keep_worker) for each in range(count)]
     return Skillset(skills, [ChildSpec("skills", skills.serve), *workers], problems)

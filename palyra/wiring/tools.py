@@ -14,6 +14,7 @@ from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config, refuse_secrets
+from palyra.config.parts import list_absent
 from palyra.core.ports import Artifacts, IncidentReporter, ReadDiff
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams
@@ -69,7 +70,7 @@ class Toolset:
     read_diff: ReadDiff | None = None  # None: no program can be started
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # problems that need an operator
-    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs that are not installed
+    absent: Callable[[], tuple[str, ...]] = tuple  # optional programs and parts that are missing
     settled: Callable[[], Awaitable[None]] | None = (
         None  # returns after the first check of the sandbox
     )
@@ -145,7 +146,7 @@ def build_toolset(
         else GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox)),
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
-        absent=programs.absent,
+        absent=lambda: (*programs.absent(), *list_absent()),
         settled=programs.settled,
     )
 

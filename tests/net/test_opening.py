@@ -26,7 +26,7 @@ async def test_hello_comes_first(autojump_clock: Clock) -> None:
             "version": "1.2.3",
             "instance_id": "i-1",
             "protocol": "palyra.v1",
-            "features": ["batch"],
+            "features": ["batch", "vectors", "wasm"],
             "limits": {
                 "max_message_bytes": 1_048_576,
                 "max_inflight": 64,

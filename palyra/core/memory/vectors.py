@@ -33,7 +33,7 @@ class EmbedderView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     configured: str  # memory.embedder
     in_use: str | None = (
-        None  # as in the configuration; None: it fails, and searches compare words alone
+        None  # as in the configuration, "words" for no vectors by choice; None: it fails
     )
     reason: str = ""  # why it is not the configured or the best one, with the remedy
 

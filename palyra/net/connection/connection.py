@@ -19,6 +19,7 @@ from typing import NoReturn
 import structlog
 import trio
 
+from palyra.config.parts import list_installed
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TapePage
 from palyra.errors import InvalidParams, PalyraError, ProtocolError, TooLarge, Unauthenticated
@@ -152,7 +153,7 @@ class Connection:
             version=backend.version,
             instance_id=backend.instance_id,
             protocol=PROTOCOL,
-            features=FEATURES,
+            features=(*FEATURES, *list_installed()),
             limits=self._limits.public,
             state=backend.state(),
         )

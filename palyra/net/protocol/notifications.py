@@ -17,7 +17,7 @@ from palyra.core.usage.views import BudgetWarned
 from palyra.net.protocol.open_values import known
 
 State = Literal["starting", "ready", "draining"]
-Feature = Literal["batch"]
+Feature = Literal["batch"]  # and the installed parts, see `palyra.config.parts`
 PROTOCOL = "palyra.v1"
 FEATURES: tuple[Feature, ...] = ("batch",)
 

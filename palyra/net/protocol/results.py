@@ -101,7 +101,9 @@ class Status(Result, frozen=True, kw_only=True):
     stranded_runs: int | None = None  # open, and cannot be resumed: see the log
     open_incidents: int | None = None  # not resolved yet: `incident.list`
     problems: tuple[str, ...] = ()  # what has to be repaired: broken policies, for example
-    absent: tuple[str, ...] = ()  # optional programs this machine lacks, each with its remedy
+    absent: tuple[
+        str, ...
+    ] = ()  # optional programs and parts this machine lacks, each with its remedy
     embedder: EmbedderView | None = None  # of the memory
 
 

@@ -49,7 +49,7 @@ def package_folders() -> tuple[Path, ...]:
     for name in PACKAGES:
         spec = find_spec(name)
         if spec is None or not spec.submodule_search_locations:
-            raise Unavailable(f"the package {name} is not installed")
+            raise Unavailable(f"{name} is not installed: pip install 'palyra[wasm]'")
         found.append(Path(spec.submodule_search_locations[0]).resolve())
     return tuple(found)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.config.parts import PARTS, find_missing, list_installed
 from palyra.core.access import Caller
 from palyra.errors import IllegalState, Unauthenticated
 from palyra.net.api.method import Backend, Method, MethodCall, at_once
@@ -46,15 +47,17 @@ async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
 
 def welcome(caller: Caller, params: Connect, backend: Backend) -> Welcome:
     """The reply to `connect`."""
+    has = (*FEATURES, *list_installed())
+    missing: dict[str, str] = {part.extra: find_missing(part.extra) for part in PARTS}
     return Welcome(
         principal=caller.principal,
         role=caller.role,
         scopes=tuple(sorted(caller.scopes)),
-        granted=tuple(feature for feature in FEATURES if feature in params.want),
+        granted=tuple(feature for feature in has if feature in params.want),
         declined=tuple(
-            Declined(feature=feature, reason="unknown to this version")
+            Declined(feature=feature, reason=missing.get(feature, "unknown to this version"))
             for feature in params.want
-            if feature not in FEATURES
+            if feature not in has
         ),
         state=backend.state(),
     )

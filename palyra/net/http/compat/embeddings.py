@@ -4,10 +4,11 @@ Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
 import base64
+import sys
+from array import array
 from typing import Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
@@ -91,4 +92,7 @@ def _encode(made: Embeddings, request: EmbeddingsRequest) -> bytes:
 
 
 def _base64(vector: Vector) -> str:
-    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode("ascii")
+    numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base64.b64encode(numbers.tobytes()).decode("ascii")
