@@ -12,6 +12,7 @@ from palyra.core.model.summary import Summary
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import ForkPoint, find_point
+from palyra.errors import Purged
 from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run
 
@@ -48,8 +49,14 @@ def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
 
 
 def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
-    """Yield the artifacts up to the point, and those of the runs it inherited from."""
+    """Yield the artifacts up to the point, and those of the runs it inherited from.
+
+    The artifacts of a purged run went with its content, and what it inherited is on its tape alone.
+    """
     while point is not None:
         yield from point.artifacts
         run_id, at_seq = point.inherited or ("", -1)
-        point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
+        try:
+            point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
+        except Purged:
+            return

@@ -330,3 +330,20 @@ async def test_branches_are_named(daemon: DaemonProcess) -> None:
         assert (fork.session_id,) == done.branches
         assert before == await read_whole(jon, fork.run_id)
         assert None is (await jon.verify_tape(fork.run_id)).first_break
+
+
+async def test_a_branch_outlives_its_origin(daemon: DaemonProcess) -> None:
+    """It goes on, is marked, restored and forked after the purge of the session that it came from."""
+    async with daemon.connect(await person(daemon, "ina")) as ina:
+        run_id, session_id = await talk(ina, "the first question")
+        head = (await ina.get_run(run_id)).head_seq
+        fork = await ina.fork_run(run_id, head, "go on")
+        await ina.wait_run(fork.run_id)
+        await ina.purge_session(session_id)
+        mark = await ina.checkpoint_session(fork.session_id)
+        restored = await ina.restore_session(fork.session_id, mark.checkpoint_id)
+        head = (await ina.get_run(fork.run_id)).head_seq
+        again = await ina.fork_run(fork.run_id, head, "and on")
+        for branch in (restored, again):
+            assert "done" == (await ina.wait_run(branch.run_id)).state
+            assert "the first question" in str(await read_whole(ina, branch.run_id))

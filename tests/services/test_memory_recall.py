@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
+from palyra.core.context.sources import render_gathered
+from palyra.core.memory.packing import PACK_TOKENS
 from palyra.core.model.sources import RecallScope
+from palyra.core.tape.events import ContextGathered
+from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import Unavailable
 from palyra.services.memory_recall import MemoryRecall
 from tests.services.memory_kit import ANN, MemoryKit
@@ -77,3 +81,16 @@ async def test_a_failing_journal_leaves_it_open(kit: Kit) -> None:
     kit.journal.after_read = kit.count_read
     await kit.recall.prepare("ann")
     assert not kit.recall.has_items("ann")
+
+
+async def test_a_prompt_shows_what_the_budget_of_a_recall_allows(kit: Kit) -> None:
+    """The block in the prompt is hardly larger than the pack: items do not cost a fence each."""
+    for number in range(60):
+        text = f"the harbour of town {number} has {number} ships and a lighthouse " * 2
+        await kit.add(text, kind="turn", session_id="ses_1", at_ms=number, author="Ann")
+    sources = await kit.recall.recall("which town has a harbour with ships?", SCOPE)
+    assert len(sources) > 20
+    event = ContextGathered(layer="recalled", sources=tuple(sources))
+    message = render_gathered(event, "place", b"key")
+    assert message is not None
+    assert PACK_TOKENS / 2 < estimate_tokens(message.text) < PACK_TOKENS + 100

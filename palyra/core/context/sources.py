@@ -5,6 +5,7 @@ Attributes are reduced to harmless characters, and a line of the daemon has no t
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from palyra.core.model.messages import GuidanceMessage, UserMessage
 from palyra.core.model.sources import ContextSource
@@ -12,6 +13,7 @@ from palyra.core.tape.events import ContextGathered
 from palyra.core.text.references import remove_references
 from palyra.core.text.visible import visible
 from palyra.core.trust.fences import break_tags, fence, make_nonce
+from palyra.core.trust.labels import Trust
 
 ELEMENT = "context_references"
 _NAME_CHARS = 200
@@ -30,6 +32,7 @@ _ELEMENTS = {
     "summary": "conversation_summary",
     "recalled": "recalled_memory",
 }
+_STATEMENTS = frozenset({"preferences", "recalled"})
 
 
 def render_message(
@@ -51,8 +54,32 @@ def render_gathered(
     shown = [each for each in event.sources if each.text and each.name not in left_out]
     if not shown:
         return None
-    block = _block(_ELEMENTS[event.layer], shown, place, key)
+    render = _statements if event.layer in _STATEMENTS else _block
+    block = render(_ELEMENTS[event.layer], shown, place, key)
     return GuidanceMessage(f"{_HEADINGS[event.layer]}\n{block}")
+
+
+def _statements(element: str, sources: Iterable[ContextSource], place: str, key: bytes) -> str:
+    """Return items of the memory as lines; neighbours of one label and kind share a fence.
+
+    A fence of its own for each of thirty short items would cost more tokens than their texts.
+    """
+    fences = []
+    for number, ((trust, kind), group) in enumerate(groupby(sources, _label_of), 1):
+        lines = break_tags("\n".join(map(_statement, group)), _NAMES)
+        nonce = make_nonce(key, f"{place} {element} {number}", lines)
+        fences.append(fence(lines, nonce=nonce, trust=trust, source=kind or "memory"))
+    return "\n".join((f"<{element}>", *fences, f"</{element}>"))
+
+
+def _label_of(source: ContextSource) -> tuple[Trust, str]:
+    return source.trust, source.kind
+
+
+def _statement(source: ContextSource) -> str:
+    """Return one item; its further lines are indented, so that none of them looks like another item."""
+    note = f"{harmless(source.note)}: " if source.note else ""
+    return f"- {note}" + "\n  ".join(source.text.strip().splitlines())
 
 
 def _block(

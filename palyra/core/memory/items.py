@@ -100,7 +100,7 @@ def check_draft(draft: MemoryDraft, field: str = "") -> None:
 
 def check_text(text: str, field: str = "text") -> None:
     """Raise InvalidParams or TooLarge for a text that cannot be an item's."""
-    if not text.strip():
+    if not any(char.isprintable() and not char.isspace() for char in text):
         raise InvalidParams("the text is empty: give the statement to remember", field=field)
     control = _TEXT_CONTROLS.search(text)
     if control is not None:

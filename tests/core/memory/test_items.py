@@ -158,6 +158,7 @@ def test_a_pack_has_the_lowest_label_and_its_size() -> None:
     ("fields", "field", "reason"),
     [
         ({"text": " \n"}, "text", "empty"),
+        ({"text": "\u200b\u2063 \ufeff\u202e"}, "text", "empty"),
         ({"text": "a\0"}, "text", "U\\+0000"),
         ({"text": "a\x7f"}, "text", "U\\+007F"),
         ({"tags": (" ",)}, "tags", "one line of 1 to 64"),
