@@ -10,7 +10,7 @@ where they are bound.
 
 import logging
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -41,8 +41,20 @@ with _without("rich"):  # unused traceback format; importing it takes a tenth of
 get_logger = structlog.get_logger  # for the first module of the daemon that needs one
 
 
-def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -> None:
-    """Log to `stream` (default: standard error); may be called again with another redactor."""
+Keep = Callable[[int, str, str], None]  # Unix milliseconds, level, line
+
+
+def setup(
+    settings: Logging,
+    redactor: Redactor,
+    stream: TextIO | None = None,
+    *,
+    keep: Keep | None = None,
+) -> None:
+    """Log to `stream` (default: standard error); may be called again with another redactor.
+
+    `keep` gets each line too, redacted and without colours, from the thread that logs.
+    """
     target = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -60,10 +72,30 @@ def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -
     handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    if keep is not None:
+        kept = _Keeper(keep)
+        kept.setFormatter(_Redacted("console", redactor, shared, is_terminal=False))
+        root.addHandler(kept)
     root.setLevel(settings.level.upper())
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash
+
+
+class _Keeper(logging.Handler):
+    """Passes redacted lines on; the lock of the handler makes the calls one after another."""
+
+    def __init__(self, keep: Keep) -> None:
+        super().__init__()
+        self._keep = keep
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 - as `logging.StreamHandler` does: a line never breaks the caller
+            self.handleError(record)
+        else:
+            self._keep(round(record.created * 1000), record.levelname.lower(), line)
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):

@@ -73,6 +73,7 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
+from palyra.core.redaction.references import StoredSecret
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskCounts
@@ -550,6 +551,25 @@ class ReadDiff(Protocol):
 
         Raises ToolFailure.  Cancellation: nothing happened.
         """
+        ...
+
+
+class SecretVault(Protocol):
+    """The vault as clients use it; no method returns a value."""
+
+    async def list_stored(self, caller: Caller) -> list[StoredSecret]:
+        """Return the secrets by name.  Raises Forbidden, Unavailable."""
+        ...
+
+    async def put(self, caller: Caller, name: str, value: str, now_ms: int) -> StoredSecret:
+        """Store a secret, durably; the redactor knows it from the call on.
+
+        Raises Forbidden, InvalidParams, Unavailable.
+        """
+        ...
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove a secret, durably; it stays redacted.  Raises Forbidden, NotFound, Unavailable."""
         ...
 
 
