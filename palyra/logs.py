@@ -69,33 +69,32 @@ def setup(
         cache_logger_on_first_use=False,  # a second setup must reach loggers in use
     )
     handler = logging.StreamHandler(target)
+    if keep is not None:
+        plain = _Redacted("console", redactor, shared, is_terminal=False)
+        handler = _KeepingHandler(target, keep, plain)
     handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    if keep is not None:
-        kept = _Keeper(keep)
-        kept.setFormatter(_Redacted("console", redactor, shared, is_terminal=False))
-        root.addHandler(kept)
     root.setLevel(settings.level.upper())
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash
 
 
-class _Keeper(logging.Handler):
-    """Passes redacted lines on; the lock of the handler makes the calls one after another."""
+class _KeepingHandler(logging.StreamHandler[TextIO]):
+    """Writes each line, and passes it on without colours under the lock of the handler."""
 
-    def __init__(self, keep: Keep) -> None:
-        super().__init__()
+    def __init__(self, stream: TextIO, keep: Keep, plain: logging.Formatter) -> None:
+        super().__init__(stream)
         self._keep = keep
+        self._plain = plain
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record)
-        except Exception:  # noqa: BLE001 - as `logging.StreamHandler` does: a line never breaks the caller
-            self.handleError(record)
-        else:
-            self._keep(round(record.created * 1000), record.levelname.lower(), line)
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; `emit` takes care of any error."""
+        line = super().format(record)
+        at_ms = round(record.created * 1000)
+        self._keep(at_ms, record.levelname.lower(), self._plain.format(record))
+        return line
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):

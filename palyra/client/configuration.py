@@ -3,8 +3,7 @@
 from typing import Any
 
 from palyra.client.requests import RequestMethods
-from palyra.core.configuration import ConfigChanged, ConfigView
-from palyra.core.redaction.references import StoredSecret
+from palyra.core.configuration import ConfigChanged, ConfigView, StoredSecret
 from palyra.net.protocol.results import SecretList, SecretRemoved
 
 

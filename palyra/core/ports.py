@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 import msgspec
 
 from palyra.core.access import Caller
+from palyra.core.configuration import StoredSecret
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport
 from palyra.core.journal.changes import (
@@ -73,7 +74,6 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
-from palyra.core.redaction.references import StoredSecret
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskCounts

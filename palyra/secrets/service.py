@@ -10,9 +10,10 @@ import structlog
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.configuration import StoredSecret
 from palyra.core.ports import RunBlocking
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.redaction.references import StoredSecret, parse_reference
+from palyra.core.redaction.references import parse_reference
 from palyra.errors import InvalidParams, NotFound, PalyraError
 from palyra.secrets.resolver import Resolver, recognisable
 

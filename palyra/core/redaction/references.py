@@ -35,13 +35,6 @@ class SecretReference(msgspec.Struct, frozen=True):
         return f"{self.kind}:{self.name}"
 
 
-class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret of the vault, without its value."""
-
-    name: str  # the reference is vault:NAME
-    set_ms: int
-
-
 def is_reference(text: str) -> bool:
     """Return True if the text has the form of a reference instead of a secret."""
     return _REFERENCE.fullmatch(text) is not None

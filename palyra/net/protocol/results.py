@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.configuration import StoredSecret
 from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.changes import MemoryLogLine
 from palyra.core.journal.procedure import Procedure
@@ -47,7 +48,6 @@ from palyra.core.journal.records import (
 from palyra.core.log_lines import LogLine
 from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
-from palyra.core.redaction.references import StoredSecret
 from palyra.core.session.commands import RunView, Started
 from palyra.core.suspension import Suspension
 from palyra.core.task.views import ScheduleView, TaskView

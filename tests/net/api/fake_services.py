@@ -13,7 +13,13 @@ from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
-from palyra.core.configuration import ConfigChange, ConfigChanged, ConfigEntry, ConfigView
+from palyra.core.configuration import (
+    ConfigChange,
+    ConfigChanged,
+    ConfigEntry,
+    ConfigView,
+    StoredSecret,
+)
 from palyra.core.context.views import (
     ContextExplained,
     ReferencePreview,
@@ -44,7 +50,6 @@ from palyra.core.policy.request import Explanation
 from palyra.core.policy.views import AppliedSuggestion, Proof, Resolved, RuleFor, SuggestionList
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.redaction.references import StoredSecret
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import (
     Cancelled,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.redaction.references import StoredSecret
+from palyra.core.configuration import StoredSecret
 from palyra.net.api.method import Method, MethodCall
 from palyra.net.protocol.params import NoParams, Params
 from palyra.net.protocol.results import SecretList, SecretRemoved
