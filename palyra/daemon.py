@@ -33,11 +33,13 @@ from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.delegation import DELEGATE
 from palyra.errors import InvariantBroken
+from palyra.net.api.method import Drain
 from palyra.net.api.tokens import admit_operator
 from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer
+from palyra.services.log_history import LogHistory
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
@@ -62,6 +64,7 @@ from palyra.wiring.journal import (
 )
 from palyra.wiring.models import Modelset, build_modelset, memory_embedder
 from palyra.wiring.runs import (
+    build_admission,
     build_incidents,
     build_memories,
     build_memory_embedder,
@@ -130,6 +133,7 @@ class Daemon:
             more=[*memory_tools(self.memories.search, self.memories), *tools],
         )
         self.loop_lag = LoopLag()
+        self.log_history = LogHistory()  # a process adds the lines of its log
         self.modelset = modelset or build_modelset(config, self.host, self.toolset.secrets, book)
         self.toolset.services.extend(self.modelset.services)
         self.policy = cedar_policy(config)
@@ -154,7 +158,7 @@ class Daemon:
             self.toolset.services.extend(self._watches())
         self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
         self.sessions = Sessions(self.services, self.work)
-        self.gateway = Gateway(self.services, self.sessions)
+        self.gateway = Gateway(self.services, self.sessions, build_admission(config, self.host))
         delegations = Delegations(self.services, self.gateway)
         self.toolset.toolbox.put(DELEGATE, delegation_tools(delegations))
         self.services.procedures.show = show_procedures(self.services, self.toolset, delegations)
@@ -211,6 +215,8 @@ class Daemon:
             healing=self.healing,
             hub=self.hub,
             check=lambda wanted: check_config(wanted, self.host, self.toolset.secrets, book),
+            drain=Drain(self.ask_drain, config.runs.drain_ms),
+            log_history=self.log_history,
             state=lambda: self.state,
             problems=self._problems,
             embedder=self._view_embedder,
@@ -221,6 +227,7 @@ class Daemon:
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
         self.abandon: Callable[[Sequence[str]], None] | None = None  # see `_notice`
+        self.on_drain_asked: Callable[[], None] = self.begin_drain  # a process stops accepting too
         self._ready = trio.Event()
         self._draining = trio.Event()
 
@@ -367,6 +374,12 @@ class Daemon:
     async def wait_ready(self) -> None:
         """Wait until every open run is adopted by its session."""
         await self._ready.wait()
+
+    def ask_drain(self) -> None:
+        """Start the drain that a client asked for, unless one has begun."""
+        if self.state != "draining":
+            log.info("draining", open_runs=len(self.registry.runs), cause="system.drain")
+            self.on_drain_asked()
 
     def begin_drain(self) -> None:
         """Refuse new runs and notify clients; runs that can make progress continue."""

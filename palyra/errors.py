@@ -125,6 +125,12 @@ class Draining(Overloaded):
     code = "draining"
 
 
+class Suspended(Overloaded):
+    """An operator has suspended the daemon; the message names the operator and the time."""
+
+    code = "suspended"
+
+
 class Unavailable(PalyraError):
     """A dependency is down (disk, provider): retried inside the actor, then an incident."""
 

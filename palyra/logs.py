@@ -10,7 +10,7 @@ where they are bound.
 
 import logging
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
@@ -41,8 +41,20 @@ with _without("rich"):  # unused traceback format; importing it takes a tenth of
 get_logger = structlog.get_logger  # for the first module of the daemon that needs one
 
 
-def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -> None:
-    """Log to `stream` (default: standard error); may be called again with another redactor."""
+Keep = Callable[[int, str, str], None]  # Unix milliseconds, level, line
+
+
+def setup(
+    settings: Logging,
+    redactor: Redactor,
+    stream: TextIO | None = None,
+    *,
+    keep: Keep | None = None,
+) -> None:
+    """Log to `stream` (default: standard error); may be called again with another redactor.
+
+    `keep` gets each line too, redacted and without colours, from the thread that logs.
+    """
     target = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -57,6 +69,9 @@ def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -
         cache_logger_on_first_use=False,  # a second setup must reach loggers in use
     )
     handler = logging.StreamHandler(target)
+    if keep is not None:
+        plain = _Redacted("console", redactor, shared, is_terminal=False)
+        handler = _KeepingHandler(target, keep, plain)
     handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -64,6 +79,22 @@ def setup(settings: Logging, redactor: Redactor, stream: TextIO | None = None) -
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash
+
+
+class _KeepingHandler(logging.StreamHandler[TextIO]):
+    """Writes each line, and passes it on without colours under the lock of the handler."""
+
+    def __init__(self, stream: TextIO, keep: Keep, plain: logging.Formatter) -> None:
+        super().__init__(stream)
+        self._keep = keep
+        self._plain = plain
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; `emit` takes care of any error."""
+        line = super().format(record)
+        at_ms = round(record.created * 1000)
+        self._keep(at_ms, record.levelname.lower(), self._plain.format(record))
+        return line
 
 
 class _Redacted(structlog.stdlib.ProcessorFormatter):

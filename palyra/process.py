@@ -97,9 +97,11 @@ async def _serve(config: Config, ready: OnReady | None, *, is_stdio: bool) -> No
     with DataDirectory(config.paths.data_dir) as data:
         keys, token = KeyRing.open(data.keys), read_operator_token(data.keys, new_token)
         daemon = Daemon(config, keys=keys, operator_token=token)
-        logs.setup(config.logging, daemon.redactor)  # the daemon adds its secrets to this redactor
+        # The daemon adds its secrets to this redactor.
+        logs.setup(config.logging, daemon.redactor, keep=daemon.log_history.add)
         daemon.abandon = _abandon
         edge = daemon.build_edge()
+        daemon.on_drain_asked = partial(_end, daemon, edge)
         await edge.binding.prepare()
         parent = [_parent_spec(daemon, edge)] if is_stdio else []
         await _live(daemon, edge, ready, parent)

@@ -93,9 +93,13 @@ ROOMS = {
         "replay",
         "task",
         "configuration",
+        "log_lines",
+        "suspension",
         "ports",
     ),
     "services": (
+        "admission",
+        "log_history",
         "usage_sums",
         "run_loader",
         "agents",

@@ -162,3 +162,23 @@ def test_closed_stream_fails_nobody() -> None:
     stream = set_up()
     stream.close()
     structlog.get_logger("palyra.test").error("unheard")
+
+
+def test_kept_lines_are_redacted_too() -> None:
+    """The same lines as on standard error, plain and without the secret; below the level none."""
+    kept: list[tuple[str, str]] = []
+    logs.setup(
+        Logging(format="json", level="info"),
+        REDACTOR,
+        io.StringIO(),
+        keep=lambda _at_ms, level, text: kept.append((level, text)),
+    )
+    log = structlog.get_logger("palyra.test")
+    log.debug("unseen")
+    log.warning("said", token=TOKEN)
+    logging.getLogger("library").error("with %s", TOKEN)
+    assert ["warning", "error"] == [level for level, _ in kept]
+    for _, text in kept:
+        assert TOKEN not in text
+        assert "[redacted:known]" in text
+        assert "\x1b" not in text

@@ -50,7 +50,7 @@ class Background:
     schedules: Schedules
     workers: DynamicSupervisor
     max_running: int
-    is_draining: Callable[[], bool]
+    is_idle: Callable[[], bool]  # drains, or is suspended: starts no task and fires no schedule
 
     def stop(self, task: TaskRecord) -> None:
         """Stop the work of a task that was ended or lapsed; never waits."""
@@ -178,18 +178,18 @@ async def cycle(parts: Background) -> int | None:
     queue = parts.queue
     await queue.settle()
     parts.give_up_lost()
-    slots = 0 if parts.is_draining() else parts.max_running - queue.count_busy
+    slots = 0 if parts.is_idle() else parts.max_running - queue.count_busy
     look = await queue.look(slots)
     if queue.note_own is not None:
         queue.note_own(look.own)
     for task in await queue.reclaim(look):
         parts.stop(task)
     decided = 0
-    if not parts.is_draining():
+    if not parts.is_idle():
         decided = await parts.schedules.fire(look.schedules)
     for task in await queue.claim(look.claimable):
         parts.start(task)
-    if slots <= 0:  # full or draining: the end of a worker wakes the queue, expiry the sweep
+    if slots <= 0:  # full or idle: the end of a worker wakes the queue, expiry the sweep
         return queue.now_ms() + round(1_000 * SWEEP_S)
     if decided or slots == len(look.claimable):  # there may be more
         return queue.now_ms()

@@ -70,6 +70,7 @@ from palyra.errors import (
     TooSlow,
     Unavailable,
 )
+from palyra.services.admission import Admission
 from palyra.services.contexts import find_context
 from palyra.services.images import keep_pictures
 from palyra.services.model_router import needs_of
@@ -86,24 +87,31 @@ Until = Literal["terminal", "attention"]
 class Gateway:
     """Operations on runs.  Every method takes the authenticated caller first."""
 
-    def __init__(self, services: SessionServices, sessions: Sessions) -> None:
+    def __init__(self, services: SessionServices, sessions: Sessions, admission: Admission) -> None:
         self._services = services
         self._sessions = sessions
         self._replayer = Replayer(services)
         self.is_draining = False
+        self.admission = admission
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no new run is started: in a drain, and while the daemon is suspended."""
+        return self.is_draining or self.admission.suspension is not None
 
     async def start_run(
         self, caller: Caller, command: StartRun, receipt: IdempotencyKey | None = None
     ) -> Started:
         """Start, queue or steer a run; return it once its acceptance is committed.
 
-        Raises Overloaded, Draining, NotFound (session, channel), Unpaired, Conflict, IllegalState,
+        Raises Overloaded, Draining, Suspended, NotFound (session, channel), Unpaired, Conflict, IllegalState,
         InvalidParams, Unavailable.
         Cancellation: the run may have been accepted; repeat with the idempotency key.
         """
         caller.require("runs:write")
         if self.is_draining:
             raise Draining("the daemon is shutting down: connect again in a moment")
+        self.admission.check()
         return await self._start(caller, command, receipt)
 
     async def check_command(self, command: StartRun) -> None:
@@ -111,7 +119,7 @@ class Gateway:
         await choose(self._services, command)
 
     async def start_child(self, caller: Caller, command: StartRun) -> Started:
-        """Start a delegated run, also in a drain, in which its parent may go on.
+        """Start a delegated run, also in a drain or suspension, in which its parent may go on.
 
         Raises the other errors of `start_run`.
         Cancellation: the run may have been accepted; it is found by its id.

@@ -25,6 +25,7 @@ from palyra.cli.command import load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.output import print_json, say
 from palyra.cli.status import describe_embedder
+from palyra.cli.suspend import describe_suspension
 from palyra.cli.talk import Options, talk
 from palyra.config.load import Config
 from palyra.config.parts import PARTS, list_absent, list_installed
@@ -306,6 +307,13 @@ def check_daemon(options: Options) -> Check:
             verdict="fail",
             detail=f"{detail}; {'; '.join(status.problems)}",
             remedy="; ".join(dict.fromkeys(map(_remedy, status.problems))),
+        )
+    if status.suspension is not None:
+        return Check(
+            name="daemon",
+            verdict="warn",
+            detail=f"{detail}; {describe_suspension(status.suspension)}",
+            remedy="`palyra resume` takes new runs again",
         )
     return Check(name="daemon", verdict="ok", detail=detail)
 

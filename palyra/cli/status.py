@@ -6,6 +6,7 @@ import click
 
 from palyra.cli.command import shared_options
 from palyra.cli.output import print_json, print_table, say
+from palyra.cli.suspend import describe_suspension
 from palyra.cli.talk import Options, talk
 from palyra.core.memory.vectors import EmbedderView
 
@@ -20,6 +21,7 @@ def status(options: Options) -> None:
         return
     rows = [
         ("state", found.state),
+        ("suspended", describe_suspension(found.suspension)),
         ("version", found.version),
         ("instance", found.instance_id),
         ("journal", "writable" if found.is_writable else "READ ONLY"),

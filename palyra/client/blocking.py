@@ -287,6 +287,12 @@ class BlockingClient(Base):
     budget_status = blocking(Client.budget_status)
     set_budget = blocking(Client.set_budget)
     delete_budget = blocking(Client.delete_budget)
+    # --- ConfigurationMethods
+    get_config = blocking(Client.get_config)
+    set_config = blocking(Client.set_config)
+    list_secrets = blocking(Client.list_secrets)
+    set_secret = blocking(Client.set_secret)
+    remove_secret = blocking(Client.remove_secret)
     # --- HealingMethods
     healing_mode = blocking(Client.healing_mode)
     # --- IncidentMethods
@@ -353,6 +359,10 @@ class BlockingClient(Base):
     create_token = blocking(Client.create_token)
     list_tokens = blocking(Client.list_tokens)
     revoke_token = blocking(Client.revoke_token)
+    tail_log = blocking(Client.tail_log)
+    suspend = blocking(Client.suspend)
+    resume = blocking(Client.resume)
+    drain = blocking(Client.drain)
     ping = blocking(Client.ping)
     status = blocking(Client.status)
     tree = blocking(Client.tree)

@@ -9,6 +9,7 @@ import trio
 
 from palyra.client.approvals import ApprovalMethods
 from palyra.client.backups import BackupMethods
+from palyra.client.configuration import ConfigurationMethods
 from palyra.client.connection import Handshake
 from palyra.client.contexts import ContextMethods
 from palyra.client.dial import TRIO
@@ -46,6 +47,7 @@ class Client(
     SkillMethods,
     McpMethods,
     UsageMethods,
+    ConfigurationMethods,
     HealingMethods,
     IncidentMethods,
     MemoryMethods,

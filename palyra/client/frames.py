@@ -62,6 +62,7 @@ ERRORS: dict[str, type[PalyraError]] = {
         errors.Overloaded,
         errors.RateLimited,
         errors.Draining,
+        errors.Suspended,
         errors.Unavailable,
         errors.TooSlow,
     )

@@ -1,13 +1,22 @@
-"""Typed methods about the daemon itself: tools, policy, tokens, health."""
+"""Typed methods about the daemon itself: tools, policy, tokens, log, health, suspension and end."""
 
 from typing import Any
 
 from palyra.client.requests import Json, RequestMethods
-from palyra.core.configuration import ConfigChanged, ConfigView
 from palyra.core.journal.records import Role
+from palyra.core.log_lines import LogLevel
 from palyra.core.policy.request import Explanation
 from palyra.core.policy.views import AppliedSuggestion, RuleFor, SuggestionList
-from palyra.net.protocol.results import Pong, Status, Token, TokenList, ToolList
+from palyra.net.protocol.results import (
+    DrainBegun,
+    LogPage,
+    Pong,
+    Status,
+    SuspensionState,
+    Token,
+    TokenList,
+    ToolList,
+)
 
 
 class OperationMethods(RequestMethods):
@@ -84,19 +93,34 @@ class OperationMethods(RequestMethods):
         """Revoke a token and close its connections."""
         return await self._mutate("token.revoke", {"token_id": token_id}, Token)
 
-    # --- configuration
+    # --- log, suspension, end
 
-    async def get_config(self, key: str = "") -> ConfigView:
-        """Return the keys of the configuration with values and sources; `key` is one key or a section."""
-        return await self._ask("config.get", {"key": key}, ConfigView)
+    async def tail_log(
+        self,
+        after: int | None = None,
+        *,
+        level: LogLevel | None = None,
+        limit: int | None = None,
+        wait_ms: int | None = None,
+    ) -> LogPage:
+        """Return the newest lines of the daemon's log, or those after a number.
 
-    async def set_config(self, key: str, value: Any, *, digest: str | None = None) -> ConfigChanged:  # noqa: ANN401 - JSON
-        """Write one value to the configuration file; None removes the key.
-
-        `digest` is that of the file the change was made for; Conflict if it has changed since.
+        An empty page after a number waits `wait_ms` for the next line; continue with `next_after`.
         """
-        params = {"key": key, "value": value, "digest": digest}
-        return await self._mutate("config.set", params, ConfigChanged)
+        params = {"after": after, "level": level, "limit": limit, "wait_ms": wait_ms}
+        return await self._ask("log.tail", params, LogPage)
+
+    async def suspend(self, reason: str = "") -> SuspensionState:
+        """Refuse new runs and start no task until `resume`, also after a restart; return the state."""
+        return await self._mutate("system.suspend", {"reason": reason}, SuspensionState)
+
+    async def resume(self) -> SuspensionState:
+        """End the suspension."""
+        return await self._mutate("system.resume", {}, SuspensionState)
+
+    async def drain(self) -> DrainBegun:
+        """Have the daemon refuse new runs, finish those that make progress, and exit."""
+        return await self._ask("system.drain", {}, DrainBegun)
 
     # --- health
 

@@ -1,4 +1,4 @@
-"""Views of the configuration: each value with its source, and the result of a change."""
+"""Views of the configuration and of the vault: values with their sources, changes, names of secrets."""
 
 from typing import Any, Literal
 
@@ -46,3 +46,10 @@ class ConfigChanged(msgspec.Struct, frozen=True, kw_only=True):
     source: ConfigSource  # of the value that the next start uses
     digest: str
     config_file: str
+
+
+class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret of the vault, without its value."""
+
+    name: str  # the reference is vault:NAME
+    set_ms: int

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 import msgspec
 
 from palyra.core.access import Caller
+from palyra.core.configuration import StoredSecret
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport
 from palyra.core.journal.changes import (
@@ -550,6 +551,25 @@ class ReadDiff(Protocol):
 
         Raises ToolFailure.  Cancellation: nothing happened.
         """
+        ...
+
+
+class SecretVault(Protocol):
+    """The vault as clients use it; no method returns a value."""
+
+    async def list_stored(self, caller: Caller) -> list[StoredSecret]:
+        """Return the secrets by name.  Raises Forbidden, Unavailable."""
+        ...
+
+    async def put(self, caller: Caller, name: str, value: str, now_ms: int) -> StoredSecret:
+        """Store a secret, durably; the redactor knows it from the call on.
+
+        Raises Forbidden, InvalidParams, Unavailable.
+        """
+        ...
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove a secret, durably; it stays redacted.  Raises Forbidden, NotFound, Unavailable."""
         ...
 
 

@@ -9,8 +9,12 @@ from functools import partial
 import structlog
 import trio
 
+from palyra.core.access import Caller
+from palyra.core.configuration import StoredSecret
 from palyra.core.ports import RunBlocking
-from palyra.errors import NotFound, PalyraError
+from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
+from palyra.core.redaction.references import parse_reference
+from palyra.errors import InvalidParams, NotFound, PalyraError
 from palyra.secrets.resolver import Resolver, recognisable
 
 log = structlog.get_logger("palyra.secrets")
@@ -45,6 +49,52 @@ class SecretService:
             return await self.find(f"vault:{name}")
         except NotFound:
             return None
+
+    # --- for clients
+
+    async def list_stored(self, caller: Caller) -> list[StoredSecret]:
+        """Return the secrets of the vault by name.  Raises Forbidden, Unavailable."""
+        caller.require("secrets:read")
+        entries = await self._run_blocking(self._resolver.vault.read)
+        return [
+            StoredSecret(name=name, set_ms=entry.set_ms) for name, entry in sorted(entries.items())
+        ]
+
+    async def put(self, caller: Caller, name: str, value: str, now_ms: int) -> StoredSecret:
+        """Store a secret, durably; it is redacted from the call on, whatever becomes of it.
+
+        Raises Forbidden, InvalidParams, Unavailable; no message contains the value.
+        Cancellation: the secret may have been stored.
+        """
+        caller.require("secrets:write")
+        reference = parse_reference(f"vault:{name}")
+        value = value.removesuffix("\n").removesuffix("\r")
+        if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
+            raise InvalidParams(
+                f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised for redaction; "
+                "use a longer one",
+                field="value",
+            )
+        self._learn(value)
+        await self._run_blocking(self._resolver.vault.put, reference.name, value, now_ms)
+        log.info("secret set", name=reference.name, by=caller.principal)
+        return StoredSecret(name=reference.name, set_ms=now_ms)
+
+    async def remove(self, caller: Caller, name: str) -> None:
+        """Remove a secret, durably; its value stays redacted.
+
+        Raises Forbidden, InvalidParams, NotFound, Unavailable.
+        Cancellation: the secret may have been removed.
+        """
+        caller.require("secrets:write")
+        reference = parse_reference(f"vault:{name}")
+        if not await self._run_blocking(self._resolver.vault.remove, reference.name):
+            raise NotFound(
+                f"the vault holds no {name!r}: `secret.list` has the names", field="name"
+            )
+        log.info("secret removed", name=reference.name, by=caller.principal)
+
+    # --- the redactor
 
     async def keep_known(
         self,

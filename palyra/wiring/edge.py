@@ -23,7 +23,7 @@ from palyra.core.ports import EmbeddingService
 from palyra.errors import InvalidParams
 from palyra.net.api.asyncapi import asyncapi_document
 from palyra.net.api.idempotency import IdempotencyStore
-from palyra.net.api.method import Backend
+from palyra.net.api.method import Backend, Drain
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import limits_of
 from palyra.net.api.tokens import authenticate
@@ -52,6 +52,7 @@ from palyra.services.documents import Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.healing import HealingModes
 from palyra.services.learning import Learning
+from palyra.services.log_history import LogHistory
 from palyra.services.memory import Memories
 from palyra.services.previews import Previews
 from palyra.services.run_changes import RunChanges
@@ -88,6 +89,8 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     healing: HealingModes,
     hub: Hub,
     check: Callable[[Config], object],
+    drain: Drain,
+    log_history: LogHistory,
     state: Callable[[], State],
     problems: Callable[[], Sequence[str]],
     embedder: Callable[[], EmbedderView],
@@ -147,6 +150,10 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         schedules=tasks.schedules,
         skills=toolset.skills,
         mcp=toolset.mcp,
+        secrets=toolset.secrets,
+        admission=gateway.admission,
+        drain=drain,
+        log_history=log_history,
         suggestions=RuleSuggestions(
             services.journal,
             services.gate,

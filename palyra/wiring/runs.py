@@ -28,6 +28,7 @@ from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files as minilm
 from palyra.models.procedure import ProcedurePlayer
+from palyra.services.admission import Admission, VolatileSuspension
 from palyra.services.agents import Agents
 from palyra.services.channels import Channels
 from palyra.services.compaction import CompactionSettings, SessionCompactor
@@ -45,6 +46,7 @@ from palyra.services.memory_search import MemorySearch
 from palyra.services.procedures import Procedures, Shown
 from palyra.services.references import ContextSources
 from palyra.services.token_factors import TokenFactors
+from palyra.store.files.suspension import SuspensionFile
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.memory_search import IndexQueries
@@ -66,6 +68,12 @@ def run_limits(config: Config) -> RunLimits:
         approval_ms=runs.approval_ms,
         max_turns=runs.max_turns,
     )
+
+
+def build_admission(config: Config, host: Host) -> Admission:
+    """Build the admission of runs with the stored suspension.  Blocks.  Raises Unavailable."""
+    store = VolatileSuspension() if host.is_closed else SuspensionFile(config.paths.data_dir)
+    return Admission(store, host.now_ms, host.run_blocking)
 
 
 def compaction_settings(config: Config, models: Mapping[str, LanguageModel]) -> CompactionSettings:

@@ -123,7 +123,8 @@ def build_tasks(  # noqa: PLR0913 - all by name
     workers = DynamicSupervisor(
         "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue, notice)
     )
-    background = Background(queue, schedules, workers, most, lambda: gateway.is_draining)
+    background = Background(queue, schedules, workers, most, lambda: gateway.is_idle)
+    gateway.admission.on_resumed = tasks.notify
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify
     if services.reflections.is_on:

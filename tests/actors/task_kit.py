@@ -93,7 +93,7 @@ class Office:
         self.skew_ms = 0  # of the wall clock
         self.crashes: list[Exit] = []  # of workers, as a watchdog gets them
         self.listener: ExitListener = self.crashes.append
-        self.work, self.alarms, self.is_draining = Work(), Alarms(), False
+        self.work, self.alarms, self.is_idle = Work(), Alarms(), False
         self.epoch = self.store.open().owner_epoch
         hub = Hub(encode_notification)
         self.journal = InlineJournal(self.store, hub)
@@ -128,9 +128,7 @@ class Office:
             max_children=9,
             on_exit=partial(note_exit, self.queue, self.note),
         )
-        self.parts = Background(
-            self.queue, self.schedules, workers, slots, lambda: self.is_draining
-        )
+        self.parts = Background(self.queue, self.schedules, workers, slots, lambda: self.is_idle)
         self.tasks.stopped = self.parts.stop
 
     def note(self, end: Exit) -> None:

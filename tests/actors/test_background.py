@@ -250,15 +250,19 @@ async def test_an_outcome_survives_a_full_disk(autojump_clock: MockClock) -> Non
     ], "one line for the outage, not one for each attempt"
 
 
-async def test_nothing_is_claimed_during_a_drain(autojump_clock: MockClock) -> None:
-    """Nor fired; it waits for the next start."""
+async def test_nothing_is_claimed_in_a_drain_or_suspension(autojump_clock: MockClock) -> None:
+    """Nor fired; it waits for the next start, or for the end of the suspension."""
     office = Office()
-    office.is_draining = True
+    office.is_idle = True
     await office.submit()
     await office.add()
     async with office.live():
         await settle(180.0)
-    assert ([], ["queued"]) == (office.work.begun, office.states())
+        assert ([], ["queued"]) == (office.work.begun, office.states())
+        office.is_idle = False  # the end of a suspension: missed instants follow the policy
+        office.tasks.notify()
+        await settle(10.0)
+    assert ["succeeded", "succeeded"] == office.states()
 
 
 async def test_a_failed_or_expired_task_is_repeated_by_another(autojump_clock: MockClock) -> None:

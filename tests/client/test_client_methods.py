@@ -224,6 +224,13 @@ CALLS: dict[str, Call] = {
     "policy.allow_from": lambda client: client.allow_from("apr_1"),
     "config.get": lambda client: client.get_config("server"),
     "config.set": lambda client: client.set_config("server.port", 7000, digest="a" * 64),
+    "secret.list": lambda client: client.list_secrets(),
+    "secret.set": lambda client: client.set_secret("KEY", "a-value-of-a-secret"),
+    "secret.remove": lambda client: client.remove_secret("KEY"),
+    "log.tail": lambda client: client.tail_log(3, level="info", limit=2, wait_ms=5),
+    "system.suspend": lambda client: client.suspend("upgrade"),
+    "system.resume": lambda client: client.resume(),
+    "system.drain": lambda client: client.drain(),
     "token.create": lambda client: client.create_token(
         principal="p", role="client", name="n", ttl_ms=5
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.errors import Draining
+from palyra.errors import Draining, Suspended
 from tests.e2e.daemon_process import PALYRA, DaemonProcess, running
 from tests.e2e.people import ask_for, write_call
 from tests.e2e.tapes import check_tape, kinds, read_whole
@@ -51,6 +51,34 @@ async def test_a_whole_life(tmp_path: Path) -> None:
             assert asked == again
         check_tape(tape)
         assert "run.recovered" not in kinds(tape)
+
+
+async def test_suspended_restarted_resumed_and_drained_by_method(tmp_path: Path) -> None:
+    """An accepted run goes on, a new one is refused also after a restart; a drain exits with 0."""
+    with running(tmp_path) as daemon:
+        async with daemon.connect() as client:
+            asked = await ask_for(client, write_call("waiting.txt"))
+            await client.suspend("upgrade")
+            with pytest.raises(Suspended, match="by operator since"):
+                await client.start_run("too late")
+            await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+            assert "done" == (await client.wait_run(asked.run_id)).state
+        await daemon.restart()
+        async with daemon.connect() as client:
+            suspension = (await client.status()).suspension
+            assert suspension is not None
+            assert ("operator", "upgrade") == (suspension.by, suspension.reason)
+            with pytest.raises(Suspended):
+                await client.start_run("still too late")
+            assert (await client.resume()).suspension is None
+            under_way = await client.start_run("/delay 300\n/say to the end")
+            lines = (await client.tail_log(level="info")).lines
+            assert any("resumed" in line.text for line in lines)
+            await client.drain()
+            with pytest.raises(Draining):
+                await client.start_run("too late")
+            assert "done" == (await client.wait_run(under_way.run_id)).state
+        assert 0 == await daemon.ended()
 
 
 def _check_private(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import structlog
 import trio
 from trio.testing import MockClock
 
+from palyra.core.access import Caller
+from palyra.core.journal.records import Role
 from palyra.core.redaction.redactor import Redactor
-from palyra.errors import NotFound
+from palyra.errors import Forbidden, InvalidParams, NotFound
 from palyra.secrets.resolver import Resolver
 from palyra.secrets.service import LOOK_S, SecretService
 from tests.tools.web.internet import here
@@ -127,3 +130,61 @@ async def test_a_vault_without_its_key_is_a_problem_until_it_is_back(
             assert () == keeper.problems
     assert ["the vault cannot be read"] == [line["event"] for line in lines]
     assert "[redacted:known]" == redactor.redact_text(SECOND)[0]
+
+
+OPERATOR = Caller(principal="root", role="operator", token_id="tok_r")
+
+
+async def test_a_secret_of_a_client_is_known_at_once_and_never_comes_back(tmp_path: Path) -> None:
+    """Set, listed and removed by name; no log line has the value, and it stays redacted."""
+    redactor = Redactor([])
+    keeper = a_keeper(tmp_path, redactor)
+    with structlog.testing.capture_logs() as lines:
+        stored = await keeper.put(OPERATOR, "KEY", FIRST + "\n", 7)
+        assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+        assert [stored] == await keeper.list_stored(OPERATOR)
+        assert FIRST == await keeper.find("vault:KEY")
+        await keeper.remove(OPERATOR, "KEY")
+    assert [("secret set", "KEY", "root"), ("secret removed", "KEY", "root")] == [
+        (line["event"], line["name"], line["by"]) for line in lines
+    ]
+    assert FIRST not in repr((stored, lines))
+    assert [] == await keeper.list_stored(OPERATOR)
+    assert "[redacted:known]" == redactor.redact_text(FIRST)[0]
+    with pytest.raises(NotFound):
+        await keeper.remove(OPERATOR, "KEY")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("KEY", "1234567"), ("a b", FIRST), ("KEY", FIRST * 4_000)]
+)
+async def test_a_refused_secret_is_in_no_message(tmp_path: Path, name: str, value: str) -> None:
+    """Too short, too long or without a name: nothing is stored."""
+    keeper = a_keeper(tmp_path, Redactor([]))
+    with pytest.raises(InvalidParams) as caught:
+        await keeper.put(OPERATOR, name, value, 7)
+    assert value not in caught.value.message
+    assert [] == await keeper.list_stored(OPERATOR)
+
+
+@pytest.mark.parametrize("role", ["client", "person", "approver", "observer"])
+async def test_the_vault_is_for_operators(tmp_path: Path, role: Role) -> None:
+    """Not even the names are for others; the same calls by an operator are served."""
+    keeper, other = (
+        a_keeper(tmp_path, Redactor([])),
+        Caller(principal="ann", role=role, token_id="tok_a"),
+    )
+    for who in (other, OPERATOR):
+        outcomes = list[str]()
+        for ask in (
+            partial(keeper.put, who, "KEY", FIRST, 7),
+            partial(keeper.list_stored, who),
+            partial(keeper.remove, who, "KEY"),
+        ):
+            try:
+                await ask()
+            except Forbidden:
+                outcomes.append("forbidden")
+            else:
+                outcomes.append("served")
+        assert 3 * ["forbidden" if who is other else "served"] == outcomes

@@ -24,7 +24,15 @@ from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.memory.items import LAST_MS, MAX_TTL_MS
 from palyra.core.memory.vectors import EmbedderView
-from palyra.core.ports import Journal, McpDirectory, NowMs, RunBlocking, Sign, SkillService
+from palyra.core.ports import (
+    Journal,
+    McpDirectory,
+    NowMs,
+    RunBlocking,
+    SecretVault,
+    Sign,
+    SkillService,
+)
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
 from palyra.net.api.idempotency import Effect, IdempotencyStore
@@ -34,6 +42,7 @@ from palyra.net.delivery.subscription import Subscriptions
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.notifications import State
 from palyra.net.protocol.params import LINE, MAX_INTEGER, SLUG, Params
+from palyra.services.admission import Admission
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
@@ -43,6 +52,7 @@ from palyra.services.grants import Grants
 from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
 from palyra.services.learning import Learning
+from palyra.services.log_history import LogHistory
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch
 from palyra.services.model_router import ModelRouter
@@ -87,6 +97,14 @@ class Mutation(Params, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """The end of the daemon as a method asks for it."""
+
+    begin: Callable[[], None]  # nothing in a drain
+    close_after_ms: int  # longest wait for runs that can make progress
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
     """The daemon as connections see it."""
 
@@ -114,6 +132,10 @@ class Backend:
     changes: RunChanges
     skills: SkillService
     mcp: McpDirectory
+    secrets: SecretVault
+    admission: Admission
+    drain: Drain
+    log_history: LogHistory
     tasks: Tasks
     schedules: Schedules
     suggestions: RuleSuggestions

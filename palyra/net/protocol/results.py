@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.configuration import StoredSecret
 from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.changes import MemoryLogLine
 from palyra.core.journal.procedure import Procedure
@@ -44,9 +45,11 @@ from palyra.core.journal.records import (
     SessionRecord,
     SkillState,
 )
+from palyra.core.log_lines import LogLine
 from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.session.commands import RunView, Started
+from palyra.core.suspension import Suspension
 from palyra.core.task.views import ScheduleView, TaskView
 from palyra.core.tool.mcp import McpPrompt, McpResource, McpServerView
 from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
@@ -105,6 +108,40 @@ class Status(Result, frozen=True, kw_only=True):
         str, ...
     ] = ()  # optional programs and parts this machine lacks, each with its remedy
     embedder: EmbedderView | None = None  # of the memory
+    suspension: Suspension | None = None  # new runs are refused until `system.resume`
+
+
+class SuspensionState(Result, frozen=True, kw_only=True):
+    """The suspension in force, None without one."""
+
+    suspension: Suspension | None = None
+
+
+class DrainBegun(Result, frozen=True, kw_only=True):
+    """The daemon ends when no run can make progress, or after `close_after_ms`."""
+
+    close_after_ms: int
+
+
+class SecretList(Result, frozen=True, kw_only=True):
+    """The secrets of the vault by name, without values."""
+
+    secrets: list[StoredSecret]
+
+
+class SecretRemoved(Result, frozen=True, kw_only=True):
+    """The secret that was removed."""
+
+    name: str
+
+
+class LogPage(Result, frozen=True, kw_only=True):
+    """Lines of the daemon's log; the next request continues after `next_after`."""
+
+    lines: list[LogLine]
+    next_after: int
+    dropped: int = 0  # lines after `after` that are no longer kept
+    instance_id: str  # numbers begin at 1 in each instance
 
 
 class Token(Result, frozen=True, kw_only=True):

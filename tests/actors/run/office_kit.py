@@ -42,6 +42,7 @@ from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError
 from palyra.models.procedure import ProcedurePlayer
 from palyra.net.protocol.jsonrpc import encode_notification
+from palyra.services.admission import Admission, VolatileSuspension
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets
 from palyra.services.channels import Channels
@@ -289,7 +290,8 @@ class Kit:
         self.services = self.build_services(limits, debounce_ms)
         self.work = work_branch.build_work(self.registry, 1_000)
         self.sessions = Sessions(self.services, self.work)
-        self.gateway = Gateway(self.services, self.sessions)
+        self.admission = Admission(VolatileSuspension(), now_ms, inline_blocking)
+        self.gateway = Gateway(self.services, self.sessions, self.admission)
         self.answers = Approvals(self.services.journal, self.approvals)
         self.recovered: int | None = None
 

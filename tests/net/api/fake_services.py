@@ -13,7 +13,13 @@ from palyra.actors.hub import Hub, hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
-from palyra.core.configuration import ConfigChange, ConfigChanged, ConfigEntry, ConfigView
+from palyra.core.configuration import (
+    ConfigChange,
+    ConfigChanged,
+    ConfigEntry,
+    ConfigView,
+    StoredSecret,
+)
 from palyra.core.context.views import (
     ContextExplained,
     ReferencePreview,
@@ -61,18 +67,21 @@ from palyra.core.session.commands import (
 )
 from palyra.core.session.fork import InheritedView
 from palyra.core.session.purge import PurgeSession, SessionPurged
+from palyra.core.suspension import Suspension
 from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
 from palyra.net.api.idempotency import IdempotencyStore
-from palyra.net.api.method import Backend
+from palyra.net.api.method import Backend, Drain
 from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import authenticate, digest_token
 from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
+from palyra.services.admission import Admission, VolatileSuspension
 from palyra.services.healing import HealingModes
+from palyra.services.log_history import LogHistory
 from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import inline_blocking
@@ -106,6 +115,37 @@ def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = 
     """A row of ann's whose payload names its seq."""
     data = msgspec.json.encode({"n": seq, "text": text})
     return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
+
+
+class FakeVault:
+    """Takes every secret and has one."""
+
+    async def list_stored(self, caller: Caller) -> list[StoredSecret]:
+        caller.require("secrets:read")
+        return [StoredSecret(name="KEY", set_ms=1)]
+
+    async def put(self, caller: Caller, name: str, _value: str, now_ms: int) -> StoredSecret:
+        caller.require("secrets:write")
+        return StoredSecret(name=name, set_ms=now_ms)
+
+    async def remove(self, caller: Caller, _name: str) -> None:
+        caller.require("secrets:write")
+
+
+class FakeAdmission(Admission):
+    """The real one; changes are effects of the gateway."""
+
+    def __init__(self, gateway: "FakeGateway") -> None:
+        super().__init__(VolatileSuspension(), lambda: 0, inline_blocking)
+        self.gateway = gateway
+
+    async def suspend(self, caller: Caller, reason: str) -> Suspension:
+        self.gateway.effects.append("suspend")
+        return await super().suspend(caller, reason)
+
+    async def resume(self, caller: Caller) -> Suspension | None:
+        self.gateway.effects.append("resume")
+        return await super().resume(caller)
 
 
 class FakeConfiguration:
@@ -583,6 +623,9 @@ class Daemon:
         self.hub = Hub(encode_notification)
         self.hub_life = trio.CancelScope()
         self.now_ms = 1_000_000
+        self.admission = FakeAdmission(self.gateway)
+        self.log_history = LogHistory()
+        self.log_history.add(1, "info", "ready")
         self.blocking_calls = 0  # that would have held up the loop
         self.state: notifications.State = "ready"
         self.tree = ChildSnapshot(id="daemon", state="running", incarnation=1, restarts=0)
@@ -618,6 +661,10 @@ class Daemon:
             schedules=cast("Any", self.schedules),
             skills=self.skills,
             mcp=FakeMcp(),
+            secrets=FakeVault(),
+            admission=self.admission,
+            drain=Drain(lambda: self.gateway.effects.append("drain"), 5_000),
+            log_history=self.log_history,
             suggestions=cast("Any", self.suggestions),
             hub=self.hub,
             journal=cast("Any", self.journal),

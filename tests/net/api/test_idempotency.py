@@ -259,6 +259,8 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "budget.set": {"budget_id": "day", "hard": 9},
     "budget.delete": {"budget_id": "day"},
     "config.set": {"key": "server.port", "value": 7000},
+    "system.suspend": {"reason": "upgrade"},
+    "system.resume": {},
     "channel.set": {"channel": "chat"},
     "channel.delete": {"channel": "chat"},
     "incident.resolve": {"incident_id": "inc_1", "reason": "seen to"},

@@ -1,19 +1,28 @@
-"""ping and system.*: clock, health, supervision tree and description of the protocol."""
+"""ping and system.*: clock, health, supervision tree, suspension, drain, description of the protocol."""
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Annotated
 
 import msgspec
 
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.errors import Forbidden
-from palyra.net.api.method import AnyMethod, Method, MethodCall, at_once
+from palyra.net.api.method import (
+    AnyMethod,
+    Method,
+    MethodCall,
+    Mutation,
+    at_once,
+    check_no_secret,
+)
 from palyra.net.api.schema import ProtocolSchema, describe_protocol
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.notifications import PROTOCOL
-from palyra.net.protocol.params import NoParams
-from palyra.net.protocol.results import Pong, Status
+from palyra.net.protocol.params import LINE, NoParams
+from palyra.net.protocol.results import DrainBegun, Pong, Status, SuspensionState
 
+_Reason = Annotated[str, msgspec.Meta(max_length=256), LINE]
 CRASH_CHARS = 500  # of a crash's message; the traceback is in the log
 
 
@@ -45,6 +54,7 @@ def status(call: MethodCall, _params: NoParams) -> Status:
         problems=tuple(backend.problems()) if sees_all else (),
         absent=tuple(backend.absent()) if sees_all else (),
         embedder=backend.embedder() if sees_all else None,
+        suspension=backend.admission.suspension,
     )
 
 
@@ -65,10 +75,47 @@ def _show(node: ChildSnapshot, redact: Redact) -> ChildSnapshot:
     return msgspec.structs.replace(node, last_crash=crash, children=below)
 
 
+class SystemSuspend(Mutation, frozen=True, kw_only=True):
+    """A reason for those who are refused."""
+
+    reason: _Reason = ""
+
+
+class SystemResume(Mutation, frozen=True, kw_only=True):
+    """Nothing but the key."""
+
+
+async def suspend(call: MethodCall, params: SystemSuspend) -> SuspensionState:
+    check_no_secret(call, reason=params.reason)
+
+    async def effect() -> SuspensionState:
+        found = await call.backend.admission.suspend(call.caller, params.reason)
+        return SuspensionState(suspension=found)
+
+    return await call.once(SuspensionState, effect)
+
+
+async def resume(call: MethodCall, _params: SystemResume) -> SuspensionState:
+    async def effect() -> SuspensionState:
+        await call.backend.admission.resume(call.caller)
+        return SuspensionState()
+
+    return await call.once(SuspensionState, effect)
+
+
+def drain(call: MethodCall, _params: NoParams) -> DrainBegun:
+    call.caller.require("system:write")
+    call.then(call.backend.drain.begin)
+    return DrainBegun(close_after_ms=call.backend.drain.close_after_ms)
+
+
 METHODS = (
     Method("ping", NoParams, Pong, None, at_once(ping)),
     Method("system.status", NoParams, Status, "system:read", at_once(status)),
     Method("system.tree", NoParams, ChildSnapshot, "system:read", at_once(tree)),
+    Method("system.suspend", SystemSuspend, SuspensionState, "system:write", suspend),
+    Method("system.resume", SystemResume, SuspensionState, "system:write", resume),
+    Method("system.drain", NoParams, DrainBegun, "system:write", at_once(drain)),
 )
 
 

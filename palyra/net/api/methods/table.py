@@ -15,12 +15,14 @@ from palyra.net.api.methods import (
     healing,
     incident,
     learning,
+    log,
     mcp,
     memory,
     model,
     policy,
     retention,
     run,
+    secret,
     session,
     skill,
     system,
@@ -59,6 +61,8 @@ _GROUPS = (
     retention,
     task,
     config,
+    secret,
+    log,
 )
 
 METHODS: dict[str, AnyMethod] = {
