@@ -15,7 +15,7 @@ CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package lint types check cover torture simulate bench lock clean
+.PHONY: help run test bare package container lint types check cover torture simulate bench lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -34,6 +34,9 @@ bare:  ## both commands of README.md without any optional program (PYTHONS="…"
 
 package: $(VENV)/run.stamp  ## build wheel and sdist into dist/, check and try them (PYTHONS="…")
 	$(BIN)/python tests/package.py $(PYTHONS:%=--python %)
+
+container: package  ## the steps of Containerfile in a root directory of their own (root, debootstrap)
+	$(BIN)/python tests/container.py
 
 lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks, limits of names, words and circles
 	$(BIN)/ruff check $(CHECKED)
