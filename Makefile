@@ -100,15 +100,22 @@ $(VENV)/venv.stamp:
 	  v=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	  echo "'$(PYTHON)' cannot make virtual environments: it has no ensurepip." >&2; \
 	  echo "On Debian and Ubuntu:  apt install python$$v-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "making an environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# pip is quiet, and may take minutes: say what comes.  Figures of the disk, from docs/evidence.md.
+SAY_INSTALL = @echo "installing $$(grep -c '^[A-Za-z0-9].*==' $(1)) packages of $(1), checked by hash ($(2))"
+SAY_SIZE = @echo "installed $$(du -sm $(VENV) | cut -f1) MB in $(VENV)"
+
 # The checkout itself is installed without isolation: the build backend is pinned in run.txt.
-INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation -e .
+INSTALL_SELF := @$(PIP) install --quiet --no-deps --no-build-isolation -e .
 
 $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
-	$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	$(call SAY_INSTALL,requirements/run.txt,300 MB; half a minute to a few)
+	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
 	$(INSTALL_SELF)
+	$(SAY_SIZE)
 	@touch $@
 
 # test.txt holds everything run.txt does, at the same versions.  The provider that our models are
@@ -116,9 +123,12 @@ $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
 # modules are never imported: compiling them all would take a third of the installation.
 MOCK := $(VENV)/mock
 $(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt requirements/mock.txt pyproject.toml
-	$(PIP) install --quiet --no-compile --require-hashes -r requirements/test.txt
+	$(call SAY_INSTALL,requirements/test.txt,500 MB; a minute to a few)
+	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/test.txt
 	$(INSTALL_SELF)
-	$(PYTHON) -m venv $(MOCK)
-	$(MOCK)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
+	$(call SAY_INSTALL,requirements/mock.txt,in $(MOCK))
+	@$(PYTHON) -m venv $(MOCK)
+	@$(MOCK)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
 	  --require-hashes -r requirements/mock.txt
+	$(SAY_SIZE)
 	@touch $@

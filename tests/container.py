@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / ".scratch" / "container"
 MIRROR = "http://deb.debian.org/debian"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")  # also those of a proxy of this machine
+TRUSTED = "/etc/certificates-of-the-host.crt"  # the image's own are written by its package
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PORT_IN_IMAGE = "7420"
 READY_S, STOP_S, LOOK_EVERY_S = 60.0, 30.0, 0.1
@@ -114,7 +115,7 @@ def command_in(root: Path, image: Image, words: Sequence[str]) -> list[str]:
     """Return the command that runs words in the root as the user of the image."""
     kept = {key: text for key, text in os.environ.items() if key.lower().endswith("_proxy")}
     home = "/root" if image.user == "root" else f"/var/lib/{image.user}"
-    certificates = {"PIP_CERT": str(CERTIFICATES)} if CERTIFICATES.exists() else {}
+    certificates = {"PIP_CERT": TRUSTED} if CERTIFICATES.exists() else {}
     settings = {
         **kept,
         **certificates,
@@ -208,8 +209,7 @@ def prepare(root: Path, suite: str) -> Path:
     subprocess.run(["cp", "--archive", str(base), str(root)], check=True)
     shutil.copy("/etc/resolv.conf", root / "etc")
     if CERTIFICATES.exists():
-        (root / str(CERTIFICATES.parent)[1:]).mkdir(parents=True, exist_ok=True)
-        shutil.copy(CERTIFICATES, root / str(CERTIFICATES)[1:])
+        shutil.copy(CERTIFICATES, root / TRUSTED[1:])
     return root
 
 
