@@ -34,8 +34,11 @@ READY_S, STOP_S, LOOK_EVERY_S = 60.0, 30.0, 0.1
 RUN = '/call echo {"text": "contained"}'
 # Mounts are gone with the namespaces, and so are all processes with the first one.
 ISOLATED = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+# A jail needs a user namespace, and the kernel refuses one to a process in a changed root (chroot):
+# the root of the mount namespace itself is exchanged, as engines do.
 ENTER = """
 set -e
+mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
 mount -t tmpfs tmpfs "$1/dev"
 for each in null zero full random urandom tty; do
@@ -43,7 +46,11 @@ for each in null zero full random urandom tty; do
 done
 ln -s /proc/self/fd "$1/dev/fd"
 mkdir -m 1777 "$1/dev/shm"
+cd "$1"
 shift
+pivot_root . .
+umount -l .
+cd /
 exec "$@"
 """
 
@@ -111,8 +118,13 @@ def copy(root: Path, pattern: str, target: str) -> None:
         shutil.copy(ROOT / name, root / target.lstrip("/"))
 
 
-def command_in(root: Path, image: Image, words: Sequence[str]) -> list[str]:
-    """Return the command that runs words in the root as the user of the image."""
+def command_in(
+    root: Path, image: Image, words: Sequence[str], *, beside: int | None = None
+) -> list[str]:
+    """Return the command that runs words in the root as the user of the image.
+
+    They run in namespaces of their own, or in those of the process `beside`.
+    """
     kept = {key: text for key, text in os.environ.items() if key.lower().endswith("_proxy")}
     home = "/root" if image.user == "root" else f"/var/lib/{image.user}"
     certificates = {"PIP_CERT": TRUSTED} if CERTIFICATES.exists() else {}
@@ -125,24 +137,22 @@ def command_in(root: Path, image: Image, words: Sequence[str]) -> list[str]:
         **image.settings,
     }
     assigned = [f"{key}={text}" for key, text in settings.items()]
-    inside = [
-        "chroot",
-        f"--userspec={image.user}:{image.user}",
-        str(root),
-        "env",
-        "-i",
-        *assigned,
-        *words,
-    ]
+    person = [f"--reuid={image.user}", f"--regid={image.user}", "--init-groups"]
+    inside = ["setpriv", *person, "env", "-i", *assigned, *words]
+    if beside is not None:
+        return ["nsenter", f"--target={beside}", "--mount", "--pid", *inside]
     return [*ISOLATED, "/bin/sh", "-c", ENTER, "enter", str(root), *inside]
 
 
-def run_in(root: Path, image: Image, words: Sequence[str]) -> str:
-    """Return the output of a command in the root.  Raises StepFailed with its last words."""
+def run_in(
+    root: Path, image: Image, words: Sequence[str], *, beside: int | None = None, code: int = 0
+) -> str:
+    """Return the output of a command in the root.  Raises StepFailed for a larger exit code."""
     done = subprocess.run(
-        command_in(root, image, words), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        command_in(root, image, words, beside=beside),
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    if done.returncode:
+    if done.returncode > code or done.returncode < 0:
         said = (done.stderr or done.stdout)[-800:]
         raise StepFailed(f"{shlex.join(words)[:200]} ended with {done.returncode}: {said}")
     return done.stdout
@@ -166,11 +176,10 @@ def use(root: Path, image: Image) -> Mapping[str, str]:
                 raise StepFailed(f"the daemon was not ready: {log.read_text()[-800:]}")
             time.sleep(LOOK_EVERY_S)
         ready_s = time.monotonic() - begun
-        if "contained" not in run_in(root, image, [*image.entrypoint, "run", RUN]):
-            raise StepFailed("the run did not show its result")
-        said = json.loads(run_in(root, image, [*image.entrypoint, "doctor", "--json"]))
-        warned = [each["name"] for each in said["checks"] if each["verdict"] == "warn"]
         pid = find_child(daemon.pid)
+        if "contained" not in run_in(root, image, [*image.entrypoint, "run", RUN], beside=pid):
+            raise StepFailed("the run did not show its result")
+        warned = ask_doctor(root, image, pid)
         owner = Path(f"/proc/{pid}").stat().st_uid
         os.kill(pid, image.stop_signal)
         if code := daemon.wait(STOP_S):
@@ -181,8 +190,19 @@ def use(root: Path, image: Image) -> Mapping[str, str]:
     return {
         "uid of the daemon": str(owner),
         "ready in": f"{ready_s:.1f} s",
-        "warnings of the doctor": ", ".join(warned) or "none",
+        "warnings of the doctor": "; ".join(warned) or "none",
     }
+
+
+def ask_doctor(root: Path, image: Image, pid: int) -> list[str]:
+    """Return the details of all warnings.  Raises StepFailed with those of a failed check."""
+    said = run_in(root, image, [*image.entrypoint, "doctor", "--json"], beside=pid, code=1)
+    found: dict[str, list[str]] = {"ok": [], "warn": [], "fail": []}
+    for each in json.loads(said)["checks"]:
+        found[each["verdict"]].append(f"{each['name']}: {each['detail']}")
+    if found["fail"]:
+        raise StepFailed(f"`palyra doctor`: {'; '.join(found['fail'])}")
+    return found["warn"]
 
 
 def find_child(pid: int) -> int:
