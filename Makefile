@@ -15,7 +15,7 @@ CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package lint types check cover torture simulate bench docs lock clean
+.PHONY: help run test bare package container lint types check cover torture simulate bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -34,6 +34,9 @@ bare:  ## both commands of README.md without any optional program (PYTHONS="…"
 
 package: $(VENV)/run.stamp  ## build wheel and sdist into dist/, check and try them (PYTHONS="…")
 	$(BIN)/python tests/package.py $(PYTHONS:%=--python %)
+
+container: package  ## the steps of Containerfile in a root directory of their own (root, debootstrap)
+	$(BIN)/python tests/container.py
 
 lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks, limits of names, words and circles
 	$(BIN)/ruff check $(CHECKED)
@@ -113,18 +116,22 @@ $(VENV)/venv.stamp:
 	  v=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	  echo "'$(PYTHON)' cannot make virtual environments: it has no ensurepip." >&2; \
 	  echo "On Debian and Ubuntu:  apt install python$$v-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "making an environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The checkout itself is installed without isolation: the build backend is pinned in run.txt.
-INSTALL_SELF := $(PIP) install --quiet --no-deps --no-build-isolation -e .
+# pip is quiet, and may take minutes: say what comes.  Figures of the disk, from docs/evidence.md.
+SAY_INSTALL = @echo "installing $$(grep -c '^[A-Za-z0-9].*==' $(1)) packages of $(1), checked by hash ($(2))"
+SAY_SIZE = @echo "installed $$(du -sm $(VENV) | cut -f1) MB in $(VENV)"
 
-COUNT = $$(grep -c '^[a-z].*==' $(1))
+# The checkout itself is installed without isolation: the build backend is pinned in run.txt.
+INSTALL_SELF := @$(PIP) install --quiet --no-deps --no-build-isolation -e .
+
 $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
-	@echo "installing $(call COUNT,requirements/run.txt) packages into $(VENV), about 300 MB, checked by their hashes (half a minute)"
+	$(call SAY_INSTALL,requirements/run.txt,300 MB; half a minute to a few)
 	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
-	@echo "installing palyra itself"
-	@$(INSTALL_SELF)
+	$(INSTALL_SELF)
+	$(SAY_SIZE)
 	@touch $@
 
 # test.txt holds everything run.txt does, at the same versions.  The provider that our models are
@@ -132,9 +139,12 @@ $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
 # modules are never imported: compiling them all would take a third of the installation.
 MOCK := $(VENV)/mock
 $(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt requirements/mock.txt pyproject.toml
-	$(PIP) install --quiet --no-compile --require-hashes -r requirements/test.txt
+	$(call SAY_INSTALL,requirements/test.txt,500 MB; a minute to a few)
+	@$(PIP) install --quiet --no-compile --require-hashes -r requirements/test.txt
 	$(INSTALL_SELF)
-	$(PYTHON) -m venv $(MOCK)
-	$(MOCK)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
+	$(call SAY_INSTALL,requirements/mock.txt,in $(MOCK))
+	@$(PYTHON) -m venv $(MOCK)
+	@$(MOCK)/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
 	  --require-hashes -r requirements/mock.txt
+	$(SAY_SIZE)
 	@touch $@

@@ -6,12 +6,12 @@ are plain data, so that the daemon can read them without importing wasmtime.
 
 import hashlib
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 import msgspec
 
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Unavailable
 
 MIB = 1 << 20
 PAGE_BYTES = 65_536  # page of a linear memory
@@ -90,7 +90,12 @@ NUMBERS = {
 def fingerprint() -> str:
     """Return the cache key of machine code: wasmtime version, architecture and engine settings.
 
-    The daemon computes the key itself, because workers are not trusted.
+    The daemon computes the key itself, because workers are not trusted.  Raises Unavailable
+    without wasmtime.
     """
+    try:
+        engine = version("wasmtime")
+    except PackageNotFoundError:
+        raise Unavailable("wasmtime is not installed: pip install 'palyra[wasm]'") from None
     settings = hashlib.sha256(repr((OFF, NUMBERS)).encode()).hexdigest()[:12]
-    return f"wasmtime-{version('wasmtime')}-{platform.machine()}-{settings}"
+    return f"wasmtime-{engine}-{platform.machine()}-{settings}"

@@ -5,6 +5,7 @@ Never: compiles in a worker that has run a guest, or runs a guest in a worker th
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
@@ -44,7 +45,11 @@ class Runtime:
         self.pool = pool
         self._cache = cache
         self._run_blocking = run_blocking
-        self._engine = fingerprint()
+
+    @cached_property
+    def _engine(self) -> str:
+        """Cache key of machine code.  Raises Unavailable without wasmtime."""
+        return fingerprint()
 
     async def compile(self, digest: str, read_module: Callable[[], bytes]) -> bytes:
         """Return machine code from the cache, or compile it in a worker that is ended afterwards.
