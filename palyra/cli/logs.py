@@ -8,7 +8,7 @@ from palyra.cli.command import shared_options
 from palyra.cli.output import print_json, print_json_line, say
 from palyra.cli.talk import Options, talk
 from palyra.core.log_lines import LogLevel, LogLine
-from palyra.core.text.visible import visible
+from palyra.core.text.visible import exact
 
 if TYPE_CHECKING:
     from palyra.client import Client
@@ -51,4 +51,4 @@ def _print(line: LogLine, *, as_json: bool) -> None:
         print_json_line(line)
         return
     for each in line.text.splitlines():
-        say(visible(each))
+        say(exact(each))

@@ -191,6 +191,24 @@ async def test_config_shows_what_holds(tmp_path: Path) -> None:
     assert ("127.0.0.1", 1234) == (data.json["server"]["host"], data.json["server"]["port"])
 
 
+async def test_config_is_read_and_changed_without_a_daemon(tmp_path: Path) -> None:
+    """`get` names the source, `set` keeps comments and refuses what a start would, `unset` undoes."""
+    write_config(tmp_path, "[server]\nport = 1234  # mine\n")
+    changed = await palyra("config", "set", "server.port", "4321", "--json", home=tmp_path)
+    assert ("restart", 4321) == (changed.json["effect"], changed.json["value"])
+    assert "[server]\nport = 4321  # mine\n" == (tmp_path / "palyra.toml").read_text()
+    shown = await palyra("config", "get", "server.port", "--json", home=tmp_path)
+    (entry,) = shown.json["entries"]
+    assert ("file", 4321) == (entry["source"], entry["value"])
+    for key, value, says in (("server.port", "70000", "65535"), ("server.prot", "1", "port?")):
+        refused = await palyra("config", "set", key, value, home=tmp_path)
+        assert 2 == refused.code
+        assert says in refused.err
+    assert 0 == (await palyra("config", "unset", "server.port", home=tmp_path)).code
+    assert "port" not in (tmp_path / "palyra.toml").read_text()
+    assert 0 != (await palyra("config", "get", "sever", home=tmp_path)).code
+
+
 async def test_config_template_is_a_configuration(tmp_path: Path) -> None:
     """The output of `config template` is a valid configuration."""
     printed = await palyra("config", "template")

@@ -253,6 +253,23 @@ async def test_replies_are_what_the_schema_says(autojump_clock: Clock) -> None:
             assert set(result) <= fields, name
 
 
+async def test_a_refused_secret_is_not_repeated(autojump_clock: Clock) -> None:
+    """No error of `secret.set` has the value, whatever is wrong with the parameters."""
+    async with open_daemon() as daemon:
+        peer = await daemon.connect("tok-operator")
+        value = "a-value-nobody-may-see"
+        for params in (
+            {"name": "KEY", "value": [value]},
+            {"name": 7, "value": value},
+            {"name": "KEY", "value": value, "idempotency_key": "once"},
+            {"name": "KEY", "valu": value},
+        ):
+            error = await peer.fail("secret.set", **params)
+            assert "invalid_params" == error["data"]["code"]
+            assert value not in json.dumps(error)
+        assert "KEY" == (await peer.call("secret.set", name="KEY", value=value))["name"]
+
+
 # --- runs ---
 
 
