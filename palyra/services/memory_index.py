@@ -243,8 +243,17 @@ class SharedMemoryIndex:
         return self._has_removal or self._unsaved * SAVED_SHARE > self._get().vectors
 
     async def _save(self) -> None:
-        await self._in_turn(lambda index: index.save())
+        """Write the file; what changes meanwhile is left to the next time."""
+        unsaved, has_removal = self._unsaved, self._has_removal
         self._unsaved, self._has_removal = 0, False
+        is_saved = False
+        try:
+            await self._in_turn(lambda index: index.save())
+            is_saved = True
+        finally:
+            if not is_saved:
+                self._unsaved += unsaved
+                self._has_removal = self._has_removal or has_removal
 
     @contextmanager
     def at_home(self, nursery: trio.Nursery) -> Generator[None]:

@@ -10,10 +10,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.memory import RETRY_S, keep_memory_index
-from palyra.core.journal.changes import MemoryFilter
+from palyra.core.journal.changes import Change, MemoryFilter
+from palyra.core.journal.records import MemoryRemoval
 from palyra.core.memory.items import MemoryDraft
 from palyra.core.ports import JournalStore
 from palyra.errors import Unavailable
+from palyra.store.vectors.search import IndexedMemory
 from tests.services.memory_kit import ANN, OP, MemoryKit
 
 T = TypeVar("T")
@@ -104,6 +106,54 @@ async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
     before = kit.index_file.stat().st_size
     await kit.keep_up()
     assert kit.index_file.stat().st_size < before  # written again without the vector
+
+
+@pytest.mark.real
+async def test_an_item_forgotten_during_a_save_leaves_the_file(
+    kit: MemoryKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was written with its vector, and is written again without it."""
+    first, second = [await kit.add(f"cmake builds {name}") for name in ("parsers", "lexers")]
+    await kit.keep_up()
+    whole = kit.index_file.stat().st_size
+    save = IndexedMemory.save
+
+    def save_and_forget(index: IndexedMemory) -> None:
+        monkeypatch.undo()
+        save(index)
+        removal = MemoryRemoval(principal="ann", memory_ids=(second,), at_ms=1, by="ann")
+        assert [None] == kit.store.commit([Change(records=(removal,))])
+        assert kit.index is not None
+        kit.index.notify(is_removal=True)
+
+    monkeypatch.setattr(IndexedMemory, "save", save_and_forget)
+    await kit.memories.forget(ANN, [first])
+    await kit.keep_up()
+    one = kit.index_file.stat().st_size
+    await kit.keep_up()
+    assert whole > one > kit.index_file.stat().st_size
+
+
+@pytest.mark.real
+async def test_a_save_that_fails_is_repeated(
+    kit: MemoryKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it succeeds the file is due, and a failure leaves the former one."""
+    own = await kit.add("cmake builds parsers")
+    await kit.keep_up()
+    before = kit.index_file.stat().st_size
+
+    def fail(_: IndexedMemory) -> None:
+        monkeypatch.undo()
+        raise Unavailable("disk full")
+
+    monkeypatch.setattr(IndexedMemory, "save", fail)
+    await kit.memories.forget(ANN, [own])
+    with pytest.raises(Unavailable, match="disk full"):
+        await kit.keep_up()
+    assert before == kit.index_file.stat().st_size
+    await kit.keep_up()
+    assert before > kit.index_file.stat().st_size
 
 
 @pytest.mark.real
