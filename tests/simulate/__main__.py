@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import get_args
 
 from tests.simulate.many import describe, tell_many
@@ -28,28 +29,31 @@ def main() -> int:
     total: Counter[str] = Counter()
     failed: list[int] = []
     virtual_s = 0.0
-    for report in tell_many(
-        range(options.start, options.start + options.seeds), max(1, options.jobs), options.cast
-    ):
-        if report.failed is not None:
-            failed.append(report.seed)
-            print(describe(report, options.cast), file=sys.stderr)  # noqa: T201 - its result
-        faults.update(report.counts)
-        total.update(
-            steps=report.steps,
-            effects=report.effects,
-            lives=report.lives,
-            runs=report.runs,
-            events=report.rows,
-        )
-        virtual_s += report.virtual_s
+    done = 0
+    with suppress(KeyboardInterrupt):  # what was simulated so far still counts
+        for report in tell_many(
+            range(options.start, options.start + options.seeds), max(1, options.jobs), options.cast
+        ):
+            done += 1
+            if report.failed is not None:
+                failed.append(report.seed)
+                print(describe(report, options.cast), file=sys.stderr)  # noqa: T201 - its result
+            faults.update(report.counts)
+            total.update(
+                steps=report.steps,
+                effects=report.effects,
+                lives=report.lives,
+                runs=report.runs,
+                events=report.rows,
+            )
+            virtual_s += report.virtual_s
     real_s = time.perf_counter() - begun_s
     summary = {
         "cast": options.cast,
-        "seeds": options.seeds,
+        "seeds": done,
         "failed": sorted(failed),
         "seconds": round(real_s, 1),
-        "seeds_per_s": round(options.seeds / real_s, 1),
+        "seeds_per_s": round(done / real_s, 1),
         "virtual_hours": round(virtual_s / 3_600, 1),
         "virtual_hours_per_minute": round(virtual_s / 60 / real_s, 1),
         **total,
