@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import get_args
 
 from tests.simulate.many import describe, tell_many
@@ -30,7 +29,7 @@ def main() -> int:
     failed: list[int] = []
     virtual_s = 0.0
     done = 0
-    with suppress(KeyboardInterrupt):  # what was simulated so far still counts
+    try:
         for report in tell_many(
             range(options.start, options.start + options.seeds), max(1, options.jobs), options.cast
         ):
@@ -47,6 +46,8 @@ def main() -> int:
                 events=report.rows,
             )
             virtual_s += report.virtual_s
+    except* KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201 - what was simulated so far still counts
     real_s = time.perf_counter() - begun_s
     summary = {
         "cast": options.cast,
