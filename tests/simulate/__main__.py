@@ -10,10 +10,20 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import get_args
 
 from tests.simulate.many import describe, tell_many
+from tests.simulate.seed import Report
 from tests.simulate.world import Cast
+
+
+def until_interrupted(reports: Iterator[Report]) -> Iterator[Report]:
+    """Yield the reports up to an interrupt: what was simulated before it counts."""
+    try:
+        yield from reports
+    except* KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201 - its result
 
 
 def main() -> int:
@@ -28,26 +38,21 @@ def main() -> int:
     total: Counter[str] = Counter()
     failed: list[int] = []
     virtual_s = 0.0
-    done = 0
-    try:
-        for report in tell_many(
-            range(options.start, options.start + options.seeds), max(1, options.jobs), options.cast
-        ):
-            done += 1
-            if report.failed is not None:
-                failed.append(report.seed)
-                print(describe(report, options.cast), file=sys.stderr)  # noqa: T201 - its result
-            faults.update(report.counts)
-            total.update(
-                steps=report.steps,
-                effects=report.effects,
-                lives=report.lives,
-                runs=report.runs,
-                events=report.rows,
-            )
-            virtual_s += report.virtual_s
-    except* KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201 - what was simulated so far still counts
+    seeds, done = range(options.start, options.start + options.seeds), 0
+    for report in until_interrupted(tell_many(seeds, max(1, options.jobs), options.cast)):
+        done += 1
+        if report.failed is not None:
+            failed.append(report.seed)
+            print(describe(report, options.cast), file=sys.stderr)  # noqa: T201 - its result
+        faults.update(report.counts)
+        total.update(
+            steps=report.steps,
+            effects=report.effects,
+            lives=report.lives,
+            runs=report.runs,
+            events=report.rows,
+        )
+        virtual_s += report.virtual_s
     real_s = time.perf_counter() - begun_s
     summary = {
         "cast": options.cast,
