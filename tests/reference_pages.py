@@ -17,19 +17,22 @@ import msgspec
 from palyra.client import Client
 from palyra.config.load import allowed_values, schema
 from palyra.config.parts import PARTS as OPTIONAL
-from palyra.config.sections import SECTIONS
+from palyra.config.sections import SECTIONS, McpServerConfig, ModelProvider, ModelRoute
 from palyra.core.model.messages import FAILURE_CLASSES
 from palyra.models.scripted.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
 from palyra.models.scripted.scripts import scripts_schema
 from tests.layers import FREE_FOR_ALL, MAY_IMPORT, ONLY, ROOMS
+from tests.reference_tables import render_commands, render_methods, with_unit
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "docs/architecture.md",
     "docs/clients.md",
+    "docs/commands.md",
     "docs/configuration.md",
     "docs/decisions/README.md",
     "docs/licences.md",
+    "docs/methods.md",
     "docs/models.md",
     "docs/scripted.md",
 )
@@ -50,32 +53,36 @@ def _settings_of(name: str) -> Iterator[str]:
     yield "| Key | Default | Takes | Meaning |\n|---|---|---|---|"
     for key, described in schema()["$defs"][kind.__name__]["properties"].items():
         default = msgspec.json.encode(described["default"]).decode()
-        yield f"| `{key}` | `{default}` | {allowed_values(hints[key])} | {described['description']} |"
+        takes = with_unit(key, allowed_values(hints[key]))
+        yield f"| `{key}` | `{default}` | {takes} | {described['description']} |"
     yield ""
 
 
 def render_servers() -> str:
     """A table of the settings of one MCP server."""
-    return _entries_of("server", "McpServerConfig")
+    return _entries_of("server", McpServerConfig)
 
 
 def render_providers() -> str:
     """A table of the settings of one model provider."""
-    return _entries_of("provider", "ModelProvider")
+    return _entries_of("provider", ModelProvider)
 
 
 def render_routes() -> str:
     """A table of the settings of one model route."""
-    return _entries_of("route", "ModelRoute")
+    return _entries_of("route", ModelRoute)
 
 
-def _entries_of(noun: str, kind: str) -> str:
-    described: Schema = schema()["$defs"][kind]["properties"]
+def _entries_of(noun: str, kind: type) -> str:
+    described: Schema = schema()["$defs"][kind.__name__]["properties"]
+    hints = get_type_hints(kind, include_extras=True)
     rows = (
-        f"| `{key}` | {_default_of(member)} | {member['description']} |"
+        f"| `{key}` | {_default_of(member)} | {with_unit(key, allowed_values(hints[key]))} "
+        f"| {member['description']} |"
         for key, member in described.items()
     )
-    return "\n".join([f"| Key of a {noun} | Default | Meaning |\n|---|---|---|", *rows, ""])
+    head = f"| Key of a {noun} | Default | Takes | Meaning |\n|---|---|---|---|"
+    return "\n".join([head, *rows, ""])
 
 
 def _default_of(member: Schema) -> str:
@@ -276,9 +283,11 @@ def render_decisions() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "client_methods": render_client_methods,
+    "commands": render_commands,
     "decisions": render_decisions,
     "floors": render_floors,
     "licences": render_licences,
+    "methods": render_methods,
     "settings": render_settings,
     "servers": render_servers,
     "providers": render_providers,

@@ -44,9 +44,10 @@ def read_groups() -> list[tuple[str, list[str]]]:
     return groups
 
 
-def add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
+def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     """Append the contents to the first page, and the list of its folder to an index of one."""
     if page == root_doc:
+        app.env.note_dependency(str(INDEX))  # read again when the list changes
         source[0] += "".join(
             f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n"
             + "\n".join(f"/{each}" for each in pages)

@@ -36,7 +36,13 @@ def approvals() -> None:
 @click.option(
     "--all", "everything", is_flag=True, help="Include approvals that are already decided."
 )
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @watchable
 @shared_options
 def list_(options: Options, run_id: str | None, limit: int, *, everything: bool) -> None:
@@ -116,12 +122,16 @@ _ANSWER = (
     id_argument("approval_id", latest=False),
     click.option("--digest", help="Answer only if the approval's digest starts with this."),
     click.option(
-        "--scope", type=click.Choice(get_args(ApprovalScope)), default="once", show_default=True
+        "--scope",
+        type=click.Choice(get_args(ApprovalScope)),
+        default="once",
+        show_default=True,
+        help="How far the answer reaches.",
     ),
     click.option(
         "--ttl", "ttl_s", type=click.IntRange(1), help="Validity in seconds, for --scope timeboxed."
     ),
-    click.option("--reason", default=""),
+    click.option("--reason", default="", help="Why; it is recorded."),
 )
 
 
@@ -167,7 +177,13 @@ def _answer(
 
 @approvals.command("grants")
 @click.option("--all", "everything", is_flag=True, help="Include grants that have ended.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @shared_options
 def list_grants(options: Options, limit: int, *, everything: bool) -> None:
     """List grants: answers that apply to more than one call."""

@@ -57,7 +57,13 @@ def bench() -> None:
     required=True,
     help="Directory for the results; a directory of an earlier run is continued.",
 )
-@click.option("--concurrency", type=click.IntRange(1, 2_000), default=8, show_default=True)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 2_000),
+    default=8,
+    show_default=True,
+    help="Cases that are run at once.",
+)
 @click.option(
     "--limit", type=click.IntRange(1), help="Run only the first cases, up to this number."
 )

@@ -111,8 +111,16 @@ def pairings() -> None:
 @pairings.command("list")
 @click.option("--principal", help="Whose channels.")
 @click.option("--channel", help="One channel.")
-@click.option("--state", type=click.Choice(get_args(PairingState)))
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--state", type=click.Choice(get_args(PairingState)), help="Only those in this state."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="PAIRING_ID", help="Go on after this one.")
 @shared_options
 def list_pairings(

@@ -22,7 +22,13 @@ def checkpoints() -> None:
     "--session", "session_id", metavar="SESSION_ID", help="Only checkpoints of this session."
 )
 @click.option("--run", "run_id", metavar="RUN_ID", help="Only checkpoints of this run.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="CHECKPOINT_ID", help="Start after this checkpoint.")
 @shared_options
 def list_(

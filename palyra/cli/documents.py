@@ -78,7 +78,13 @@ def show(options: Options, document: str, version: int | None) -> None:
 
 @documents.command()
 @click.argument("document")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--before", type=click.IntRange(min=1), help="Start before this version.")
 @shared_options
 def history(options: Options, document: str, limit: int, before: int | None) -> None:

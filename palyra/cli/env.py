@@ -32,7 +32,13 @@ HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}
     multiple=True,
     help="Also print the variables that this SDK reads.",
 )
-@click.option("--shell", type=click.Choice(tuple(HOW)), default="sh", show_default=True)
+@click.option(
+    "--shell",
+    type=click.Choice(tuple(HOW)),
+    default="sh",
+    show_default=True,
+    help="Shell that will read the output.",
+)
 @shared_options
 def env(options: Options, sdk: tuple[str, ...], shell: str) -> None:
     """Print the daemon's address and token as shell variables.

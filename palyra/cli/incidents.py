@@ -22,9 +22,23 @@ def incidents() -> None:
 
 @incidents.command("list")
 @click.option("--open", "is_open", is_flag=True, help="Only unresolved incidents.")
-@click.option("--state", "states", multiple=True, type=click.Choice(get_args(IncidentState)))
-@click.option("--domain", type=click.Choice(get_args(IncidentDomain)))
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(get_args(IncidentState)),
+    help="Only those in this state.",
+)
+@click.option(
+    "--domain", type=click.Choice(get_args(IncidentDomain)), help="Only those of this domain."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="INCIDENT_ID", help="Start after this incident.")
 @since_option
 @watchable

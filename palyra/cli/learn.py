@@ -25,10 +25,28 @@ def learn() -> None:
 
 
 @learn.command("list")
-@click.option("--state", "states", multiple=True, type=click.Choice(get_args(CandidateState)))
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(CandidateKind)))
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(get_args(CandidateState)),
+    help="Only those in this state.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(get_args(CandidateKind)),
+    help="Only those of this kind.",
+)
 @click.option("--all", "is_all", is_flag=True, help="In every state.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="CANDIDATE_ID", help="Go on after this one.")
 @click.option("--principal", help="Whose candidates; else your own.")
 @shared_options

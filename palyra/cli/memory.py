@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from palyra.client import Client
     from palyra.core.memory.items import MemoryAdded
 
-_KINDS = click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(MemoryKind)))
+_KINDS = click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(get_args(MemoryKind)),
+    help="Only those of this kind.",
+)
 _TAGS = click.option("--tag", "tags", multiple=True, help="Repeatable.")
 _SESSION = click.option(
     "--session", "session_id", help="Of this conversation: key or id of a session, or an own name."
@@ -61,7 +67,9 @@ def memory() -> None:
 @_CHANNEL
 @click.option("--scope", type=click.Choice(get_args(ItemScope)), help="Where it is recalled.")
 @click.option("--at-ms", type=click.IntRange(0), help="Time of the statement; else now.")
-@click.option("--confidence-bps", type=click.IntRange(0, 10_000))
+@click.option(
+    "--confidence-bps", type=click.IntRange(0, 10_000), help="Confidence in ten-thousandths."
+)
 @click.option("--ttl-ms", type=click.IntRange(1), help="Delete it after this time.")
 @click.option("--pin", "pinned", is_flag=True, default=None, help="No correction replaces it.")
 @click.option("--supersedes", metavar="MEMORY_ID", help="The item that it corrects.")
@@ -95,7 +103,14 @@ async def _located(client: "Client", given: dict[str, Any]) -> dict[str, Any]:
 
 @memory.command("import")
 @click.argument("file", type=GivenPath(exists=True, dir_okay=False))
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="auto", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="auto",
+    show_default=True,
+    help="Format of the file.",
+)
 @click.option("--update", is_flag=True, help="Update items that exist, instead of skipping them.")
 @click.option("--dry-run", is_flag=True, help="Read the file, and store nothing.")
 @_PRINCIPAL
@@ -218,14 +233,26 @@ def export(options: Options, output: Path | None, principal: str | None) -> None
 
 @memory.command()
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="Most rows to print.",
+)
 @_KINDS
 @_TAGS
 @click.option("--author", help="Only statements of this person.")
 @_SESSION
 @_CHANNEL
-@click.option("--since-ms", type=click.IntRange(0))
-@click.option("--until-ms", type=click.IntRange(0))
+@click.option(
+    "--since-ms",
+    type=click.IntRange(0),
+    help="Not older than this moment, in milliseconds since 1970.",
+)
+@click.option(
+    "--until-ms", type=click.IntRange(0), help="Older than this moment, in milliseconds since 1970."
+)
 @click.option("--as-of-ms", type=click.IntRange(0), help="As the memory was at that time.")
 @click.option("--why", is_flag=True, help="Show the parts of each score.")
 @_PRINCIPAL
@@ -264,7 +291,13 @@ def _print_hits(found: MemorySearched, *, why: bool) -> None:
 @_CHANNEL
 @click.option("--superseded", is_flag=True, help="Also what was corrected.")
 @click.option("--hidden", is_flag=True, help="Also what is never recalled.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="MEMORY_ID", help="Go on after this one.")
 @_PRINCIPAL
 @shared_options
@@ -361,7 +394,13 @@ def status(options: Options, principal: str | None) -> None:
 
 
 @memory.command()
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", type=click.IntRange(1), metavar="ENTRY", help="Go on after it.")
 @_PRINCIPAL
 @shared_options
@@ -405,10 +444,12 @@ def used(options: Options, run_id: str) -> None:
 @memory.command()
 @id_argument("memory_id", latest=False)
 @click.option("--text", help="The new text; @FILE reads it from a file.")
-@click.option("--kind", type=click.Choice(get_args(MemoryKind)))
+@click.option("--kind", type=click.Choice(get_args(MemoryKind)), help="New kind.")
 @_TAGS
 @click.option("--author", help='Whose statement it is; "" for none.')
-@click.option("--confidence-bps", type=click.IntRange(0, 10_000))
+@click.option(
+    "--confidence-bps", type=click.IntRange(0, 10_000), help="Confidence in ten-thousandths."
+)
 @click.option("--ttl-ms", type=click.IntRange(0), help="Delete it after this time; 0: never.")
 @shared_options
 def edit(options: Options, memory_id: str, text: str | None, **given: Any) -> None:  # noqa: ANN401 - click's own values

@@ -25,8 +25,20 @@ def runs() -> None:
 @click.option("--session", "session_id", help="Only runs of this session.")
 @click.option("--parent", "parent_run_id", help="Only runs that this one delegated, and its forks.")
 @click.option("--tree", is_flag=True, help="Show delegated runs below the run above them.")
-@click.option("--state", "states", multiple=True, type=click.Choice(get_args(RunState)))
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(get_args(RunState)),
+    help="Only those in this state.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="RUN_ID", help="Start after this run.")
 @since_option
 @watchable
@@ -135,7 +147,7 @@ def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) ->
 
 @runs.command()
 @id_argument("run_id")
-@click.option("--reason", default="cancelled from the command line")
+@click.option("--reason", default="cancelled from the command line", help="Why; it is recorded.")
 @shared_options
 def cancel(options: Options, run_id: str, reason: str) -> None:
     """Cancel a run; a run that has already ended does not change."""

@@ -18,6 +18,7 @@ from palyra.net.protocol.notifications import PROTOCOL
     type=click.Choice(["jsonschema", "asyncapi"]),
     default="jsonschema",
     show_default=True,
+    help="Form of the output.",
 )
 @click.option("--host", default="127.0.0.1:7467", help="For AsyncAPI: the daemon's host and port.")
 def schema(kind: str, host: str) -> None:

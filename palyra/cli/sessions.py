@@ -38,7 +38,13 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="SESSION_ID", help="Start after this session.")
 @watchable
 @shared_options
@@ -166,7 +172,13 @@ def checkpoint(
 
 @sessions.command("checkpoints")
 @click.argument("name", metavar="ID | KEY")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @shared_options
 def list_checkpoints(options: Options, name: str, limit: int) -> None:
     """List the points that a session can be restored to, newest first."""

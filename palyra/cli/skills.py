@@ -160,7 +160,13 @@ def skills() -> None:
 
 @skills.command("init")
 @click.argument("folder", type=_FILE)
-@click.option("--template", type=click.Choice(TEMPLATES), default="wat", show_default=True)
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    default="wat",
+    show_default=True,
+    help="Language of the new skill.",
+)
 @click.option("--id", "skill_id", help="Name of the skill; default: the folder's name.")
 def init(folder: Path, template: str, skill_id: str | None) -> None:
     """Create a folder with an example skill."""

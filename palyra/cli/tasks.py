@@ -48,9 +48,20 @@ _WORK = (
     click.option("--session-key", help="Session of a prompt; default: a new one."),
     click.option("--approval-mode", help="Approval mode of a prompt; default: ask."),
     click.option("--payload", help="Payload as JSON, for what has no option."),
-    click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True),
     click.option(
-        "--attempts", "max_attempts", type=click.IntRange(1, 20), default=3, show_default=True
+        "--priority",
+        type=click.IntRange(0, 9),
+        default=5,
+        show_default=True,
+        help="Priority; higher ones start first.",
+    ),
+    click.option(
+        "--attempts",
+        "max_attempts",
+        type=click.IntRange(1, 20),
+        default=3,
+        show_default=True,
+        help="Attempts before the task fails.",
     ),
 )
 
@@ -111,10 +122,22 @@ def submit(
 
 
 @tasks.command("list")
-@click.option("--state", "states", type=click.Choice(get_args(TaskState)), multiple=True)
-@click.option("--kind", type=click.Choice(get_args(TaskKind)))
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(get_args(TaskState)),
+    multiple=True,
+    help="Only those in this state.",
+)
+@click.option("--kind", type=click.Choice(get_args(TaskKind)), help="Only those of this kind.")
 @click.option("--schedule", "schedule_id", help="Only the tasks of this schedule.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=50,
+    show_default=True,
+    help="Most rows to print.",
+)
 @click.option("--after", "cursor", metavar="TASK_ID", help="Go on after this one.")
 @since_option
 @watchable
@@ -220,14 +243,28 @@ def schedules() -> None:
 @click.option("--zone", help="Time zone of --cron, such as Europe/Berlin; default: UTC.")
 @click.option("--every", "every_ms", type=Span(), help="A period from 30s, such as 15m.")
 @click.option("--at", "at_ms", type=Moment(), help="One moment, such as 2026-12-24T18:00+01:00.")
-@click.option("--kind", type=click.Choice(get_args(TaskKind)), default="prompt", show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(get_args(TaskKind)),
+    default="prompt",
+    show_default=True,
+    help="Kind of the tasks that it submits.",
+)
 @_work_options
 @click.option("--expires-after", "expires_after_ms", type=Span(), help="End each task then.")
 @click.option(
-    "--missed", type=click.Choice(get_args(MissedPolicy)), default="once", show_default=True
+    "--missed",
+    type=click.Choice(get_args(MissedPolicy)),
+    default="once",
+    show_default=True,
+    help="What to do about instants that were missed.",
 )
 @click.option(
-    "--overlap", type=click.Choice(get_args(OverlapPolicy)), default="forbid", show_default=True
+    "--overlap",
+    type=click.Choice(get_args(OverlapPolicy)),
+    default="forbid",
+    show_default=True,
+    help="What to do if the task before has not ended.",
 )
 @shared_options
 def add(options: Options, name: str, **given: Any) -> None:  # noqa: ANN401 - click's, by name

@@ -22,7 +22,13 @@ def tokens() -> None:
 @click.option(
     "--principal", required=True, help="Principal whose runs the token can start and see."
 )
-@click.option("--role", type=click.Choice(get_args(Role)), default="client", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(get_args(Role)),
+    default="client",
+    show_default=True,
+    help="What the token may do.",
+)
 @click.option("--name", required=True, help="Purpose of the token, shown in lists.")
 @click.option(
     "--ttl", "ttl_s", type=click.IntRange(1), help="Validity in seconds; default: until revoked."

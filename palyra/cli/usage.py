@@ -51,7 +51,13 @@ def _span(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option("--session", "session_id", help="Only calls of this session.")
 @click.option("--run", "run_id", help="Only calls of this run.")
 @click.option("--model", help="Only calls of this model: openai/gpt-5, openai/*.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Most rows to print.",
+)
 @shared_options
 def usage(options: Options, *, since: int | None, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
     """Sum up tokens and cost of model calls."""

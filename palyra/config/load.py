@@ -365,7 +365,7 @@ def allowed_values(hint: object) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.LiteralType(values=values):
-            return f"one of {', '.join(map(str, sorted(values, key=str)))}"
+            return f"one of {', '.join(str(each) or 'empty' for each in sorted(values, key=str))}"
         case inspect.VarTupleType(item_type=inspect.StructType()):
             return "a list of tables with the keys of the schema (`palyra config schema`)"
         case inspect.VarTupleType(item_type=item):
