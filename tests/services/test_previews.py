@@ -42,7 +42,7 @@ class LateJournal:
 
 def previews(journal: LateJournal) -> Previews:
     none: Any = None
-    return Previews(cast("Any", journal), none, none, lambda text: text, inline_blocking)
+    return Previews(cast("Any", journal), none, none, lambda text: (text, False), inline_blocking)
 
 
 async def test_question_on_its_way_to_the_disk_has_a_preview() -> None:
