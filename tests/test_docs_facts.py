@@ -212,7 +212,7 @@ def test_every_promise_names_its_tests() -> None:
 
 def test_decisions_are_numbered_without_gaps() -> None:
     """The pages of docs/decisions/ count from 0001 on, and each has the three headings."""
-    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
     assert list(range(1, len(pages) + 1)) == [int(page.name[:4]) for page in pages]
     for page in pages:
         text = page.read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def find_fault(text: str) -> str | None:
     words = _without_shared(_split(text))
     command: click.Command = cli
     context = click.Context(cli, info_name="palyra")
-    while isinstance(command, click.Group) and words and words[0].islower():
+    while isinstance(command, click.Group) and words and words[0][:1].islower():
         below = command.get_command(context, words[0])
         if below is None:
             return f"no command {words[0]!r} in {context.command_path!r}"

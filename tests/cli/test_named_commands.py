@@ -27,6 +27,7 @@ def test_commands_in_pages_exist() -> None:
         ("approvals list --all", None),
         ("--json status", None),
         ("run … > file", None),
+        ("--version", None),
         ("approvals lst", "no command 'lst' in 'palyra approvals'"),
         ("stop", "no command 'stop' in 'palyra'"),
         ("status --loud", "No such option '--loud'."),
