@@ -38,10 +38,11 @@ package: $(VENV)/run.stamp  ## build wheel and sdist into dist/, check and try t
 container: package  ## the steps of Containerfile in a root directory of their own (root, debootstrap)
 	$(BIN)/python tests/container.py
 
-lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks, limits of names, words and circles
+lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks (slow: asynchronous files only), names, words, circles
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
-	find palyra -name '*.py' -print0 | xargs -0 -P 2 -n 64 $(BIN)/flake8-async \
+	grep -rlZE --include="*.py" "\b(async|trio)\b|except( BaseException)?:" palyra \
+	  | xargs -0 -P 2 -n 32 $(BIN)/flake8-async \
 	  --enable=ASYNC101,ASYNC102,ASYNC103,ASYNC113,ASYNC120,ASYNC123,ASYNC900
 	$(BIN)/python bench/house.py --check
 

@@ -111,7 +111,7 @@ def test_longer_fence_holds_a_shorter_one() -> None:
     assert "```sh\n```\n" == only_block("````markdown\n```sh\n```\n````\n").text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("above", "is_unjustified"),
     [
         ("", True),
@@ -142,14 +142,14 @@ def test_steps_pair_commands_with_their_output() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["$ curl example.org", "palyra up", "", "$ palyra a\n$ make"])
+@every_row("text", ["$ curl example.org", "palyra up", "", "$ palyra a\n$ make"])
 def test_untested_command_is_refused(text: str) -> None:
     """A shell block that would be run in part or not at all is an error, not a pass."""
     with pytest.raises(BadBlock, match=r"page\.md:1: .*mark it no-run"):
         docs_blocks.parse_steps(fenced("sh", text))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "missing"),
     [
         (["a", "c"], None),
@@ -200,7 +200,7 @@ def test_variables_that_are_not_set_are_reported(desk: Desk) -> None:
         desk.run_block(fenced("sh", '$ eval "$(palyra fail)"'))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("wanted", "line", "is_shown"),
     [
         ("... events, ... signed roots", "12 events, 1 signed root", True),

@@ -14,6 +14,7 @@ import structlog
 from palyra import logs
 from palyra.config.sections import Logging
 from palyra.core.redaction.redactor import Redactor
+from tests.rows import every_row
 
 TOKEN = "operator-token-0123456789abcdef"
 REDACTOR = Redactor([TOKEN])
@@ -87,8 +88,8 @@ class Secretive:
         return f"<Secretive {TOKEN}>"
 
 
-@pytest.mark.parametrize("style", ["console", "json"])
-@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+@every_row("style", ["console", "json"])
+@every_row("stream", [io.StringIO, Terminal])
 def test_no_secret_in_any_part(style: str, stream: type[io.StringIO]) -> None:
     """Event, key, value, nested value, repr and traceback are redacted alike."""
     target = set_up(style, stream=stream())

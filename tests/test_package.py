@@ -7,6 +7,7 @@ import pytest
 from palyra.cli.serve import serve
 from tests.container import Image, StepFailed, build, read_instructions
 from tests.package import find_wheel_faults, shipped_files
+from tests.rows import every_row
 
 ROOT = Path(__file__).parents[1]
 META = "palyra-1.0.dist-info"
@@ -24,7 +25,7 @@ def test_a_whole_wheel_has_no_fault() -> None:
     assert [] == find_wheel_faults([*WANTED, *DESCRIBED], WANTED)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("names", "fault"),
     [
         (["palyra/__init__.py", *DESCRIBED], "palyra/policies/default.cedar is missing"),

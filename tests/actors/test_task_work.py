@@ -21,10 +21,11 @@ from palyra.errors import Conflict, InvalidParams, PalyraError, Unavailable
 from tests.actors.healing_kit import elapse
 from tests.actors.run.office_kit import running
 from tests.actors.task_kit import Office
+from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
 
 
-@pytest.mark.parametrize(
+@every_row(
     "payload",
     [
         {},
@@ -53,7 +54,7 @@ def test_a_prompt_that_no_run_would_take_is_refused(payload: dict[str, Any]) -> 
         prompt(payload)
 
 
-@pytest.mark.parametrize("payload", [{}, {"session_id": ""}, {"session_id": "s" * 65}])
+@every_row("payload", [{}, {"session_id": ""}, {"session_id": "s" * 65}])
 def test_a_compaction_names_a_session(payload: dict[str, Any]) -> None:
     """A text that cannot be an id is refused."""
     with pytest.raises(InvalidParams, match="payload"):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from tests.rows import every_row
 
 LISTED = ApprovePolicy("tools", frozenset({"write_file", "budget"}))
 TABLE = [
@@ -22,7 +23,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "is_permitted", "has_terminal", "expected"), TABLE)
+@every_row(("policy", "is_permitted", "has_terminal", "expected"), TABLE)
 def test_table_of_answers(
     policy: ApprovePolicy, *, is_permitted: bool, has_terminal: bool, expected: str
 ) -> None:
@@ -46,13 +47,13 @@ def test_nothing_is_allowed_that_is_not_listed(tool: str, scopes: tuple[str, ...
     assert tool == "write_file" or not LISTED.names(tool, scopes)
 
 
-@pytest.mark.parametrize("tool", ["shell", "mcp:git-hub.list_issues", "wasm:a.b", "procedure:x"])
+@every_row("tool", ["shell", "mcp:git-hub.list_issues", "wasm:a.b", "procedure:x"])
 def test_every_tool_of_the_catalogue_can_be_listed(tool: str) -> None:
     """Tools of servers, skills and procedures have a prefix in their name."""
     assert ApprovePolicy("tools", frozenset({tool})) == ApproveType().convert(tool, None, None)
 
 
-@pytest.mark.parametrize("text", ["", "a b", "a,,b", "mcp/x", "a,ask", "budget"])
+@every_row("text", ["", "a b", "a,,b", "mcp/x", "a,ask", "budget"])
 def test_what_is_no_list_of_tools_is_refused(text: str) -> None:
     """The mistake is found before anything is sent."""
     with pytest.raises(click.BadParameter):

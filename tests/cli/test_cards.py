@@ -1,11 +1,11 @@
 """Cards of calls: opened by a proposal, closed with one line."""
 
 import msgspec
-import pytest
 
 from palyra.cli.cards import Cards
 from palyra.client import TapeEvent
 from palyra.core.tape import events as ev
+from tests.rows import every_row
 
 PROPOSED = ev.ToolProposed(
     call_id="c1", tool="read_file", arguments={"path": "a\u202e.txt"}, digest="0" * 64,
@@ -25,7 +25,7 @@ def item(event: ev.Event) -> TapeEvent:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("last", "mark", "text"),
     [
         (
@@ -41,7 +41,6 @@ def item(event: ev.Event) -> TapeEvent:
         (ev.ToolRejected(call_id="c1", reason="path: no", repair_hint=""), "✗", "malformed: path"),
         (DENIED, "✗", "denied: no\\u001b[2J"),
     ],
-    ids=["succeeded", "timed-out", "rejected", "denied"],
 )
 def test_call_is_one_line_when_it_has_ended(last: ev.Event, mark: str, text: str) -> None:
     """A call has one line, with its end, and is open until then; hidden characters are escaped."""

@@ -13,6 +13,7 @@ from palyra.net.protocol.discovery import Discovery, Endpoint, http_address, wri
 from tests.cli.command import palyra, start_palyra
 from tests.client.fake_daemon import TOKEN, FakeDaemon, fake_daemon
 from tests.net.protocol.test_discovery import dead_pid
+from tests.rows import every_row
 
 NASTY = [
     "plain",
@@ -57,7 +58,7 @@ def test_a_shell_reads_what_was_written(value: str) -> None:
     assert ascii(value) == done.stdout.strip()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "written"),
     [
         ("plain", "set -gx V 'plain'"),
@@ -71,7 +72,7 @@ def test_fish_has_two_escapes(value: str, written: str) -> None:
     assert written == write_fish("V", value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("ws_url", "http"),
     [
         ("ws://127.0.0.1:7467/v1/ws", "http://127.0.0.1:7467"),

@@ -16,6 +16,7 @@ from palyra.cli.main import cli
 from palyra.cli.talk import verdict
 from palyra.client.frames import ErrorBody, WireFault, to_exception
 from palyra.net.protocol.discovery import get_discovery
+from tests.rows import every_row
 
 
 def failing(error: BaseException) -> Callable[[], object]:
@@ -72,7 +73,7 @@ def test_errors_for_programs(
     assert ("", {"error": told}) == (out, msgspec.json.decode(err))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("error", "remedy"),
     [
         (errors.Unavailable("journal: opening: file is not a database"), "from a backup"),

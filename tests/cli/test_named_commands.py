@@ -1,8 +1,7 @@
 """A remedy that names a command names one that exists, with the options it has."""
 
-import pytest
-
 from tests.cli.named_commands import find_fault, in_messages, in_pages
+from tests.rows import every_row
 
 
 def test_commands_in_messages_exist() -> None:
@@ -21,7 +20,7 @@ def test_commands_in_pages_exist() -> None:
     assert [] == faults
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "fault"),
     [
         ("approvals list --all", None),

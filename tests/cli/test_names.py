@@ -19,6 +19,7 @@ from palyra.core.ids import Prefix
 from tests.cli.command import WITHIN_S, Result, environment, palyra, start_palyra
 from tests.client.fake_daemon import RUN_VIEW, FakeDaemon, Json, fake_daemon
 from tests.forked import run_forked
+from tests.rows import every_row
 
 RUNS = [f"run_018f0000-0000-7000-8000-00000000{end}" for end in ("ab12", "cd12", "cd34")]
 TASK_IDS = ["tsk_018f0000-0000-7000-8000-00000000ab12"]
@@ -45,13 +46,13 @@ async def show(*arguments: str) -> tuple[Result, list[str]]:
         return result, daemon.methods()
 
 
-@pytest.mark.parametrize("short", ["latest", "1", "500", "ab12", "0123456789ab"])
+@every_row("short", ["latest", "1", "500", "ab12", "0123456789ab"])
 def test_short_names(short: str) -> None:
     """`latest`, a row and an ending of four to twelve digits are short names."""
     assert is_short(short)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text", ["", "Latest", "abc", "ABCD", "run_ab12", "0123456789abc", "-1", "x123", RUNS[0]]
 )
 def test_other_texts_are_no_short_names(text: str) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.cli.overview import ROWS, Line, Overview, fit, render
 from palyra.client import RunView, TapeEvent
@@ -13,6 +12,7 @@ from palyra.core.tape import events as ev
 from palyra.core.task.views import TaskCounts
 from palyra.core.usage.views import AccountView
 from palyra.net.protocol.results import IncidentView, Pairing, Status
+from tests.rows import every_row
 
 NOW_MS = 1_000_000_000
 TASKS = TaskCounts(due=0, running=0, oldest_due_ms=None, failed=0, own=0, own_limit=9)
@@ -138,7 +138,7 @@ def test_trouble_of_a_day_is_listed() -> None:
     assert "palyra 1.0 · ready · 0 open · 1 incident" == shown[0]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("more", "text"),
     [
         ({"status": status(is_writable=False)}, "the journal is READ ONLY: palyra doctor"),

@@ -1,6 +1,5 @@
 """Lines of `palyra chat`: messages, commands and mistakes."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +15,10 @@ from palyra.cli.slash import (
 )
 from palyra.core.text.references import MAX_TARGET_CHARS, parse_prompt, parse_references
 from palyra.core.tool.mcp import McpArgument, McpPrompt
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "expected"),
     [
         ("hello", Message("hello")),
@@ -38,7 +38,7 @@ def test_line_is_a_message_or_a_command(line: str, expected: object) -> None:
     assert expected == parse_line(line)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "hint"),
     [("/qiut", "/quit"), ("/zzz", "/help"), ("/undo all", "no argument"), ("/image", "a file")],
 )
@@ -93,7 +93,7 @@ PROMPTS = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "expected"),
     [
         ("/hello", ("docs", "hello", {})),
@@ -122,7 +122,7 @@ def test_a_prompt_is_a_command(line: str, expected: tuple[str, str, dict[str, st
     assert ("prompt", expected) == (reference.kind, parse_prompt(reference.target))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "words"),
     [
         ("/re-view", "needs code; usage: /re-view CODE [STYLE]"),

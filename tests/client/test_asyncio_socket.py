@@ -19,6 +19,7 @@ from palyra.errors import (
     Unavailable,
 )
 from tests.client.fake_daemon import HELLO
+from tests.rows import every_row
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("_no_pauses")]
 
@@ -141,7 +142,7 @@ async def hang_up_after_hello(peer: Peer) -> None:
     await peer.greet()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("serve", "kind"),
     [
         (hang_up, Unavailable),

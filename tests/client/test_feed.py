@@ -17,6 +17,7 @@ from palyra.core.tape.events import MessageCompleted, RunDone, encode_event
 from palyra.errors import ProtocolError
 from palyra.net.protocol.notifications import TapeEventNotice
 from palyra.net.protocol.results import Subscribed
+from tests.rows import every_row
 
 RUN = "run_1"
 
@@ -148,7 +149,7 @@ def test_view_is_the_tape(steps: list[tuple[str, int]]) -> None:
     assert daemon.committed == daemon.feed.cursor
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2])
+@every_row("rows", [0, 1, 2])
 def test_replaced_tail_is_found_after_any_number_of_cuts(rows: int) -> None:
     """A tail that other events replaced before the client came back is dropped and refilled."""
     daemon = Daemon()

@@ -7,6 +7,7 @@ import pytest
 from palyra.config.edit import set_entry, set_value
 from palyra.config.load import first_file
 from palyra.errors import InvalidParams, Unavailable
+from tests.rows import every_row
 
 ENTRY = {"name": "openai", "key": "env:K", "models": ["m"]}
 INLINE = '# top\n[models]\n# mine\ndefault = "x" # c\nproviders = [\n  { name = "ollama" }, # local\n]\n[usage]\n'
@@ -23,7 +24,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@every_row("shape", SHAPES)
 def test_only_the_entry_is_added(shape: str) -> None:
     """Everything else has the value that it had, and every comment is still there."""
     before = SHAPES[shape]

@@ -10,6 +10,7 @@ from palyra.config.load import Config, first_file, load, parse_value
 from palyra.core.configuration import ConfigChange, ConfigEntry
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, InvalidParams
+from tests.rows import every_row
 
 KNOWN = "the-daemons-own-token-0123456789"
 TEXT = "# mine\n[server]\nport = 1234  # chosen\n"
@@ -173,7 +174,7 @@ def test_a_broken_file_is_shown_with_its_problem(tmp_path: Path) -> None:
         file.change(ConfigChange(key="logging.level", value="debug"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("key", "text", "value"),
     [
         ("server.port", "12", 12),

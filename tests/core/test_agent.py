@@ -15,6 +15,7 @@ from palyra.core.journal.records import AgentRecord
 from palyra.core.tool.spec import build_catalogue
 from palyra.errors import InvalidParams
 from tests.core.policy.tool_samples import a_spec
+from tests.rows import every_row
 
 CATALOGUE = build_catalogue([a_spec("read"), a_spec("write")])
 SCOUT = AgentRecord(
@@ -53,7 +54,7 @@ def test_an_agent_without_tools_may_call_none() -> None:
     assert {} == allowed_tools(placeholder_agent("scout", 9), CATALOGUE).tools
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("change", "field", "text"),
     [
         (AgentChange(model="gpt"), "model", "no model 'gpt'; known: scripted"),

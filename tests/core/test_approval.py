@@ -17,6 +17,7 @@ from palyra.core.journal.records import ApprovalRecord, ApprovalScope, ApprovalS
 from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
+from tests.rows import every_row
 
 PENDING = ApprovalRecord(
     approval_id="apr_1",
@@ -67,7 +68,7 @@ def test_a_scope_that_is_not_offered_is_refused_with_the_reason() -> None:
         check_answer(asked, wider, 1_000)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scope", "ttl_ms", "complaint"),
     [
         ("once", 5, "goes with the scope 'timeboxed', not with 'once'"),
@@ -112,9 +113,7 @@ def test_the_records_follow_from_the_events() -> None:
     assert recorded_outcome(settled).grant_id == "grt_1"
 
 
-@pytest.mark.parametrize(
-    ("state", "decision"), [("allowed", "allow"), ("denied", "deny"), ("aborted", "abort")]
-)
+@every_row(("state", "decision"), [("allowed", "allow"), ("denied", "deny"), ("aborted", "abort")])
 def test_a_later_answer_gets_the_recorded_one(state: ApprovalState, decision: str) -> None:
     """The reply has the recorded decision; only the first answer has won."""
     settled = msgspec.structs.replace(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from palyra.core.backoff import Backoff, compute_ceiling_s, compute_delay_s
 from palyra.errors import InvariantBroken
+from tests.rows import every_row
 
 SECONDS = st.floats(0.001, 1000.0)
 FACTORS = st.floats(1.01, 10.0)
@@ -35,7 +36,7 @@ def test_ceiling_never_shrinks(backoff: Backoff, failures: int) -> None:
     assert compute_ceiling_s(backoff, failures) <= compute_ceiling_s(backoff, failures + 1)
 
 
-@pytest.mark.parametrize(("chance", "expected_s"), [(0.0, 0.0), (0.25, 2.0), (0.75, 6.0)])
+@every_row(("chance", "expected_s"), [(0.0, 0.0), (0.25, 2.0), (0.75, 6.0)])
 def test_delay_is_a_share_of_the_ceiling(chance: float, expected_s: float) -> None:
     """Full jitter: the delay is the drawn share of the ceiling, down to nothing."""
     assert expected_s == compute_delay_s(Backoff(1.0, 8.0), 4, lambda: chance)
@@ -50,7 +51,7 @@ def test_delays_fill_the_whole_interval() -> None:
     assert all(200 < count < 300 for count in quarters)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("base_s", "cap_s", "factor"),
     [(0.0, 1.0, 2.0), (2.0, 1.0, 2.0), (1.0, float("inf"), 2.0), (1.0, 2.0, 1.0)],
 )

@@ -20,6 +20,7 @@ from palyra.core.channel import (
 from palyra.core.journal.records import ChannelRecord, PairingRecord, SessionRecord
 from palyra.core.session.commands import StartRun
 from palyra.errors import IllegalState, InvalidParams
+from tests.rows import every_row
 
 BLANK = PairingRecord(
     pairing_id="pai_1",
@@ -35,7 +36,7 @@ ASKED = request_pairing(BLANK, None, code="ABCD2345", now_ms=1_000)
 CHAT = {"channel": "chat", "conversation_id": "1"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "field"),
     [
         ({"conversation_id": "1"}, "channel"),
@@ -51,7 +52,7 @@ def test_an_incomplete_channel_address_is_refused(fields: dict[str, Any], field:
     assert field == caught.value.field
 
 
-@pytest.mark.parametrize("fields", [{}, {"session_key": "k"}, CHAT, {**CHAT, "sender": "sam"}])
+@every_row("fields", [{}, {"session_key": "k"}, CHAT, {**CHAT, "sender": "sam"}])
 def test_a_complete_channel_address_is_accepted(fields: dict[str, Any]) -> None:
     """A message without a channel, and one with a conversation, with or without a sender, are valid."""
     check_place(StartRun(text="x", **fields))
@@ -68,7 +69,7 @@ def test_the_channel_decides_on_the_agent() -> None:
         choose_agent(StartRun(text="x", agent="default"), bound)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("place", "fields", "is_allowed"),
     [
         ({}, {}, True),
@@ -106,7 +107,7 @@ def test_a_code_is_kept_as_a_hash_only() -> None:
     assert digest_code("pai_2", "ABCD2345") != ASKED.code_sha256
 
 
-@pytest.mark.parametrize("typed", ["ABCD2345", "abcd-2345", " Abcd 2345 "])
+@every_row("typed", ["ABCD2345", "abcd-2345", " Abcd 2345 "])
 def test_the_right_code_pairs(typed: str) -> None:
     """However it is typed; the record says who approved it."""
     paired = try_code(ASKED, typed, by="op", now_ms=2_000)

@@ -1,8 +1,7 @@
 """Identifiers: what is one, and of which kind."""
 
-import pytest
-
 from palyra.core.ids import is_id
+from tests.rows import every_row
 
 UUID7 = "018f3c5e-7d2a-7b11-9c3d-0123456789ab"
 
@@ -13,7 +12,7 @@ def test_an_id_is_its_prefix_and_a_uuid7() -> None:
     assert not is_id(f"run_{UUID7}", "ses")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["", UUID7, f"run_{UUID7}\n", f"run_{UUID7.upper()}", f"run_{UUID7.replace('-7b', '-4b')}"],
 )

@@ -14,13 +14,14 @@ from palyra.core.supervision import (
     wants_restart,
 )
 from palyra.errors import InvariantBroken
+from tests.rows import every_row
 
 INTENSITIES = st.integers(0, 4)
 PERIODS_S = st.integers(1, 6).map(float)
 GAPS_S = st.lists(st.integers(0, 4).map(float), max_size=30)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("restart", "outcome", "expected"),
     [
         ("permanent", "returned", True),
@@ -40,7 +41,7 @@ def test_restart_depends_on_spec_and_outcome(
     assert expected == wants_restart(restart, outcome)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("strategy", "failed", "expected"),
     [
         ("one_for_one", 0, [0]),
@@ -65,7 +66,7 @@ def test_intensity_allows_exactly_that_many() -> None:
     assert [True, True, False] == allowed
 
 
-@pytest.mark.parametrize(("now_s", "expected"), [(14.9, None), (15.0, None), (15.1, (15.1,))])
+@every_row(("now_s", "expected"), [(14.9, None), (15.0, None), (15.1, (15.1,))])
 def test_restart_counts_for_the_whole_period(
     now_s: float, expected: tuple[float, ...] | None
 ) -> None:
@@ -93,7 +94,7 @@ def test_window_agrees_with_counting_by_hand(
         window = after
 
 
-@pytest.mark.parametrize(("intensity", "period_s"), [(-1, 5.0), (1, 0.0), (1, -1.0)])
+@every_row(("intensity", "period_s"), [(-1, 5.0), (1, 0.0), (1, -1.0)])
 def test_window_refuses_limits_without_a_meaning(intensity: int, period_s: float) -> None:
     """A negative intensity or an empty period is a bug, named in the error."""
     with pytest.raises(InvariantBroken, match=f"intensity {intensity}, period_s {period_s}"):

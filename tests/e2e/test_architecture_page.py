@@ -13,6 +13,7 @@ import pytest
 
 from tests.docs_blocks import ROOT
 from tests.e2e.daemon_process import DaemonProcess
+from tests.rows import every_row
 
 pytestmark = pytest.mark.real
 
@@ -119,7 +120,7 @@ WORK = tree("work", tree("run:1"), tree("run:2"))
 RECOVERY = tree("recovery", state="ended")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("children", "differences"),
     [
         ([tree("journal"), WORK, RECOVERY], []),

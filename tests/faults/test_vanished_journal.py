@@ -100,7 +100,7 @@ VANISHED = [
 ]
 
 
-@pytest.mark.parametrize("roots", [0, 1, 2, 150])
+@pytest.mark.parametrize("roots", [0, 1, pytest.param(2, marks=pytest.mark.slow), 150])
 @pytest.mark.parametrize("vanish", VANISHED)
 def test_a_journal_that_vanished_is_a_break(
     tmp_path: Path, roots: int, vanish: Callable[[Path], None]

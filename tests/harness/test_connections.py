@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from palyra.client import Client
 from palyra.errors import InvalidParams, Overloaded, PalyraError, RateLimited, Unavailable
 from palyra.harness.connections import COST_BYTES, PATIENCE_S, SHARE, PacedConnection, count_lanes
+from tests.rows import every_row
 
 RATE = 100
 
@@ -102,7 +103,7 @@ async def test_other_refusals_are_not_repeated(autojump_clock: MockClock) -> Non
     assert 1 == fake.asked
 
 
-@pytest.mark.parametrize(("concurrency", "lanes"), [(1, 1), (8, 1), (9, 2), (50, 7), (2_000, 64)])
+@every_row(("concurrency", "lanes"), [(1, 1), (8, 1), (9, 2), (50, 7), (2_000, 64)])
 def test_lanes_grow_with_concurrency(concurrency: int, lanes: int) -> None:
     """A lane for eight cases, and never more than 64."""
     assert lanes == count_lanes(concurrency)

@@ -15,6 +15,7 @@ from palyra.harness.replays import replay_tapes
 from palyra.harness.results import ResultsDirectory, open_directory
 from palyra.harness.summary import Environment, Spread, spread, summarise
 from tests.harness.results import FILE, PLAN, result
+from tests.rows import every_row
 
 ENVIRONMENT = Environment(daemon_version="1", catalogue_hash="c", policy_version=None)
 
@@ -30,7 +31,7 @@ def keep(directory: ResultsDirectory, results: Sequence[CaseResult]) -> None:
         directory.keep_result(one)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("figures", "expected"),
     [
         ([], Spread()),

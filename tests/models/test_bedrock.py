@@ -28,6 +28,7 @@ from palyra.models.sigv4 import AwsCredentials, SigningScope, host_of, sign
 from palyra.models.sse import MAX_EVENT_BYTES
 from tests.models.model_kit import KEY, REQUEST, ask, asked_over_sockets
 from tests.models.provider import refusal
+from tests.rows import every_row
 
 NAMES = {"read_file": "read_file", "mcp:files.read": "mcp_files_read"}
 HEAD = f"HTTP/1.1 200 OK\r\ncontent-type: {MEDIA_TYPE}\r\nconnection: close\r\n\r\n".encode()
@@ -192,7 +193,7 @@ EXAMPLE_MS = 1_440_938_160_000  # 2015-08-30T12:36:00Z
 FORM = "application/x-www-form-urlencoded"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("method", "url", "kind", "data", "expected"),
     [
         ("GET", "https://example.amazonaws.com/", "", b"",
@@ -220,7 +221,7 @@ def test_published_signatures(method: str, url: str, kind: str, data: bytes, exp
     assert "20150830T123600Z" == found["x-amz-date"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("url", "expected"),
     [
         ("https://a.b/x", "a.b"), ("https://a.b:443/", "a.b"), ("http://a.b:443/", "a.b:443"),

@@ -28,6 +28,7 @@ from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, TurnBuilder
 from tests.models.model_kit import CALL, REQUEST, ask, chunk
 from tests.models.provider import STREAM, sse
+from tests.rows import every_row
 
 NAMES = {"read_file": "read_file", "mcp:files.read": "mcp_files_read"}
 ALL: dict[str, Dialect] = {
@@ -155,7 +156,7 @@ def test_what_is_sent_does_not_change_the_prompt() -> None:
         assert body(dialect, json_mode=True) == body(dialect, json_mode=True)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "key"),
     [
         ("chat", "max_tokens"),
@@ -174,7 +175,7 @@ def test_the_smaller_limit_counts(name: str, key: str) -> None:
         assert 1 == sum("max" in each for each in found)
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_row("name", ALL)
 def test_a_default_output_limit_equals_the_sent_one(name: str) -> None:
     """Without any configured limit, `most_tokens` equals the limit in the request, or 0."""
     found = body(ALL[name])
@@ -200,7 +201,7 @@ def test_presets_of_remote_providers_use_a_key_and_tls() -> None:
         assert (f"env:{variable}" if is_far else "") == preset.key
 
 
-@pytest.mark.parametrize(("name", "key"), [("chat", "stop"), ("openai", "stop"),
+@every_row(("name", "key"), [("chat", "stop"), ("openai", "stop"),
                                            ("anthropic", "stop_sequences")])  # fmt: skip
 def test_where_to_stop(name: str, key: str) -> None:
     """As the provider calls it."""
@@ -214,7 +215,7 @@ def test_stop_sequences_are_refused_by_an_api_without_them() -> None:
     assert ("invalid_request", False) == (caught.value.failure_class, caught.value.was_asked)
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_row("name", ALL)
 def test_only_requested_sampling_options_are_sent(name: str) -> None:
     """A requested temperature of 0 is sent; options that were not requested are left out."""
     found = body(ALL[name], sampling=Sampling(temperature=0.0, top_p=0.5))
@@ -235,7 +236,7 @@ def test_json_mode() -> None:
     assert JSON_ONLY not in msgspec.json.encode(body(CHAT)).decode()
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_row("name", ALL)
 def test_a_required_call_is_sent_in_the_dialects_form(name: str) -> None:
     """`must_call` sets the dialect's tool choice; otherwise the request has none."""
     wanted = {"type": "any"} if name == "anthropic" else "required"
@@ -243,7 +244,7 @@ def test_a_required_call_is_sent_in_the_dialects_form(name: str) -> None:
     assert "tool_choice" not in body(ALL[name])
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_row("name", ALL)
 def test_one_call_at_most(name: str) -> None:
     """`one_call` forbids parallel calls in the dialect's form, also together with `must_call`."""
     one, forced = body(ALL[name], one_call=True), body(ALL[name], one_call=True, must_call=True)
@@ -295,7 +296,7 @@ def test_pictures_come_before_their_text() -> None:
         )
 
 
-@pytest.mark.parametrize("name", ALL)
+@every_row("name", ALL)
 def test_a_picture_has_no_empty_text_and_missing_ones_are_counted(name: str) -> None:
     """A picture alone is sent without empty text; pictures no longer shown are counted in text."""
     for text in ("", " \n"):
@@ -504,7 +505,7 @@ def builder() -> TurnBuilder:
     return TurnBuilder(lambda _: None)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}", '{"a": 1}', "7", "null", "{broken", "[" * 9_999])
+@every_row("text", ["", "  ", "{}", '{"a": 1}', "7", "null", "{broken", "[" * 9_999])
 def test_arguments_are_json_or_the_text_they_are(text: str) -> None:
     """None at all are an empty object."""
     made = builder()

@@ -21,6 +21,7 @@ from palyra.models.guarded import CallSlots, GuardedEmbeddings, ProviderLimits
 from tests.models.memory_provider import MemoryBackend
 from tests.models.model_kit import KEY, endpoint, find_key, memory_client
 from tests.models.provider import Provider, refusal
+from tests.rows import every_row
 
 
 def answer(*vectors: Any, **more: Any) -> bytes:
@@ -127,7 +128,7 @@ async def test_answers_are_decoded_in_a_worker(monkeypatch: pytest.MonkeyPatch) 
     assert threading.get_ident() not in threads
 
 
-@pytest.mark.parametrize(
+@every_row(
     "sizes", [[1], [BATCH_CHARS], [BATCH_CHARS + 1], [BATCH_CHARS, 1], [1] * 200, [70_000] * 7]
 )
 def test_batches_hold_every_text_once(sizes: list[int]) -> None:

@@ -21,6 +21,7 @@ from palyra.core.model.messages import (
 from palyra.models.gemini import GEMINI, NO_SIGNATURE
 from tests.models.model_kit import CALL, KEY, REQUEST, ask, asked_over_sockets
 from tests.models.provider import STREAM, refusal, sse
+from tests.rows import every_row
 
 NAMES = {"read_file": "read_file", "mcp:files.read": "mcp_files_read"}
 
@@ -177,7 +178,7 @@ def test_the_conversation() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("model", "signs", "thinks"),
     [
         ("gemini-2.0-flash", False, False), ("gemini-2.5-pro", False, True),

@@ -15,6 +15,7 @@ from palyra.models.minilm import files
 from palyra.models.minilm.encoder import DIMENSIONS, LAYERS, Encoder
 from palyra.models.minilm.wordpiece import WordPiece, words
 from tests.optional import needs
+from tests.rows import every_row
 
 WORDS = [
     "[PAD]",
@@ -36,7 +37,7 @@ INSTALLED = os.environ.get("PALYRA_MINILM")
 needs_weights = needs("MiniLM", is_found=INSTALLED is not None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("unaffable", ["un", "##aff", "##able"]),

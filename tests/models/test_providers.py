@@ -20,6 +20,7 @@ from tests.actors.fake_alarms import FakeAlarms
 from tests.models.memory_provider import MemoryBackend
 from tests.models.model_kit import CHAT_EXPECTED, CHAT_TURN, KEY, REQUEST, memory_client
 from tests.models.provider import STREAM, Provider, refusal, sse
+from tests.rows import every_row
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def behind(model: GuardedModel) -> HttpModel:
     return model._inner
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "url", "dialect", "reference"),
     [
         (ModelProvider(name="openai"), "https://api.openai.com/v1", OPENAI_CHAT,
@@ -121,7 +122,7 @@ def test_models_of_a_provider_share_its_guard() -> None:
     assert guards[0] is embeddings._guard
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "said"),
     [
         ([ModelProvider(name="")], "a unique name"),
@@ -150,7 +151,7 @@ def test_a_key_in_the_configuration_itself() -> None:
     assert KEY not in repr(caught.value)
 
 
-@pytest.mark.parametrize("name", ["x", "x/", "nobody/m", "claude/m", "embedded"])
+@every_row("name", ["x", "x/", "nobody/m", "claude/m", "embedded"])
 def test_embeddings_that_no_provider_has(name: str) -> None:
     """Anthropic's API has none; the refusal names those that there are."""
     made = providers(
@@ -255,7 +256,7 @@ def test_a_session_belongs_to_an_access_key() -> None:
         providers(ModelProvider(name="bedrock", session="vault:s"))
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "bedrock"])
+@every_row("name", ["anthropic", "gemini", "bedrock"])
 def test_protocols_without_embeddings(name: str) -> None:
     """The error lists the providers that have some."""
     made = providers(ModelProvider(name=name), ModelProvider(name="ollama"))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from palyra.core.model.messages import ModelFailure
 from palyra.models.sse import SseParser
+from tests.rows import every_row
 
 
 def parse(*chunks: bytes, cap: int = 262_144) -> list[str]:
@@ -23,7 +24,7 @@ STREAM = (
 EVENTS = ['{"x": "\u2028é"}', "one\ntwo", "", "[DONE]"]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@every_row("end", [b"\n", b"\r\n", b"\r"])
 def test_every_cut_gives_the_same_events(end: bytes) -> None:
     """A stream cut at any byte, even between CR and LF or in a character, has the same events."""
     stream = STREAM.replace(b"\n", end)
@@ -46,7 +47,7 @@ def test_line_ends_may_be_mixed(lines: list[bytes], data: st.DataObject) -> None
     assert parse(plain) == parse(mixed[:at], mixed[at:])
 
 
-@pytest.mark.parametrize("tail", [b"", b"\n", b"\r", b"\r\n"])
+@every_row("tail", [b"", b"\n", b"\r", b"\r\n"])
 def test_a_last_event_without_its_empty_line_is_delivered(tail: bytes) -> None:
     """An event that the end of the response completes is delivered."""
     assert ["a", "[DONE]"] == parse(b"data: a\n\ndata: [DONE]" + tail)

@@ -81,7 +81,7 @@ def test_aliases_are_the_same_model() -> None:
     assert (ROW, None) == (known.find("openai/m-1"), known.find("openai/m-2"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("provider", "expected"),
     [
         (ModelProvider(name="openai"), {"openai"}),

@@ -23,6 +23,7 @@ from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import OPERATOR, STRANGER, Kit, Model, call, now_ms, running, say
 from tests.actors.run.test_runs import store
+from tests.rows import every_row
 from tests.services.test_budgets import budget, having, lines, reserved
 from tests.store.memory.journal import MemoryJournal
 
@@ -533,7 +534,7 @@ def _outputs(messages: Iterable[Any]) -> list[str]:
 # --- what is configured --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("table", "named"),
     [
         (RouteTable(routes=(Route(model="no/such"),)), "no/such"),

@@ -73,7 +73,7 @@ def test_any_change_of_a_tool_changes_the_hash(name: str) -> None:
     assert build_catalogue([spec]).hash != build_catalogue([changed]).hash
 
 
-@pytest.mark.parametrize("name", ["", "Echo", "read-file", "a b", "1st", "x" * 65, "mcp:x"])
+@every_row("name", ["", "Echo", "read-file", "a b", "1st", "x" * 65, "mcp:x"])
 def test_a_name_is_a_plain_word(name: str) -> None:
     """A tool cannot be registered under a name that could be misread."""
     with pytest.raises(InvariantBroken, match="tool name"):
@@ -86,7 +86,7 @@ def test_a_name_is_taken_once() -> None:
         Toolbox([InlineTool(a_spec("a"), answer)] * 2, here)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "complaint"),
     [
         ({"parameters": {"type": "string"}}, "must describe an object"),

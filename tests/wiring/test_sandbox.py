@@ -11,6 +11,7 @@ from palyra.errors import InvalidParams
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.sandbox.command import Level
 from palyra.wiring.sandbox import read_hosts, surroundings_at
+from tests.rows import every_row
 
 
 def test_hosts_have_one_form() -> None:
@@ -22,7 +23,7 @@ def test_hosts_have_one_form() -> None:
     assert () == read_hosts([])
 
 
-@pytest.mark.parametrize("entry", ["", "a b", "https://pypi.org", "u@pypi.org", "127.1", "a:0"])
+@every_row("entry", ["", "a b", "https://pypi.org", "u@pypi.org", "127.1", "a:0"])
 def test_an_invalid_host_is_refused(entry: str) -> None:
     """An invalid host is refused, and the error names its setting."""
     with pytest.raises(InvalidParams, match=r"sandbox\.hosts"):

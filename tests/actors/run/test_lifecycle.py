@@ -8,6 +8,7 @@ from palyra.actors.run.handle import TRANSITIONS, LifecycleEvent, RunHandle, Run
 from palyra.core.run.state import begin
 from palyra.core.tape.events import RunAccepted
 from palyra.errors import InvariantBroken
+from tests.rows import every_row
 
 STATES: tuple[RunLifecycle, ...] = get_args(RunLifecycle)
 EVENTS: tuple[LifecycleEvent, ...] = get_args(LifecycleEvent)
@@ -19,7 +20,7 @@ def in_state(state: RunLifecycle) -> RunHandle:
     return RunHandle(begin("run_1", ACCEPTED, 0), lifecycle=state)
 
 
-@pytest.mark.parametrize("state", STATES)
+@every_row("state", STATES)
 def test_an_event_that_the_table_lacks_raises_and_changes_nothing(state: RunLifecycle) -> None:
     """Every other event moves the handle where the table says."""
     for event in EVENTS:
@@ -33,7 +34,7 @@ def test_an_event_that_the_table_lacks_raises_and_changes_nothing(state: RunLife
             assert state == run.lifecycle
 
 
-@pytest.mark.parametrize("state", STATES)
+@every_row("state", STATES)
 def test_a_run_that_is_over_has_no_way_on(state: RunLifecycle) -> None:
     """Only ended runs, and those whose acceptance failed, are final; every other can end."""
     assert (not TRANSITIONS[state]) == in_state(state).is_over
@@ -43,7 +44,7 @@ def test_a_run_that_is_over_has_no_way_on(state: RunLifecycle) -> None:
     assert in_state(state).is_over or {"ended", "acceptance_failed"} <= reached or state == "live"
 
 
-@pytest.mark.parametrize("state", STATES)
+@every_row("state", STATES)
 def test_a_run_recovers_from_a_crash_and_from_a_refused_append(state: RunLifecycle) -> None:
     """Both are shown as recovering until the first step of the next actor."""
     assert (state in {"lost", "suspended"}) == in_state(state).is_recovering

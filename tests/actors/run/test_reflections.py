@@ -13,6 +13,7 @@ from palyra.core.tape.events import RunAccepted
 from palyra.core.task.life import MAX_OPEN_OWN
 from palyra.services.learning import EXPIRES_MS, Reflections
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, running
+from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
 
 ACCEPTED = RunAccepted(principal="me", session_id="ses_1", agent="default", model="scripted")
@@ -107,7 +108,7 @@ async def test_without_learning_there_is_no_task(
     assert ([], []) == (tasks(store), woken)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("accepted", "turn"),
     [
         (ACCEPTED, 0),

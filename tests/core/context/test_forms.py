@@ -8,6 +8,7 @@ from palyra.core.context.forms import find_form
 from palyra.core.context.ledger import PROTECTED
 from palyra.core.context.statements import read_user
 from tests.core.context.phrasings import HELD_OUT, HELD_OUT_TALK, KEPT, TALK, UNSEEN, UNSEEN_TALK
+from tests.rows import every_row
 
 
 def kept(sentences: Sequence[str]) -> float:
@@ -33,7 +34,7 @@ def test_talk_is_hardly_ever_taken_for_a_rule() -> None:
     assert kept([*TALK, *HELD_OUT_TALK, *UNSEEN_TALK]) <= 0.1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "form"),
     [
         ("Log errors to stderr.", "ask"),
@@ -56,7 +57,7 @@ def test_a_form_is_told_from_its_neighbours(text: str, form: str | None) -> None
     assert form == find_form(text)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "a " * 300,

@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from palyra.core.context.layers import (
     divide_window,
     select_segments,
 )
+from tests.rows import every_row
 
 TALK = sorted(layer for layer, rank in LAYERS.items() if rank.priority == CONVERSATION)
 SEGMENTS = st.lists(
@@ -134,7 +134,7 @@ def test_the_newest_exchange_can_be_protected() -> None:
     assert ((0,), True) == (found.dropped, found.is_exhausted)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("windows", "protected", "expected"),
     [
         ((), 0, 0),  # not known

@@ -25,6 +25,7 @@ from palyra.core.trust.fences import fence, make_nonce
 from tests.core.context import strangers
 from tests.core.context.compacting import compact
 from tests.core.context.conversations import generate
+from tests.rows import every_row
 
 KEY = b"k" * 32
 BUDGET = 8_000
@@ -185,9 +186,7 @@ def test_a_cut_keeps_calls_with_their_results() -> None:
     assert 0 == sw.coverable(messages[:3])
 
 
-@pytest.mark.parametrize(
-    ("tokens", "new", "is_due"), [(601, 120, True), (600, 120, False), (601, 119, False)]
-)
+@every_row(("tokens", "new", "is_due"), [(601, 120, True), (600, 120, False), (601, 119, False)])
 def test_the_trigger_is_a_share_of_the_budget(tokens: int, new: int, *, is_due: bool) -> None:
     """A compaction is due above the trigger and after enough new tokens."""
     assert is_due == sw.is_due(tokens, 1_000, new)
@@ -236,7 +235,7 @@ RIVALS = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "narrative",
     [
         "Feel free to push to main.",
@@ -257,7 +256,7 @@ def test_a_narrative_states_no_rule_and_exchanges_no_values(narrative: str) -> N
         sw.take_draft(plan, sw.Draft(narrative=narrative), place(RIVALS))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "quote", "message", "reason"),
     [
         ("constraint", "push to main.", 0, "not a whole sentence"),
@@ -491,7 +490,7 @@ LONG_REASON = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("decision", "said", "is_refused"),
     [
         (LONG_REASON, "The forum does not take nginx.", True),

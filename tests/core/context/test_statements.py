@@ -87,7 +87,7 @@ def test_of_the_model_only_decisions_and_findings_are_read() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("newer", "old"),
     [
         ("Correction: the staging port is 9443.", "The staging port is 8443."),
@@ -103,7 +103,7 @@ def test_a_correction_replaces_what_it_is_about(newer: str, old: str) -> None:
     assert [0] == find_replaced(only(newer), [old])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("newer", "old"),
     [
         ("The port of beta is 9443.", "The port of alpha is 8443."),  # no correction
@@ -117,7 +117,7 @@ def test_a_correction_leaves_other_subjects_alone(newer: str, old: str) -> None:
     assert [] == find_replaced(only(newer), [old])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("newer", "old"),
     [
         (
@@ -140,7 +140,7 @@ def test_a_bound_is_no_correction(newer: str, old: str) -> None:
     assert {"als", "than", "more", "less", "longer"}.isdisjoint(replacements(newer)[0])
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["a." * 9_600, "```\n" * 4_800, "1. x\n" * 3_900, "from a to b not c but d " * 800,
      "plan:\n" * 3_200, "`" * 19_200, "a-" * 9_600 + " instead of b", "(" * 500 + " -> x"],
@@ -157,7 +157,7 @@ def test_a_long_message_is_read_up_to_a_limit() -> None:
     assert len(list(sentences(text))) <= MAX_READ_CHARS / len("The port is 8443.")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind", "found"),
     [
         ("Please do not\n- a1\n- b2", "constraint", ["Please do not a1", "Please do not b2"]),
@@ -192,7 +192,7 @@ def test_announcements_are_no_decisions() -> None:
     assert [] == list(read_model(text))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("newer", "place"),
     [
         ("no wait, staging runs on 9443", 1),
@@ -227,7 +227,7 @@ _EARLIER = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "newer",
     [
         "Correction: the staging port is 9443.",

@@ -27,6 +27,7 @@ from palyra.core.healing.rules import (
 )
 from palyra.core.incident.incident import IncidentReport, open_incident
 from palyra.core.journal.records import IncidentRecord, IncidentState
+from tests.rows import every_row
 
 RUN = open_incident(symptoms.run_stuck("run_1", "model", 120), "inc_1", 5)
 
@@ -119,7 +120,7 @@ def test_the_table_names_every_remedy_and_bounds_the_attempts() -> None:
     assert SWEPT < set(RULES)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("supervisor", "actor", "domain"),
     [
         ("services", "sandbox", "tool_runtime"),

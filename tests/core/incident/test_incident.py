@@ -77,7 +77,7 @@ def test_the_same_alarm_is_counted(state: IncidentState) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("was", "found", "is_now"),
     [
         ("warning", "critical", "critical"),

@@ -1,12 +1,12 @@
 """Limits of retention: which configuration has a bound."""
 
 import msgspec
-import pytest
 
 from palyra.core.journal.retention import RetentionLimits
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize("name", RetentionLimits.__struct_fields__)
+@every_row("name", RetentionLimits.__struct_fields__)
 def test_each_bound_alone_sets_retention(name: str) -> None:
     """Limits without a bound are not set, and any single one sets them."""
     none = RetentionLimits()

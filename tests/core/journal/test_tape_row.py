@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core.journal.tape_row import GENESIS, TapeRow, link, merkle_root
 from palyra.errors import InvariantBroken
+from tests.rows import every_row
 
 ROW = TapeRow(
     "run_1", "ses_1", 3, 1_700_000_000_000, "run.done", "alice", redacted=False, data=b'{"a":1}'
@@ -65,7 +66,7 @@ def test_link_is_stable() -> None:
     assert expected == link(GENESIS, 7, ROW).hex()
 
 
-@pytest.mark.parametrize("other", OTHER_ROWS)
+@every_row("other", OTHER_ROWS)
 def test_link_binds_every_field(other: TapeRow) -> None:
     """A row that differs in any field, or only in where fields end, has another hash."""
     assert link(GENESIS, 7, ROW) != link(GENESIS, 7, other)
@@ -77,7 +78,7 @@ def test_link_binds_place() -> None:
     assert 3 == len(hashes)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "row",
     [
         msgspec.structs.replace(ROW, at_ms=2**63),
@@ -91,7 +92,7 @@ def test_link_refuses_what_storage_cannot_hold(row: TapeRow) -> None:
         link(GENESIS, 7, row)
 
 
-@pytest.mark.parametrize("size", range(8))
+@every_row("size", range(8))
 def test_merkle_root_matches_the_published_vectors(size: int) -> None:
     """Roots of the first leaves equal those of the RFC's reference implementation."""
     assert ROOTS[size] == merkle_root(LEAVES[:size]).hex()

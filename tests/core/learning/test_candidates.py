@@ -21,6 +21,7 @@ from palyra.core.learning.candidates import (
     step,
 )
 from palyra.errors import IllegalState
+from tests.rows import every_row
 
 AUTO = LearningRules(mode="auto")
 
@@ -59,7 +60,7 @@ def test_the_table_is_what_happens(state: CandidateState, action: CandidateActio
     assert [(action, after, "ann")] == [(e.action, e.state, e.by) for e in found.changes]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "rules"),
     [
         ({"trust": "mixed"}, AUTO),

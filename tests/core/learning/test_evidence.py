@@ -1,12 +1,11 @@
 # ruff: noqa: RUF001 - users type typographic quotes
 """A model's text is taken for a fact only if the user's sentence says the same."""
 
-import pytest
-
 from palyra.core.learning.candidates import LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.extraction import Found, RunTexts, Suggestion, check_suggestion, score
 from tests.core.learning.corpus import FACTS, PREFERENCES, UNMARKED, falsify, rephrase
+from tests.rows import every_row
 
 PLANTS = [*FACTS, *PREFERENCES, *UNMARKED]
 
@@ -38,7 +37,7 @@ OPPOSITES = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), OPPOSITES)
+@every_row(("one", "other"), OPPOSITES)
 def test_a_sentence_does_not_support_its_opposite(one: str, other: str) -> None:
     """A negation that only one side has, in any form, refuses the text in both directions."""
     assert ["unsupported"] * 2 == [check(one, other), check(other, one)]
@@ -46,7 +45,7 @@ def test_a_sentence_does_not_support_its_opposite(one: str, other: str) -> None:
     assert is_supported(other, [other])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "message"),
     [
         ("The tests need a network and no disk.", "The tests need no network and a disk."),
@@ -87,7 +86,7 @@ def test_a_changed_statement_is_not_supported(text: str, message: str) -> None:
     assert "unsupported" == check(text, message)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("message", "quote"),
     [
         ("It is not true that the tests need a network.", "the tests need a network"),
@@ -118,7 +117,7 @@ def test_a_refusal_to_be_remembered_is_read_in_the_whole_sentence() -> None:
     assert "declined" == check("Our port is 8080.", message, "our port is 8080.")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "message"),
     [
         ("The user prefers short answers.", "I prefer short answers."),
@@ -139,7 +138,7 @@ def test_the_same_statement_in_the_same_words_is_supported(text: str, message: s
     assert isinstance(check(text, message), Found)
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@every_row("plant", PLANTS)
 def test_no_change_of_a_plant_passes_and_its_truths_do(plant: str) -> None:
     """Each planted statement supports its rephrasings and none of its falsifications."""
     evidence = find_evidence(plant, plant)

@@ -36,6 +36,7 @@ from tests.core.learning.corpus import (
     TRAPS,
     UNMARKED,
 )
+from tests.rows import every_row
 
 RULES = LearningRules(mode="auto")
 
@@ -166,7 +167,7 @@ def test_the_user_s_own_words_are_applied(message: str) -> None:
     assert [True] == [may_apply(RULES, candidate_of(each)) for each in read(message)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "message",
     [
         "Maybe our server always listens on port 5432, remember that.",
@@ -181,7 +182,7 @@ def test_one_sign_against_a_statement_leaves_it_to_a_person(message: str) -> Non
     assert not may_apply(RULES, candidate_of(found))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host",
     [
         "e\u200bvil",
@@ -201,7 +202,7 @@ def test_hidden_and_imitated_characters_are_not_applied(host: str) -> None:
     assert may_apply(RULES, candidate_of(plain))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "message",
     [
         "Don't remember that our CI always runs on port 8080.",
@@ -235,7 +236,7 @@ def gathered(**source: Any) -> Event:
     return ContextGathered(layer="references", sources=(ContextSource(name="a.md", **source),))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("event", "is_tainted"),
     [
         (RunStarted(instance_id="i"), False),
@@ -279,7 +280,7 @@ MESSAGE = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "quote", "reason"),
     [
         ("The deploy port is 1.", "The deploy port is 1.", "no_evidence"),
@@ -300,7 +301,7 @@ def test_a_lying_model_adds_nothing(text: str, quote: str, reason: str) -> None:
     assert reason == check_suggestion(suggestion, texts(MESSAGE), (), RULES)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "quote"),
     [
         ("The tests need a network.", "The tests do not need a network."),
@@ -325,7 +326,7 @@ def test_a_suggestion_that_turns_its_quote_round_is_unsupported(text: str, quote
     assert "unsupported" == check_suggestion(suggestion, texts(quote), (), RULES)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "quote"),
     [
         ("The tests do not need a network.", "The tests don't need a network."),

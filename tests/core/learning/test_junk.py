@@ -1,8 +1,7 @@
 """Junk is refused with its reason, and sentences like it are not."""
 
-import pytest
-
 from palyra.core.learning.junk import find_junk
+from tests.rows import every_row
 
 JUNK = [
     ("command", "git commit -m 'fix the login'"),
@@ -56,13 +55,13 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "text"), JUNK)
+@every_row(("reason", "text"), JUNK)
 def test_junk_is_refused_with_its_reason(reason: str, text: str) -> None:
     """Each kind of junk is named."""
     assert reason == find_junk(text)
 
 
-@pytest.mark.parametrize("text", KEPT)
+@every_row("text", KEPT)
 def test_a_sentence_that_looks_like_junk_is_kept(text: str) -> None:
     """Words that occur in junk make none of a whole sentence."""
     assert None is find_junk(text)

@@ -36,6 +36,7 @@ from palyra.core.learning.procedures import (
 )
 from palyra.core.tape import events as ev
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 VALUES = st.recursive(
     st.none()
@@ -143,7 +144,7 @@ def test_values_are_equal_as_json() -> None:
     assert "path" in procedure.steps[0].fixed
 
 
-@pytest.mark.parametrize(
+@every_row(
     "change",
     [
         {"outcome": "failed"},
@@ -179,7 +180,7 @@ def test_one_run_alone_teaches_nothing() -> None:
     assert find_procedure(twice, [twice]) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("second", "is_worth_it"),
     [
         ({"patch": "other"}, False),
@@ -450,9 +451,7 @@ def test_uses_are_counted_once_and_two_failures_in_a_row_are_too_many() -> None:
     assert 51 == last.succeeded
 
 
-@pytest.mark.parametrize(
-    "text", ["", "hello", "Palyra procedure plan 1\n", "Palyra procedure plan 1\n[]"]
-)
+@every_row("text", ["", "hello", "Palyra procedure plan 1\n", "Palyra procedure plan 1\n[]"])
 def test_other_messages_are_no_plan(text: str) -> None:
     """Neither text nor a plan that is cut."""
     assert read_plan(text) is None

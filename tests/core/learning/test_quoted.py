@@ -1,13 +1,12 @@
 """Quoted words: the places of a message in which a statement may be of another author."""
 
-import pytest
-
 from palyra.core.learning.quoted import MAX_OWN_CHARS, is_quoted
+from tests.rows import every_row
 
 RULE = "Our deploys always skip tests."
 
 
-@pytest.mark.parametrize(
+@every_row(
     "message",
     [
         f"> {RULE}",
@@ -26,7 +25,7 @@ def test_doubt_makes_a_statement_quoted(message: str) -> None:
     assert is_quoted(message, RULE)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "message",
     [
         RULE,

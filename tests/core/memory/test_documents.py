@@ -158,7 +158,7 @@ def test_text_outside_stays_byte_for_byte(
     assert apply(changed.content, second, changed).content == changed.content
 
 
-@pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
+@every_row("eol", ["\n", "\r\n", "\r"])
 def test_new_lines_end_as_the_block_does(eol: str) -> None:
     """A document with CR LF gets no bare LF, and one with LF no CR."""
     made = apply(f"a{eol}".encode(), {"mem_1": "x"})
@@ -218,7 +218,7 @@ def test_damaged_markers_are_refused_with_their_line(
     assert caught.value.details == {"line": number}
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         f"```md\n{BEGIN}\n- example\n{END}\n```\n",
@@ -355,7 +355,7 @@ def test_an_entry_moved_to_another_block_is_not_deleted() -> None:
     assert (result.content, result.deleted, result.removed) == (moved, (), ())
 
 
-@pytest.mark.parametrize(
+@every_row(
     "lines",
     [
         "- wrapped by\n  an editor <!-- mem_1 -->",
@@ -532,14 +532,14 @@ def test_known_names_and_sound_entries_pass() -> None:
     check_entries("facts", {})
 
 
-@pytest.mark.parametrize("name", ["memory.md", "docs/MEMORY.md", "../MEMORY.md", "NOTES.md", ""])
+@every_row("name", ["memory.md", "docs/MEMORY.md", "../MEMORY.md", "NOTES.md", ""])
 def test_other_files_are_no_documents(name: str) -> None:
     """Only the known names at the top are documents; a name in another case gets a hint."""
     with pytest.raises(InvalidParams, match="is no document"):
         check_document(name)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("block", "entries", "reason"),
     [
         ("Facts", {}, "block 'Facts'"),

@@ -1,6 +1,5 @@
 """How a statement relates to a stored one."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,7 +139,7 @@ def test_the_fuller_text_is_kept() -> None:
     assert "user likes green tea" == choose_text("likes tea", "user likes green tea")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("The deploy port of staging is 8080", True),

@@ -2,15 +2,14 @@
 
 from datetime import date
 
-import pytest
-
 from palyra.core.memory.dates import DateSpan, find_spans, start_ms
 from palyra.core.memory.fields import MAX_DATE_WORDS, date_words, search_fields, searchable
+from tests.rows import every_row
 
 MONDAY = date(2023, 5, 8)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("plain words", "plain words"),
@@ -33,7 +32,7 @@ def test_a_long_word_costs_linear_time() -> None:
         assert search_fields(word, 0).text.startswith(word)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("yesterday", "d20230507 in202305 in2023"),
@@ -47,7 +46,7 @@ def test_named_dates_are_words_of_the_index(text: str, expected: str) -> None:
     assert expected == search_fields(text, start_ms(MONDAY)).when
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("statement", "question"),
     [
         ("yesterday", "on 7 May 2023"),
@@ -65,7 +64,7 @@ def test_overlapping_dates_share_a_word(statement: str, question: str) -> None:
     assert set(indexed) & set(date_words(find_spans(question, MONDAY)))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("statement", "question"),
     [("yesterday", "on 8 May 2023"), ("last month", "in May 2023"), ("in 2010", "in 2011")],
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from palyra.core.memory.foreign import parse_mem0, parse_openclaw
 from palyra.core.memory.items import check_draft
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 NOTES = """---
 name: memory
@@ -72,7 +73,7 @@ def test_any_text_can_be_read(text: str) -> None:
         check_draft(plain)
 
 
-@pytest.mark.parametrize("wrap", [None, "results", "memories"])
+@every_row("wrap", [None, "results", "memories"])
 def test_mem0_exports_are_read(wrap: str | None) -> None:
     """The array is taken by itself or in an object; time, session and categories are kept."""
     entries = [
@@ -90,7 +91,7 @@ def test_mem0_exports_are_read(wrap: str | None) -> None:
     ] == [(draft.text, draft.at_ms, draft.session_id, draft.author, draft.tags) for draft in found]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "5", "[5]", '[{"id": 1}]', '{"results": {}}', "[{]"])
+@every_row("text", ["", "{}", "5", "[5]", '[{"id": 1}]', '{"results": {}}', "[{]"])
 def test_other_json_is_refused(text: str) -> None:
     """The error says that it is no export, or which memory has no text."""
     with pytest.raises(InvalidParams):

@@ -21,6 +21,7 @@ from palyra.core.memory.ranking import (
     question_share,
     rank,
 )
+from tests.rows import every_row
 
 QUESTION = SearchQuestion("q", ("q",))
 ABOUT_ANN = SearchQuestion("q", ("q",), authors=("Ann",))
@@ -196,7 +197,7 @@ def test_equal_scores_are_newest_first() -> None:
     assert rank(QUESTION, items) == rank(QUESTION, items[::-1])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "share"),
     [("No.", 0.0), ("Why?", 1.0), ("I ran. Did you run too?", 0.667), ("?", 1.0), ("? ?", 1.0)],
 )

@@ -1,10 +1,9 @@
 """Turns of conversations as a search returns them."""
 
-import pytest
-
 from palyra.core.journal.changes import SaidText
 from palyra.core.journal.records import Lineage
 from palyra.core.memory.transcripts import EXCERPT_CHARS, as_said, conversation_key
+from tests.rows import every_row
 from tests.store.kit import memory
 
 
@@ -25,7 +24,7 @@ def test_a_turn_names_its_event() -> None:
     assert (False, True) == (output.is_user, output.is_output)
 
 
-@pytest.mark.parametrize("query", ["the Walrus?", "xyzzy", "?!"])
+@every_row("query", ["the Walrus?", "xyzzy", "?!"])
 def test_long_texts_are_cut_around_the_word(query: str) -> None:
     """An excerpt holds the first word of the query that the text has, and what is before it."""
     found = said("the " * 1_000 + "walrus" + " y" * 1_000, query)

@@ -3,11 +3,11 @@
 import math
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.memory.vectors import StoredVector, quantise
+from tests.rows import every_row
 
 
 def floats(vector: StoredVector) -> list[float]:
@@ -29,7 +29,7 @@ def test_zeros_have_no_scale() -> None:
     assert StoredVector(0.0, b"") == quantise([])
 
 
-@pytest.mark.parametrize("tiny", [5e-324, 190 * 5e-324, sys.float_info.min])
+@every_row("tiny", [5e-324, 190 * 5e-324, sys.float_info.min])
 def test_nearly_zeros_are_zeros(tiny: float) -> None:
     """A component too small for a scale does not divide by zero, and does not change its sign."""
     assert StoredVector(0.0, b"\0\0") == quantise([tiny, -tiny])

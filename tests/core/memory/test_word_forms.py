@@ -1,11 +1,10 @@
 """Forms that the stemmer does not join."""
 
-import pytest
-
 from palyra.core.memory.word_forms import forms_of
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("word", "form"),
     [
         ("buy", "bought"),
@@ -27,7 +26,7 @@ def test_a_word_has_the_forms_of_its_class(word: str, form: str) -> None:
     assert len(found) == len(set(found))
 
 
-@pytest.mark.parametrize("word", ["walrus", "s", "ing", "", "bored", "parse_http", "größe", "8080"])
+@every_row("word", ["walrus", "s", "ing", "", "bored", "parse_http", "größe", "8080"])
 def test_other_words_stand_alone(word: str) -> None:
     """A word without irregular forms has only itself."""
     assert (word,) == forms_of(word)

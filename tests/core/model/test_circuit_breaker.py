@@ -1,6 +1,5 @@
 """The circuit breaker as a state machine."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from palyra.core.model.circuit_breaker import (
     end_call,
 )
 from palyra.core.model.messages import FAILURE_CLASSES, FailureClass
+from tests.rows import every_row
 
 TRANSIENT: FailureClass = "transient"
 BUSY: FailureClass = "rate_limited"
@@ -61,7 +61,7 @@ def test_a_provider_that_is_busy_is_alive() -> None:
     assert "open" == after("transient", "rate_limited", "timeout", "transient").state(0)
 
 
-@pytest.mark.parametrize("failure", sorted(set(FAILURE_CLASSES) - UNHEALTHY))
+@every_row("failure", sorted(set(FAILURE_CLASSES) - UNHEALTHY))
 def test_the_callers_own_mistakes_do_not_count(failure: FailureClass) -> None:
     """However many there are; a probe that was refused for one lets the next one try."""
     assert "closed" == after(*[failure] * 10).state(0)

@@ -45,7 +45,7 @@ def recorded(attachment: dict[str, Any]) -> dict[str, Any]:
     return describe(found, found.data, "ses_1", 0)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "media_type"),
     [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (b"GIF87a", "image/gif"),
      (WEBP, "image/webp")],
@@ -105,7 +105,7 @@ def test_bounds_are_exact() -> None:
     assert {} == read_given([other])
 
 
-@pytest.mark.parametrize(
+@every_row(
     "attachment",
     [
         {"type": "image", "data": "AAAA"},  # before pictures were understood

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from palyra.core.model.routing import (
     next_route,
     plan_route,
 )
+from tests.rows import every_row
 
 OWN = "own/model"
 ILL = ProviderHealth(provider="p", breaker="open", admits=False)
@@ -54,7 +54,7 @@ def codes(found: RoutePlan, model: str) -> list[str]:
     return [reason.code for reason in reasons]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("facts", "demand", "code"),
     [
         ({"vision": False}, {"needs": ("vision",)}, "no_vision"),
@@ -76,7 +76,7 @@ def test_a_model_without_a_needed_capability_is_excluded(
     assert [False, True] == [each.is_eligible for each in found.candidates]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("facts", "demand"),
     [
         ({"vision": True}, {"needs": ("vision", "json", "tools")}),
@@ -104,7 +104,7 @@ def test_an_unavailable_provider_and_a_missing_model_are_excluded() -> None:
     assert (["left_alone"], ["missing"]) == (codes(found, OWN), codes(found, "c/gone"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("better", "worse", "demand", "code"),
     [
         ({"tier": 3}, {"tier": 2}, {"input_tokens": 40_000, "has_code": True}, "tier"),
@@ -139,7 +139,7 @@ def test_prices_count_only_if_all_have_one() -> None:
     assert ("a/x", "order") == (found.model, found.reasons[0].code)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("demand", "complexity"),
     [
         ({}, "simple"),
@@ -155,9 +155,7 @@ def test_complexity_is_a_sum_of_signs(demand: dict[str, Any], complexity: str) -
     assert complexity == ModelRequirements(**demand).complexity
 
 
-@pytest.mark.parametrize(
-    ("mode", "uses"), [("suggest", OWN), ("dry_run", OWN), ("enforced", "a/x")]
-)
+@every_row(("mode", "uses"), [("suggest", OWN), ("dry_run", OWN), ("enforced", "a/x")])
 def test_only_enforced_switches(mode: str, uses: str) -> None:
     """The other two choose alike, keep the run's own, and say so."""
     found = plan(prospect("a/x", tier=1), own=prospect(OWN, vision=True, tier=3), mode=mode)
@@ -236,7 +234,7 @@ TABLE = RouteTable(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("choice", "mode", "expected"),
     [
         ("default", "suggest", ("x/special", "f/one", OWN)),
@@ -275,9 +273,7 @@ def test_each_takes_over_once_and_only_if_it_can() -> None:
     assert next_route(prospects, demand, tried=tried, left=left, leaving="transient") is None
 
 
-@pytest.mark.parametrize(
-    ("leaving", "model"), [("quota", "b/y"), ("auth", "b/y"), ("timeout", "a/x")]
-)
+@every_row(("leaving", "model"), [("quota", "b/y"), ("auth", "b/y"), ("timeout", "a/x")])
 def test_a_key_without_credit_is_not_tried_with_another_model(leaving: Any, model: str) -> None:
     """A failure of the key excludes all models of the provider."""
     found = next_route(

@@ -34,6 +34,7 @@ from tests.core.policy.tool_samples import (
     a_spec,
     an_admitted,
 )
+from tests.rows import every_row
 
 
 def facts(**changes: object) -> GateContext:
@@ -88,7 +89,7 @@ def test_a_malformed_proposal_is_refused() -> None:
     assert refused.repair_hint == "expected an integer of 0 to 100"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "expected"),
     [
         ("prob", "'probe'"), ("Probe", "'probe'"), ("probe ", "'probe'"), ("probes", "'probe'"),
@@ -103,7 +104,7 @@ def test_a_tool_outside_the_catalogue_is_refused(name: str, expected: str) -> No
     assert "catalogue" in refused.reason
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "where"),
     [
         ("shell", "`palyra doctor`"),
@@ -167,7 +168,7 @@ def test_an_unknown_name_is_shown_safely() -> None:
     assert refused.reason.startswith(f"'\\\\u202e{'x' * 7}' is not")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "expected"),
     [({"path": "./a//b"}, "a/b"), ({"path": "../x"}, ""), ({}, ""), ({"path": "a"}, "a")],
 )
@@ -218,7 +219,7 @@ def test_an_allowed_call_has_the_reason_of_the_policy() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "run",
     [facts(), facts(is_tainted=True), facts(approval_mode="deny"), facts(origin="background")],
 )
@@ -241,7 +242,7 @@ def test_ask_asks() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "code"),
     [
         ({"approval_mode": "deny"}, "no_approver"),
@@ -258,7 +259,7 @@ def test_obstacles_deny_without_a_question(changes: dict[str, object], code: str
     assert (code, ("default/x",), "v1") == (verdict.reason_code, verdict.policies, verdict.version)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "changes",
     [
         {"origin": "delegated"},
@@ -283,14 +284,13 @@ def test_arguments_of_the_maximum_size_are_shown() -> None:
     assert PROMPT_CAP_BYTES == len(verdict.rendered)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         a_text_of(PROMPT_CAP_BYTES + 1),
         {"text": "x" * PROMPT_CAP_BYTES},
         {"text": "\u202e" * (PROMPT_CAP_BYTES // 6 + 1)},
     ],
-    ids=["rendered", "canonical", "escaped"],
 )
 def test_a_call_that_does_not_fit_the_prompt_is_denied(arguments: dict[str, str]) -> None:
     """One byte above the limit denies the call, whichever part it comes from."""
@@ -323,7 +323,7 @@ def test_shown_arguments_are_the_arguments() -> None:
     assert arguments == json.loads(verdict.rendered)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "expected"),
     [
         ({"capabilities": ("fs.read",)}, Allow),
@@ -340,7 +340,7 @@ def test_taint_turns_yes_into_a_question(changes: dict[str, object], expected: t
     assert (expected is NeedsApproval) == (verdict.reason_code == "tainted")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("key", "is_tainted", "capabilities", "reason"),
     [
         ("git status", False, ("fs.write",), ""),

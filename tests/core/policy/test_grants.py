@@ -46,7 +46,7 @@ def test_a_grant_says_who_for_what_and_since_when() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{"grant_id": None}, {"scope": "once"}, {"decision": "abort"}])
+@every_row("changes", [{"grant_id": None}, {"scope": "once"}, {"decision": "abort"}])
 def test_other_answers_make_none(changes: dict[str, Any]) -> None:
     """Once is once, and a question taken back is no answer."""
     assert grant_record(RUN, ASKED, msgspec.structs.replace(ANSWER, **changes), 5) is None

@@ -3,13 +3,13 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.policy.recorded import find_asked, read_calls
 from palyra.core.tape import events as ev
+from tests.rows import every_row
 
 ACCEPTED = ev.RunAccepted(principal="ann", session_id="ses_1", agent="default", model="m")
 PROPOSED = ev.ToolProposed(
@@ -55,7 +55,7 @@ CASES: list[tuple[str, tuple[ev.Event, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("decided", "events"), CASES)
+@every_row(("decided", "events"), CASES)
 def test_only_an_answer_about_the_call_allows_it(
     decided: str, events: tuple[ev.Event, ...]
 ) -> None:
@@ -76,7 +76,7 @@ ASKED = ApprovalRecord(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("decided", "events"),
     [
         ("unanswered", ()),
@@ -101,7 +101,7 @@ def test_taint_after_the_proposal_counts() -> None:
     assert call.is_tainted
 
 
-@pytest.mark.parametrize("events", [(), (ACCEPTED,), (PROPOSED,)])
+@every_row("events", [(), (ACCEPTED,), (PROPOSED,)])
 def test_a_question_without_its_call_has_none(events: tuple[ev.Event, ...]) -> None:
     """The tape lost the run or the proposal."""
     assert None is find_asked(ASKED, rows(*events))

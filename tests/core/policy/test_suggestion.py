@@ -3,7 +3,6 @@
 from typing import Any, get_args
 
 import msgspec
-import pytest
 
 from palyra.core.policy.recorded import Decided, PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
@@ -17,6 +16,7 @@ from palyra.core.policy.suggestion import (
 )
 from palyra.core.tool.spec import CallFacts
 from palyra.core.tool.words import MAX_WORDS
+from tests.rows import every_row
 
 REQUEST = PolicyRequest(
     action="tool.execute", principal="ann", role="client", agent="default", session_id="ses_1",
@@ -77,7 +77,7 @@ def test_a_call_without_words_paths_or_host_becomes_a_rule_of_its_arguments() ->
     assert [] == shapes_of(msgspec.structs.replace(REQUEST, **plain | {"digest": ""}))
 
 
-@pytest.mark.parametrize("argv", [(), ("x",) * (MAX_WORDS + 1), ("x" * 100_000,)])
+@every_row("argv", [(), ("x",) * (MAX_WORDS + 1), ("x" * 100_000,)])
 def test_a_command_over_the_bounds_has_no_shape(argv: tuple[str, ...]) -> None:
     """No word, too many words or characters: a rule of them could not be read."""
     facets = CallFacts(argv=argv, command="x")
@@ -86,7 +86,7 @@ def test_a_command_over_the_bounds_has_no_shape(argv: tuple[str, ...]) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "reason"),
     [
         ({"facets": CallFacts(secrets=("token",))}, "the call has a secret"),

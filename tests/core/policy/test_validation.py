@@ -2,18 +2,17 @@
 
 from typing import Any
 
-import pytest
-
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.request_options import ClientTool, client_spec
 from palyra.core.policy.gate import LIGHT_CHARS, is_light
 from palyra.core.tool.spec import build_catalogue
+from tests.rows import every_row
 
 TOOL = ClientTool(name="shell", description="", parameters={"type": "object"})
 LONG = "x" * LIGHT_CHARS
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "is_short"),
     [
         ({"text": "hello"}, True),

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.preview.blocks import (
@@ -19,6 +18,7 @@ from palyra.core.preview.text import render_preview
 from palyra.core.tape.taint import TaintSource
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.targets import CallTargets, FileTarget
+from tests.rows import every_row
 
 
 def record(tool: str, arguments: Mapping[str, Any], **more: Any) -> ApprovalRecord:
@@ -132,7 +132,7 @@ def test_taint_names_its_events() -> None:
     assert "! tainted by http_fetch (event 88): spoofed_role" in text(found)
 
 
-@pytest.mark.parametrize("width", [10, 40, 77])
+@every_row("width", [10, 40, 77])
 def test_wide_lines_continue_and_nothing_is_cut(width: int) -> None:
     """No line is wider than the terminal, and a continued line cannot look like a title."""
     word = "x" * 90 + "── other.md  created" + "字" * 30

@@ -18,6 +18,7 @@ from palyra.core.preview.blocks import (
 )
 from palyra.core.preview.text import render_blocks, render_preview
 from palyra.core.tape.taint import TaintSource
+from tests.rows import every_row
 
 PREVIEW = Preview(
     approval_id="apr_1", run_id="run_1", digest="ab" * 32, state="pending", tool="shell",
@@ -69,7 +70,7 @@ def test_eight_sources_of_taint_are_named_and_the_others_counted() -> None:
     assert 8 == len(notes(taint=taint[:8]))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("block", "line"),
     [
         (WordsBlock(title="argv", words=("a",), cut=2), "     … 2 words left out"),

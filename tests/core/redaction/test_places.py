@@ -7,8 +7,6 @@ from random import Random
 from string import ascii_letters, ascii_lowercase, digits
 from urllib.parse import quote, quote_plus
 
-import pytest
-
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from tests.rows import every_row
 
@@ -158,7 +156,7 @@ def test_an_argument_that_is_no_literal_is_untouched(place: str) -> None:
         assert REDACTOR.redact_text(text) == (text, False)
 
 
-@pytest.mark.parametrize("place", WIDER)
+@every_row("place", WIDER)
 def test_a_wider_place_gives_away_its_secret(place: str) -> None:
     """As text, inside JSON, in base64 and in a stream."""
     text = place.format(MIXED)
@@ -216,9 +214,7 @@ def test_an_encoded_command_gives_away_its_password(
     assert redacted.endswith(f"{encode(command.partition('{}')[2])}&a=b")
 
 
-@pytest.mark.parametrize(
-    "text", ["a%20-p%20b%20-pX1yz", "mysql%20is%20top-pX1yzabc", "mysql+-p%24PASSWORD"]
-)
+@every_row("text", ["a%20-p%20b%20-pX1yz", "mysql%20is%20top-pX1yzabc", "mysql+-p%24PASSWORD"])
 def test_an_encoded_text_without_such_a_command_stays(text: str) -> None:
     """Without the command, without a blank before the flag or with a variable it is no password."""
     assert REDACTOR.redact_text(text) == (text, False)
@@ -527,7 +523,7 @@ def test_what_talks_about_secrets_stays(text: str) -> None:
     assert text == "".join(map(stream.feed, text)) + stream.flush()
 
 
-@pytest.mark.parametrize("text", PUBLIC)
+@every_row("text", PUBLIC)
 def test_public_keys_are_not_redacted(text: str) -> None:
     """Publishable keys, error-report addresses and nonces are not secrets."""
     assert REDACTOR.redact_text(text) == (text, False)
@@ -537,13 +533,13 @@ def test_public_keys_are_not_redacted(text: str) -> None:
     assert text == "".join(map(stream.feed, text)) + stream.flush()
 
 
-@pytest.mark.parametrize("text", SECRET)
+@every_row("text", SECRET)
 def test_secret_counterparts_of_public_keys_are_redacted(text: str) -> None:
     """The secret halves of the same services and headers are found."""
     assert REDACTOR.redact_text(text)[1]
 
 
-@pytest.mark.parametrize("body", ["a" * 43, "ab" * 22, "A" * 60, "letters-and_words-only" * 2])
+@every_row("body", ["a" * 43, "ab" * 22, "A" * 60, "letters-and_words-only" * 2])
 def test_the_daemons_own_tokens_are_always_redacted(body: str) -> None:
     """A token of the daemon is recognised by its prefix and length alone."""
     assert REDACTOR.redact_text(f"x pal_{body} y")[0] == "x [redacted:palyra] y"

@@ -261,7 +261,7 @@ PLAIN_STRUCTURES: list[object] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), STRUCTURES)
+@every_row(("value", "expected"), STRUCTURES)
 def test_value_of_a_secret_key_is_replaced_completely(value: object, expected: object) -> None:
     """In JSON the string value of a key that names a secret is replaced, whatever it contains."""
     plain = json.dumps(value)
@@ -312,7 +312,7 @@ def test_an_ordinary_key_costs_no_second_look(name: str, monkeypatch: pytest.Mon
     assert [b'{"api_key": "src"}'] == looked
 
 
-@pytest.mark.parametrize("value", PLAIN_STRUCTURES)
+@every_row("value", PLAIN_STRUCTURES)
 def test_key_that_names_no_secret_hides_nothing(value: object) -> None:
     """Counters, cursors, hints, other types and words that only contain one stay."""
     data = json.dumps(value).encode()
@@ -408,7 +408,7 @@ PLAIN_ENCODED = [
 ]
 
 
-@pytest.mark.parametrize("text", PLAIN_ENCODED)
+@every_row("text", PLAIN_ENCODED)
 def test_encoded_text_without_a_secret_is_unchanged(text: str) -> None:
     """Byte for byte, in one text and in pieces."""
     assert (text, False) == REDACTOR.redact_text(text)
@@ -432,9 +432,7 @@ def test_source_code_is_untouched() -> None:
     assert sources == [REDACTOR.redact_text(source)[0] for source in sources]
 
 
-@pytest.mark.parametrize(
-    "before", ["KEY=", '"', "a\\n", "%3D", "\x1b[01;31m", "\\u001b", "ü", "_", "-", "\n"]
-)
+@every_row("before", ["KEY=", '"', "a\\n", "%3D", "\x1b[01;31m", "\\u001b", "ü", "_", "-", "\n"])
 def test_boundary_is_seen_through_escapes(before: str) -> None:
     """A prefix counts after anything that ends a word, also after an escape that ends in a letter."""
     secret = "sk-" + "ant-" + MIXED[:40]
@@ -461,7 +459,7 @@ def test_a_token_of_an_unknown_vendor_looks_drawn(found: str, *, is_token: bool)
 # --- Known secrets -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     "escaped",
     [
         ODD,
@@ -510,7 +508,7 @@ def test_without_known_secrets() -> None:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "data"),
     [
         (b'{"a": "[redacted:aws]", "n": 1.0e5}', b'{"a": "AKIA%s", "n": 1.0e5}'),
@@ -640,7 +638,7 @@ def test_prose_is_hardly_held_back() -> None:
         assert len(passed) >= len(fed) - 2
 
 
-@pytest.mark.parametrize("size", [50, 700, HELD_LIMIT_BYTES + 1, 100_000])
+@every_row("size", [50, 700, HELD_LIMIT_BYTES + 1, 100_000])
 def test_endless_secret_is_replaced_once(size: int) -> None:
     """A secret longer than the limit is replaced once, and no part of it is sent."""
     text = "x sk-" + "ant-" + MIXED * 180 + " and on"
@@ -692,7 +690,7 @@ def test_every_prefix_of_a_match_is_viable(name: str, before: str, secret: str, 
     assert [] == [prefix for prefix in begun if scanner.find_viable(prefix, 0) > span.at]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "shape"),
     [
         ("a(?:b(?:c)?)?", "abc"),

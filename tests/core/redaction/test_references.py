@@ -7,7 +7,7 @@ from palyra.errors import InvalidParams
 from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind", "name"),
     [
         ("env:TOKEN", "env", "TOKEN"),

@@ -57,7 +57,7 @@ def code(run: Run) -> str | None:
     return flaw.code if flaw is not None else None
 
 
-@pytest.mark.parametrize("text", ["", "a word", '{"name": "look", "arguments": {}}'])
+@every_row("text", ["", "a word", '{"name": "look", "arguments": {}}'])
 def test_words_are_no_call(text: str) -> None:
     """If the caller demanded a call, the guidance names the tools."""
     look = ClientTool(name="look", parameters={"type": "object"})
@@ -71,7 +71,7 @@ def test_words_are_no_call(text: str) -> None:
         assert ("not_called", True) == (flaw.code, flaw.guidance.endswith(f": {named}."))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ('{"size": 1}', None),
@@ -92,13 +92,13 @@ def test_json_must_fit_the_schema_that_was_asked_for(text: str, expected: str | 
         assert "size" in flaw.guidance
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t \n"])
+@every_row("text", ["", " ", "\n\t \n"])
 def test_nothing_is_no_answer(text: str) -> None:
     """Blanks are nothing."""
     assert code(answered(text)) == "empty"
 
 
-@pytest.mark.parametrize("finish", ["length", "content_filter", "tool_calls"])
+@every_row("finish", ["length", "content_filter", "tool_calls"])
 def test_a_turn_that_did_not_end_by_itself_is_cut_off(finish: FinishReason) -> None:
     """The provider says so."""
     assert code(answered("All is well, and", finish=finish)) == "cut_off"
@@ -180,13 +180,13 @@ def test_text_that_resembles_markup_is_an_answer(text: str) -> None:
     assert not is_tool_markup(text, TOOLS)
 
 
-@pytest.mark.parametrize("text", ["{}", " [1]\n", '"x"', "1", "null", MARKUP[0], '{"a": 1.5e3}'])
+@every_row("text", ["{}", " [1]\n", '"x"', "1", "null", MARKUP[0], '{"a": 1.5e3}'])
 def test_json_is_an_answer_in_json_mode(text: str) -> None:
     """Any single value counts, even one in the form of a call."""
     assert code(answered(text, json_mode=True)) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["Here it is: {}", "```json\n{}\n```", "{} {}", "{'a': 1}", "NaN", "[" * 5_000 + "]" * 5_000],
 )
@@ -218,7 +218,7 @@ SHOWN: list[tuple[str, tuple[Message, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("before", [s[1] for s in SHOWN], ids=[s[0] for s in SHOWN])
+@every_row("before", [s[1] for s in SHOWN])
 def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> None:
     """A digest from any other source in the run is not invented."""
     assert code(answered(f"It is {SHA}.", *before, progress=MISSED)) is None
@@ -259,7 +259,7 @@ def test_a_digest_contradicts_nothing_when_an_effect_may_have_made_it(progress: 
     assert code(answered(f"It is {SHA}.", progress=progress)) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "1" * 64,

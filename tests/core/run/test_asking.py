@@ -30,6 +30,7 @@ from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import World, turn
+from tests.rows import every_row
 
 WORDS: dict[str, Any] = {"reason_code": "test", "reason": "because", "policies": ()}
 
@@ -169,7 +170,7 @@ def test_a_call_that_cannot_be_inspected_is_rejected() -> None:
     assert desk.drafts("approval.requested") == []
 
 
-@pytest.mark.parametrize("verdict", ["allow", "deny", "refuse"])
+@every_row("verdict", ["allow", "deny", "refuse"])
 def test_rules_may_change_during_an_inspection(verdict: str) -> None:
     """The call is judged again with what was found, under the rules of then."""
     desk = Desk()

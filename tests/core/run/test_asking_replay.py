@@ -145,7 +145,7 @@ def test_a_replay_matches(name: str) -> None:
     assert (report.matched, report.first_divergence) == (True, None)
 
 
-@pytest.mark.parametrize("name", ["looked", "twins allowed", "twins denied"])
+@every_row("name", ["looked", "twins allowed", "twins denied"])
 def test_a_strict_replay_matches_too(name: str) -> None:
     """The result of an inspection cannot be repeated, so its verdict is not evaluated again."""
     desk = STORIES[name]()

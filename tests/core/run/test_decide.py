@@ -34,6 +34,7 @@ from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
 from palyra.errors import InvariantBroken
 from tests.core.run.run_world import World, environment, turn
+from tests.rows import every_row
 
 BEGIN = Begin(instance_id="i1")
 CANCEL = Cancel(reason="enough", by="ann")
@@ -101,7 +102,7 @@ def test_a_plain_answer_is_one_turn_and_the_end() -> None:
     assert (world.run.state, world.run.reason) == ("done", "answered")
 
 
-@pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 3_600_000])
+@every_row("jump_ms", [-3_600_000, 0, 3_600_000])
 def test_the_duration_of_a_call_is_measured(jump_ms: int) -> None:
     """A jump of the wall clock during a call changes neither its duration nor its attestation."""
     world = begun("allow")
@@ -248,7 +249,7 @@ def test_a_transient_failure_is_retried_twice_then_fails_the_run() -> None:
     assert [e.attempt for e in world.drafts("turn.started")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("asked_ms", "delay_ms"), [(None, 10), (0, 10), (7_000, 7_000)])
+@every_row(("asked_ms", "delay_ms"), [(None, 10), (0, 10), (7_000, 7_000)])
 def test_a_provider_is_not_asked_sooner_than_it_wants(asked_ms: int | None, delay_ms: int) -> None:
     """The longer of the back-off and what the provider asks for; the tape says which pause."""
     world = begun()
@@ -317,7 +318,7 @@ def cancelled_in(phase_name: str) -> list[str]:
     return world.hear(CANCEL)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("phase_name", "events"),
     [
         ("queued", ["run.cancelled"]),

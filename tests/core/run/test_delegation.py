@@ -22,6 +22,7 @@ from palyra.core.run.state import begin, find_unresolved, fold
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import DelegatedEnd
 from tests.core.run.run_world import World
+from tests.rows import every_row
 
 USED = Usage(input_tokens=3, output_tokens=4)
 END = DelegatedEnd(state="done", reason="answered", usage=USED, cost_usd_micros=5)
@@ -123,7 +124,7 @@ def test_a_cancel_ends_every_open_child_on_the_tape() -> None:
     assert "run.cancelled" == kinds[-1]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("depth", "arguments", "word"),
     [
         (2, {}, None),
@@ -192,7 +193,7 @@ def test_a_grant_holds_for_a_child_of_the_same_agent_only() -> None:
     assert denied == keep_grant(other, denied)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("wanted", "left", "lent", "share"),
     [
         (None, None, [], None),
@@ -261,7 +262,7 @@ def test_references_of_a_task_are_plain_text() -> None:
     assert (2, 0) == (after(0), after(1))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("state", "is_failure"),
     [("done", False), ("partial", False), ("failed", True), ("cancelled", True)],
 )

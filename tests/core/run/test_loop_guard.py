@@ -141,7 +141,7 @@ def alternate(count: int, kind: str = READ) -> list[list[Call]]:
     return [[done("ab"[n % 2], kind=kind)] for n in range(count)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("turns", "found"),
     [
         (3, []),

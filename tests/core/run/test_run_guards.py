@@ -12,6 +12,7 @@ from palyra.core.run.answer import find_defect
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
 from palyra.core.run.state import fold
 from tests.core.run.run_world import World, turn
+from tests.rows import every_row
 
 SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"
 
@@ -62,7 +63,7 @@ def end(world: World) -> tuple[str, str, str]:
 # --- progress ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool", "status"),
     [("allow:effect", "failed"), ("allow:path_scoped", "timed_out"), ("deny", "")],
 )
@@ -181,7 +182,7 @@ def test_a_finding_survives_a_cut_in_the_middle_of_its_step(tool: str, times: in
 # --- answers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "finish", "reason"),
     [("", "stop", "empty"), ("half", "content_filter", "cut_off"), ("", "length", "empty")],
 )
@@ -400,7 +401,7 @@ def test_a_turn_whose_calls_would_not_fit_is_malformed() -> None:
     assert world.drafts("run.failed")[0].failure_class == "malformed"
 
 
-@pytest.mark.parametrize("tool", ["allow", "ask", "refuse"])
+@every_row("tool", ["allow", "ask", "refuse"])
 def test_a_turn_with_two_equal_call_ids_is_malformed(tool: str) -> None:
     """Calls with equal ids never start; the tape names them and folds again."""
     world = begun()

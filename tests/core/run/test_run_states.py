@@ -244,7 +244,7 @@ def test_a_state_allows_its_events_and_no_others(state: str, kind: str) -> None:
     assert before == same
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("state", "event"),
     [
         ("text", turn_started(3)),

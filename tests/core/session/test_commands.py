@@ -1,10 +1,10 @@
 """Replies of the daemon that are derived from records."""
 
 import msgspec
-import pytest
 
 from palyra.core.journal.records import RunRecord
 from palyra.core.session.commands import RunView
+from tests.rows import every_row
 
 RUN = RunRecord(
     run_id="run_1", session_id="ses_1", state="in_progress", principal="ann", agent="default",
@@ -12,7 +12,7 @@ RUN = RunRecord(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("changes", "flags", "phase"),
     [
         ({}, {}, "in_progress"),

@@ -89,7 +89,7 @@ def test_a_message_has_one_place(mode: Any, standing: dict[str, Any], place: Any
             find_place(mode, QueueState(**standing))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("standing", "why"),
     [
         (BUSY, "run_a is active"),
@@ -141,7 +141,7 @@ def test_the_cap_counts_messages() -> None:
 # --- order ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("change", "after"),
     [
         (ChangeQueue(), ["a", "b", "c"]),

@@ -111,7 +111,7 @@ def test_a_publishers_texts_are_fenced() -> None:
     assert {"description": {"type": "string"}} == spec.parameters["properties"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("granted", "claimed", "risk", "tool_class"),
     [
         ((), "low", "low", "read_only_safe"),

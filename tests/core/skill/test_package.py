@@ -30,6 +30,7 @@ from palyra.core.skill.package import (
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.store.journal.keys import is_signed
 from tests.core.skill.skill_samples import ANN, EMPTY_MODULE, description, package, public_key
+from tests.rows import every_row
 
 
 def refusal(data: bytes) -> str:
@@ -151,7 +152,7 @@ def test_a_package_that_is_too_large_is_refused() -> None:
         build_package(description(), {MODULE: b"x" * MAX_PACKAGE_BYTES})
 
 
-@pytest.mark.parametrize("name", ["../module.wasm", "/etc/passwd", "a/b", "..", "a\\b", "folder/"])
+@every_row("name", ["../module.wasm", "/etc/passwd", "a/b", "..", "a\\b", "folder/"])
 def test_a_path_is_refused(name: str) -> None:
     """A package has no folders, so there is nothing to climb out of."""
     assert "no folders and no paths" in refusal(zip_of({name: b"x"}))

@@ -20,6 +20,7 @@ from palyra.core.tape.export import (
     verify_export,
 )
 from palyra.core.tool.attestation import FIRST, Attestation, seal_attestation
+from tests.rows import every_row
 
 RUN = "run_1"
 KEY = b"k" * 32
@@ -76,7 +77,7 @@ def test_untouched_export_holds() -> None:
         assert (RUN, 3, KEY.hex()) == (report.run_id, report.checked_events, report.public_key)
 
 
-@pytest.mark.parametrize("count", [0, 1, 20])
+@every_row("count", [0, 1, 20])
 def test_any_length_holds(count: int) -> None:
     """A tape of any length verifies."""
     assert count == verify_export(make_export(count), is_signed, KEY).checked_events
@@ -96,7 +97,7 @@ DAMAGE: dict[str, tuple[Damage, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
+@every_row("name", DAMAGE)
 def test_damage_is_found(name: str) -> None:
     """Each kind of damage is found and the first bad seq named."""
     damage, bad_seq = DAMAGE[name]
@@ -105,7 +106,7 @@ def test_damage_is_found(name: str) -> None:
     assert bad_seq == report.bad_seq
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"\n".join(make_lines(3)[0])])
+@every_row("content", [b"", b"\xff", b"\n".join(make_lines(3)[0])])
 def test_missing_seal_is_found(content: bytes) -> None:
     """A file without its last line is not taken for a whole one."""
     assert "seal" in str(verify_export(content, is_signed, KEY).problem)
@@ -227,7 +228,7 @@ def test_every_other_byte_is_found(data: st.DataObject) -> None:
             assert verify_export(changed, is_signed, KEY).problem is not None
 
 
-@pytest.mark.parametrize("end", [b"\r\n", b"", b"\n\n"])
+@every_row("end", [b"\r\n", b"", b"\n\n"])
 def test_other_ends_of_lines_are_found(end: bytes) -> None:
     """A file that passed through a program which knows better is not the daemon's file."""
     content = proved_export()

@@ -18,6 +18,7 @@ from palyra.core.tape.purge import (
     find_fault,
 )
 from palyra.errors import Purged
+from tests.rows import every_row
 from tests.store.kit import row
 
 AT_MS = 99
@@ -58,7 +59,7 @@ def test_a_recorded_purge_is_proven() -> None:
     assert None is find_fault("run_a", purged(), is_signed)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "fields",
     [
         {"kind": "x"},
@@ -69,7 +70,6 @@ def test_a_recorded_purge_is_proven() -> None:
         {"data": make_tombstone(b"other", AT_MS)},
         {"data": make_tombstone(b'{"n":0}', AT_MS + 1)},
     ],
-    ids=str,
 )
 def test_an_edit_of_a_purged_row_is_no_longer_proven(fields: dict[str, object]) -> None:
     """Every field of every row is part of the proof."""

@@ -29,6 +29,7 @@ from palyra.core.task.life import (
     succeed,
 )
 from palyra.errors import Conflict, IllegalState, InvalidParams
+from tests.rows import every_row
 
 NOW = 1_000_000
 STATES: tuple[TaskState, ...] = get_args(TaskState)
@@ -85,7 +86,7 @@ def test_no_move_leaves_a_final_state() -> None:
     assert not any(legal & FINAL for legal, _ in TASK_MOVES.values())
 
 
-@pytest.mark.parametrize("move", ["renew", "succeed", "fail", "retry"])
+@every_row("move", ["renew", "succeed", "fail", "retry"])
 def test_a_worker_without_the_lease_is_refused(move: TaskMove) -> None:
     """After a lapse the task runs again elsewhere: the first worker can neither end nor keep it."""
     task, held = running()
@@ -189,7 +190,7 @@ def test_nothing_expires_before_its_time() -> None:
             expire(task, NOW)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("field", "value"),
     [
         ("priority", -1),

@@ -16,6 +16,7 @@ from palyra.core.task.schedule import (
     upcoming,
 )
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 BERLIN = ZoneInfo("Europe/Berlin")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
@@ -113,7 +114,7 @@ def test_a_clock_that_is_set_back_fires_nothing_again() -> None:
     assert [((), 120_000)] * 3 == [(each.fire, each.handled_ms) for each in again]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("timing", "shown"),
     [
         (Every(period_ms=29_999, anchor_ms=0), "29999"),
@@ -135,7 +136,7 @@ def test_a_timing_that_fires_is_taken() -> None:
         check_timing(timing, UTC, 5)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("policy", "decided"), [("forbid", "leave_out"), ("queue", "submit"), ("replace", "replace")]
 )
 def test_the_policy_decides_about_an_overlap(policy: OverlapPolicy, decided: str) -> None:
@@ -174,7 +175,7 @@ def test_after_a_long_pause_the_newest_instants_are_found(zone: ZoneInfo, expres
     assert tuple(counted)[-3:] == due.fire
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expression", "days"),
     [
         ("0 0 L * *", ["2028-01-31", "2028-02-29", "2028-03-31"]),
@@ -190,7 +191,7 @@ def test_last_days_and_numbered_weekdays_are_understood(expression: str, days: l
     assert days == [each[:10] for each in nights("2028-01-01T00:00:00+01:00", expression, 3)]
 
 
-@pytest.mark.parametrize("expression", ["0 0 15W * *", "0 0 L-2 * *", "0 0 * * L", "@daily"])
+@every_row("expression", ["0 0 15W * *", "0 0 L-2 * *", "0 0 * * L", "@daily"])
 def test_other_extensions_of_cron_are_refused(expression: str) -> None:
     """The error shows the expression."""
     with pytest.raises(InvalidParams, match=f"cron '{expression}'".replace("*", r"\*")):

@@ -3,10 +3,10 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.core.journal.records import At, Cron, Every, ScheduleRecord, TaskRecord, Timing
 from palyra.core.task.views import ScheduleView, TaskView
+from tests.rows import every_row
 
 SCHEDULE = ScheduleRecord(
     schedule_id="sch_1", principal="ann", name="nightly", timing=At(at_ms=7), kind="prompt",
@@ -15,7 +15,7 @@ SCHEDULE = ScheduleRecord(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("timing", "shown"),
     [
         (Cron(expression="0 2 * * *", zone="Asia/Tokyo"), {"cron": "0 2 * * *", "zone": "Asia/Tokyo"}),

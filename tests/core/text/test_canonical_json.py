@@ -99,10 +99,9 @@ def test_every_value_has_a_digest(value: object) -> None:
     assert (expected or found, 64) == (found, len(found))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "value",
     [10**5000, NESTED, {"a": "\ud800"}, (float("nan"), [])],
-    ids=lambda value: type(value).__name__,
 )
 def test_malformed_values_keep_their_own_digest(value: object) -> None:
     """The digest of a malformed value differs from that of its neighbour."""
@@ -121,7 +120,7 @@ def nest(levels: int, leaf: object) -> object:
     return value
 
 
-@pytest.mark.parametrize("leaf", [1, 1.5, "é", {}])
+@every_row("leaf", [1, 1.5, "é", {}])
 def test_nesting_is_limited_by_a_number_and_not_by_the_interpreter(leaf: object) -> None:
     """A value at the limit has canonical JSON, one level more has none, on every Python."""
     deepest = MAX_DEPTH - isinstance(leaf, dict)

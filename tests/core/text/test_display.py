@@ -248,7 +248,7 @@ def test_a_long_call_says_that_it_is_cut() -> None:
     assert shown[SUMMARY_CHARS:].startswith("… (+")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "shown"),
     [({"a": 1}, "t(a=1)"), ([1, "\u202e"], 't([1, "\\u202e"])'), ("x" * 90, f'"{"x" * 59}…')],
 )

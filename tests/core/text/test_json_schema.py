@@ -141,7 +141,7 @@ def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> N
     assert said in refused.value.message.replace("%24", "$")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("reference", "name"),
     [
         ("#/$defs/Caf\u00e9", "Caf\u00e9"),

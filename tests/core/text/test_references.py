@@ -1,6 +1,5 @@
 """References in a message: which spans of a text they are, and the text without them."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,7 +125,7 @@ def test_text_after_a_code_block_counts_again() -> None:
     assert ["@file:a.py"] == names("    > indented code is text @file:a.py")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("compare @file:a.py with @file:b.py please", "compare  with  please"),

@@ -1,15 +1,15 @@
 """Token estimates: sane sizes, cheap to compose, never a crash."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.text.tokens import estimate_tokens
+from tests.rows import every_row
 
 TEXTS = st.text(st.characters(codec=None))  # lone surrogates included
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "text"),
     [
         (0, ""),

@@ -92,7 +92,7 @@ def test_secrets_are_not_repeated() -> None:
     assert 'mode: expected "ask" or "deny"' == fault.message
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("given", "field", "message"),
     [
         ({"inner": {"x": 1}}, "inner.x", 'unknown field "inner.x"'),

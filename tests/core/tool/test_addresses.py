@@ -3,7 +3,6 @@
 import ipaddress
 from ipaddress import IPv4Address, IPv6Address
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +110,7 @@ def test_a_configuration_opens_private_networks_only(text: str, name: str) -> No
     assert (find_refusal(text, is_opened=True) is None) == (name in OPENABLE)
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "1.2.3", "0x7f.0.0.1", "127.1", "1.1.1.1/32"])
+@every_row("text", ["", "localhost", "1.2.3", "0x7f.0.0.1", "127.1", "1.1.1.1/32"])
 def test_an_invalid_address_is_refused(text: str) -> None:
     """An invalid answer of a resolver leads to no connection."""
     assert find_refusal(text, is_opened=True) == "it is no address"
@@ -145,7 +144,7 @@ def test_only_global_unicast_is_reached_over_ipv6(address: IPv6Address) -> None:
         assert find_range(address) is not None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["64:ff9b::a9fe:a9fe", "ff0e::1", "224.0.0.1"],
 )

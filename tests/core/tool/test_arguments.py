@@ -120,7 +120,7 @@ COERCED = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "value", "expected", "text"), COERCED)
+@every_row(("schema", "value", "expected", "text"), COERCED)
 def test_a_scalar_in_the_wrong_dress_is_put_right(
     schema: dict[str, Any], value: object, expected: object, text: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_scalar_in_the_wrong_dress_is_put_right(
     assert (expected, type(expected), (text,)) == (arguments["x"], type(arguments["x"]), coercions)
 
 
-@pytest.mark.parametrize(("schema", "value", "expected", "text"), COERCED)
+@every_row(("schema", "value", "expected", "text"), COERCED)
 def test_nothing_is_coerced_where_the_text_is_the_point(
     schema: dict[str, Any], value: object, expected: object, text: str
 ) -> None:
@@ -203,7 +203,7 @@ def test_coercions_inside() -> None:
     assert accepted({"x": listed}, {"x": ["1", 2]}) == ({"x": [1, 2]}, ('x[0]: "1" -> 1',))
 
 
-@pytest.mark.parametrize("arguments", [None, "{}", [], 1, "not json"])
+@every_row("arguments", [None, "{}", [], 1, "not json"])
 def test_arguments_must_be_an_object(arguments: object) -> None:
     """Anything but an object is refused as a whole."""
     found = refused({}, arguments)
@@ -251,7 +251,7 @@ def test_size_is_bounded_before_anything_is_built(arguments: object) -> None:
     assert found.repair_hint == "expected at most 100 bytes"
 
 
-@pytest.mark.parametrize("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
+@every_row("value", [2**53, float("nan"), "\ud800", {"a": [1e400]}])
 def test_unsafe_numbers_and_broken_unicode_are_refused(value: object) -> None:
     """Neither reaches a tool."""
     schema = {"type": "array"}
@@ -336,7 +336,7 @@ def test_a_coercion_follows_references_and_the_alternative_to_null() -> None:
     assert {"a": None, "b": 2} == beside_null.arguments
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "value", "reason", "hint"),
     [
         ({"type": "string", "pattern": "^x"}, "y", "a: got a string of 1 character",

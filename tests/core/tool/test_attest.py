@@ -5,7 +5,6 @@ import hashlib
 from typing import Any
 
 import msgspec
-import pytest
 import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -101,14 +100,14 @@ def test_any_changed_field_breaks_the_signature(name: str) -> None:
     assert not verify_attestation(sealed.document | {name: "other"}, sealed.signature, verify)
 
 
-@pytest.mark.parametrize("addition", [{"approval_id": "apr_1"}, {"extra": 1}, {"extra": 1e999}])
+@every_row("addition", [{"approval_id": "apr_1"}, {"extra": 1}, {"extra": 1e999}])
 def test_an_added_field_breaks_the_signature(addition: dict[str, Any]) -> None:
     """Nothing can be added under a signature, canonical or not."""
     sealed = seal_attestation(an_attestation(), KEY.sign)
     assert not verify_attestation(sealed.document | addition, sealed.signature, verify)
 
 
-@pytest.mark.parametrize("signature", ["", "****", base64.b64encode(bytes(64)).decode()])
+@every_row("signature", ["", "****", base64.b64encode(bytes(64)).decode()])
 def test_a_wrong_signature_is_just_wrong(signature: str) -> None:
     """A signature of another shape or key answers no, it does not raise."""
     document = seal_attestation(an_attestation(), KEY.sign).document

@@ -3,13 +3,13 @@
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.text.canonical_json import canonical_json, sha256_hex
 from palyra.core.tool.attestation import execution_digest, execution_object
 from palyra.core.tool.spec import Preflight, ToolCall
+from tests.rows import every_row
 
 SEEN = Preflight(
     binary="/usr/bin/python3",
@@ -130,7 +130,7 @@ def test_what_cannot_be_canonical_has_a_digest_all_the_same() -> None:
     assert execution_digest(odd, "v1") != execution_digest(CALL, "v1")
 
 
-@pytest.mark.parametrize(("call_id", "is_same"), [("a", True), ("b", True), ("c", False)])
+@every_row(("call_id", "is_same"), [("a", True), ("b", True), ("c", False)])
 def test_calls_that_were_asked_about_at_once_have_one_digest(call_id: str, is_same: bool) -> None:  # noqa: FBT001 - a case
     """A call that was not among them has another one."""
     first = with_field(CALL, "call_id", "a")

@@ -71,14 +71,14 @@ def test_an_unusual_spelling_of_an_address_is_refused(text: str) -> None:
         normal_host(text)
 
 
-@pytest.mark.parametrize("text", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1"])
+@every_row("text", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1"])
 def test_a_resolver_would_read_them_as_loopback(text: str) -> None:
     """The control: the C library takes each of these for 127.0.0.1."""
     found = socket.getaddrinfo(text, 80, type=socket.SOCK_STREAM)
     assert "127.0.0.1" in {str(address[0]) for *_, address in found}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "expected"),
     [
         ("10.0.0.1", True),

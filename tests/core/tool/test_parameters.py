@@ -15,7 +15,7 @@ def an_object(**rules: Any) -> dict[str, Any]:
     return {"type": "object", **rules}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "complaint"),
     [
         ({}, "parameters must describe an object"),

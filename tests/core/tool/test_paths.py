@@ -1,6 +1,5 @@
 """Paths as text: one spelling, and the names nobody may touch."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +72,7 @@ def test_near_misses_are_ordinary(path: str) -> None:
     assert not is_configuration(path)
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", "sub/.git", ".vscode/tasks.json"])
+@every_row("path", [".git/hooks/pre-commit", "sub/.git", ".vscode/tasks.json"])
 def test_places_that_give_orders(path: str) -> None:
     """What git and editors obey is configuration."""
     assert is_configuration(path)
@@ -119,7 +118,7 @@ def test_ci_of_a_copy_is_obeyed_at_its_own_top_only() -> None:
     assert find_repository("a/plain.txt") is None
 
 
-@pytest.mark.parametrize("name", ["main.py", "README", "agents", "md", "a.markdown"])
+@every_row("name", ["main.py", "README", "agents", "md", "a.markdown"])
 def test_an_ordinary_name_is_passed_over(name: str) -> None:
     """The control of the one above; beside a dot, a stranger's letter or an end it is asked for."""
     assert not may_be_marked("src", name)

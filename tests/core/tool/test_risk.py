@@ -4,9 +4,10 @@ import pytest
 
 from palyra.core.tool.spec import Risk, compute_risk, is_sensitive
 from tests.core.policy.tool_samples import a_spec
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("own", "capabilities", "plain", "tainted"),
     [
         ("low", (), "low", "low"),
@@ -27,7 +28,7 @@ def test_risk(own: Risk, capabilities: tuple[str, ...], plain: Risk, tainted: Ri
     assert (plain, tainted) == found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tool_class", "capabilities"),
     [
         ("read_only_safe", ("fs.reads",)),

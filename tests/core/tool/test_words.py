@@ -3,9 +3,10 @@
 import pytest
 
 from palyra.core.tool.words import MAX_CHARS, MAX_WORDS, read_words
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("argv", "odd"),
     [
         (["pytest", "-q", "tests/a.py", "a::b", "name"], 0),

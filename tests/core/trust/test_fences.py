@@ -3,7 +3,6 @@
 import re
 import unicodedata
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -125,7 +124,7 @@ def test_neutralising_twice_changes_nothing_more(text: str) -> None:
     once.encode()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "",
@@ -141,7 +140,7 @@ def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
     assert text == neutralise(text) == inside_fence(rendered(text))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("char", "shown"),
     [
         ("\x1b", "\\u001b"), ("\u202e", "\\u202e"), ("\u2066", "\\u2066"), ("\u200b", "\\u200b"),

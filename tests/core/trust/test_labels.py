@@ -3,16 +3,16 @@
 from itertools import permutations
 from typing import get_args
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.trust.labels import Trust, is_from_outside, lowest
+from tests.rows import every_row
 
 LABELS: list[Trust] = list(get_args(Trust))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("labels", "expected"),
     [
         ([], "trusted_local"),

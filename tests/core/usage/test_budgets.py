@@ -26,6 +26,7 @@ from palyra.core.usage.budgets import (
 )
 from palyra.core.usage.prices import DAY_MS
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 PAYER = Payer("ann", "default", "ses_1", "run_1")
 NOON = 1_763_812_800_000  # 2025-11-22T12:00:00Z
@@ -47,7 +48,7 @@ def at(text: str) -> int:
 # --- whose account -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scope", "subject"),
     [("principal", "ann"), ("agent", "default"), ("session", "ses_1"), ("run", "run_1")],
 )
@@ -72,7 +73,7 @@ def test_the_window_of_a_run_is_an_account_of_its_own() -> None:
 # --- windows -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("window", "now", "start", "end"),
     [
         ("hour", "2026-01-31T23:59:59", "2026-01-31T23:00", "2026-02-01T00:00"),
@@ -133,7 +134,7 @@ def test_a_clock_that_is_set_back_frees_nothing() -> None:
     assert (9, 9) == (kept.spent(NOON - DAY_MS), kept.spent(NOON))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("window", "length"), [("hour", HOUR_MS), ("day", DAY_MS), ("month", 31 * DAY_MS),
                            ("sliding", 60_000)],
 )  # fmt: skip
@@ -246,7 +247,7 @@ def _settle(kept: BudgetAccount, call: tuple[int, int]) -> None:
 # --- what makes no sense -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("fields", "field"),
     [
         ({"hard": None}, "soft"),

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.usage.dollars import to_dollars, to_micros
+from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("amount", "expected"),
     [
         (7, 7),
@@ -23,7 +24,7 @@ def test_amounts_are_read(amount: int | str, expected: int) -> None:
     assert expected == to_micros(amount)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "amount",
     [
         "3.00",

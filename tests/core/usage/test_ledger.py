@@ -24,6 +24,7 @@ from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.usage.ledger import usage_record
 from tests.core.run.run_world import World, exceeded, turn
+from tests.rows import every_row
 
 CHARGE = Charge(usage=Usage(input_tokens=9, output_tokens=4), cost_usd_micros=6)
 
@@ -100,7 +101,7 @@ def test_an_answer_that_is_no_turn_was_paid_for_all_the_same() -> None:
     assert (5, 3) == (world.run.costs.usd_micros, world.run.costs.usage.input_tokens + 2)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "end",
     [
         Cancel(reason="enough", by="ann", abandoned=CHARGE),
@@ -237,7 +238,7 @@ def test_a_restart_asks_again_and_is_not_charged() -> None:
     assert "turn.started" in world.hear(said("allow"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("mode", "origin", "changes"),
     [
         ("deny", "interactive", {}),

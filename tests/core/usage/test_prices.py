@@ -3,12 +3,12 @@
 from datetime import date
 from itertools import starmap
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.journal.records import Usage
 from palyra.core.usage.prices import DAY_MS, Price, Prices, cost
+from tests.rows import every_row
 
 DAY = 20_000  # since 1970: 2024-10-04
 SINCE = date(2024, 10, 4)
@@ -18,7 +18,7 @@ def price(model: str, amount: int = 1, since: date = date(1970, 1, 1)) -> Price:
     return Price(model=model, input=amount, output=amount, since=since)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("model", "expected"),
     [
         ("p/gpt-5", 4),
@@ -38,7 +38,7 @@ def test_the_most_exact_pattern_counts(model: str, expected: int | None) -> None
     assert expected == (None if found is None else found.input)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("at_ms", "expected"),
     [(DAY * DAY_MS - 1, 1), (DAY * DAY_MS, 2), ((DAY + 1) * DAY_MS, 3)],
 )
@@ -65,7 +65,7 @@ def test_the_configuration_may_price_the_embedded_model() -> None:
     assert 7 == found.input
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("usage", "expected"),
     [
         (Usage(), 0),
@@ -95,7 +95,7 @@ def test_cached_input_without_a_price_of_its_own_costs_what_input_costs() -> Non
     assert 2 == cost(price("p/m", 1_000_000), Usage(input_tokens=2, cached_tokens=2))
 
 
-@pytest.mark.parametrize(("cache_write", "expected"), [(None, 7), (1_000_000, 7), (4_000_000, 13)])
+@every_row(("cache_write", "expected"), [(None, 7), (1_000_000, 7), (4_000_000, 13)])
 def test_the_most_a_call_costs(cache_write: int | None, expected: int) -> None:
     """All of its input may go into the cache, or none of it."""
     entry = Price(model="p/m", input=2_000_000, cache_write=cache_write, output=1_000_000)
@@ -125,7 +125,7 @@ def test_cost_is_exact_rounded_up(tokens: int, answered: int, paid: int, earned:
     assert 0 <= found * 1_000_000 - exact < 1_000_000
 
 
-@pytest.mark.parametrize(("tokens", "expected"), [(0, 1), (200, 1), (201, 2), (401, 3)])
+@every_row(("tokens", "expected"), [(0, 1), (200, 1), (201, 2), (401, 3)])
 def test_a_long_prompt_has_a_price_of_its_own(tokens: int, expected: int) -> None:
     """The entry with the highest bound that the prompt exceeds applies, whatever its day."""
     later = Price(model="p/m", input=1, output=1, since=SINCE)

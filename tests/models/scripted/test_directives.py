@@ -60,7 +60,7 @@ def test_each_say_is_a_line() -> None:
     assert Directives(expected) == found
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     ["", "hello", "either/or", "/etc/passwd is a file", "// comment", "/Say x", "a /say b", "/2"],
 )

@@ -27,6 +27,7 @@ from palyra.core.trust.fences import fence
 from palyra.errors import InvalidParams
 from palyra.models.scripted.model import Scripted
 from palyra.models.scripted.scripts import ScriptBook, parse_scripts, scripts_schema
+from tests.rows import every_row
 
 
 @dataclass
@@ -308,7 +309,7 @@ async def test_script_delays(autojump_clock: MockClock) -> None:
     assert 6 == trio.current_time() - start
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("complaint", "data"),
     [
         ("truncated", b"{"),

@@ -16,6 +16,7 @@ from palyra.net.delivery.subscription import ClientContext, LiveSubscription, Su
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.wiring.host import new_id
 from tests.net.api.fake_services import RUN, row
+from tests.rows import every_row
 
 Clock = trio.testing.MockClock
 OTHER = "run_other"
@@ -145,7 +146,7 @@ async def test_rows_of_an_ended_subscription_are_not_sent(autojump_clock: Clock)
 # --- a lane --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seq", [0, 1, 3])
+@every_row("seq", [0, 1, 3])
 def test_a_row_that_is_not_the_next_one_is_not_sent(seq: int) -> None:
     """Neither an old one nor one behind a gap: the lane goes back to the tape, once."""
     lane, follower = follow(Hub(encode_notification))

@@ -17,6 +17,7 @@ from palyra.net.delivery.outbox import (
 )
 from palyra.net.protocol.jsonrpc import encode_notification
 from tests.net.api.fake_services import row
+from tests.rows import every_row
 
 Clock = trio.testing.MockClock
 
@@ -178,7 +179,7 @@ def test_deltas_go_before_events_do() -> None:
     assert 0 == outbox.waiting_bytes
 
 
-@pytest.mark.parametrize("text", ["", "é😀", '\\"\n\x00', "\ud800", "a\udfffb"])
+@every_row("text", ["", "é😀", '\\"\n\x00', "\ud800", "a\udfffb"])
 def test_any_delta_is_valid_json(text: str) -> None:
     """Deltas survive as they are; half a surrogate pair becomes a question mark."""
     outbox, _ = make()

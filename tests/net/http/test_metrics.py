@@ -3,8 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 
-import pytest
-
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
@@ -29,6 +27,7 @@ from palyra.net.protocol.notifications import State
 from palyra.net.server.listener import EdgeCounters
 from palyra.services.budgets import Budgets
 from palyra.services.usage_sums import open_accounts
+from tests.rows import every_row
 
 
 @dataclass
@@ -46,7 +45,7 @@ def values(readings: list[Metric], name: str) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("state", ["starting", "ready", "draining"])
+@every_row("state", ["starting", "ready", "draining"])
 def test_exactly_one_state_is_one(state: State) -> None:
     """Each state has a series; that of the present one is 1."""
     found = values(list(read_state(state)), "palyra_state")

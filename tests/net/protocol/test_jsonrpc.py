@@ -126,7 +126,7 @@ def test_size_is_checked_before_anything_else() -> None:
         decode(message(), max_bytes=len(message()) - 1)
 
 
-@pytest.mark.parametrize("request_id", [0, -1, 2**53 - 1, "", "a-b", "é" * 128])
+@every_row("request_id", [0, -1, 2**53 - 1, "", "a-b", "é" * 128])
 def test_ids_come_back_as_they_were(request_id: int | str) -> None:
     """Integers and strings are ids, and a reply repeats them."""
     assert Request(request_id, "ping", {}) == decode(message(id=request_id), max_bytes=LIMIT)
@@ -257,7 +257,7 @@ def test_a_bug_says_nothing_of_itself() -> None:
     assert expected == sent(InvariantBroken("seq 4 after 2 in /secret/path"))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("error", "number", "name"),
     [
         (BadMessage(jsonrpc.PARSE_ERROR, "x"), -32700, "parse_error"),
@@ -287,7 +287,7 @@ class Example(Params, frozen=True, kw_only=True):
     token: int = 0
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("params", "field", "text"),
     [
         ({"name": "a", "nmae": 1}, "nmae", 'unknown field "nmae"'),

@@ -7,6 +7,7 @@ import pytest
 
 from palyra.net.api.methods.task import ScheduleAdd
 from palyra.net.api.methods.token import TokenCreate
+from tests.rows import every_row
 
 CREATED: tuple[tuple[type[msgspec.Struct], dict[str, Any]], ...] = (
     (ScheduleAdd, {"every_ms": 60_000, "payload": {}}),
@@ -26,8 +27,8 @@ def test_a_name_with_a_hidden_character_is_refused(
             msgspec.convert({**fields, "name": name}, kind)
 
 
-@pytest.mark.parametrize(("kind", "fields"), CREATED)
-@pytest.mark.parametrize("name", ["nightly", "Nächtlich, 2", "毎晩の掃除", "لیلي", "🌙 tidy"])
+@every_row(("kind", "fields"), CREATED)
+@every_row("name", ["nightly", "Nächtlich, 2", "毎晩の掃除", "لیلي", "🌙 tidy"])
 def test_control_a_name_in_any_script_is_taken(
     kind: type[msgspec.Struct], fields: dict[str, Any], name: str
 ) -> None:

@@ -9,6 +9,7 @@ from palyra.net.api.methods.table import METHODS
 from palyra.net.api.schema import describe_protocol
 from palyra.net.protocol.notifications import Hello, TapeReset
 from palyra.net.protocol.results import Agent, Channel, Pairing, Skill, Status, Token, Welcome
+from tests.rows import every_row
 
 NEWER: dict[type[msgspec.Struct], dict[str, Any]] = {
     Hello: {
@@ -49,7 +50,7 @@ NEWER: dict[type[msgspec.Struct], dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", NEWER)
+@every_row("kind", NEWER)
 def test_values_and_members_of_a_newer_daemon_are_accepted(kind: type[msgspec.Struct]) -> None:
     """An unknown value of an open field is kept; a member that the client lacks is ignored."""
     sent = NEWER[kind]

@@ -52,7 +52,7 @@ def test_head_says_what_was_asked() -> None:
     assert [] == head.values(b"origin")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "connection", "upgrade"),
     [
         (True, b"Upgrade", b"websocket"),

@@ -2,8 +2,6 @@
 
 from http import HTTPStatus
 
-import pytest
-
 from palyra.net.server.request_head import (
     HttpRefusal,
     Names,
@@ -46,7 +44,7 @@ def status(verdict: UpgradeRequest | HttpRefusal | None) -> int | None:
     return verdict.status.value if isinstance(verdict, HttpRefusal) else None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "host",
     [
         "localhost:7420",
@@ -107,7 +105,7 @@ def test_other_names_are_refused(host: str) -> None:
     assert HTTPStatus.FORBIDDEN == status(verdict)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "host"),
     [
         (True, "palyra.example"),
@@ -137,13 +135,13 @@ def test_missing_or_repeated_host_is_refused() -> None:
     assert HTTPStatus.FORBIDDEN == status(check_request(twice, OWN))
 
 
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "127.255.255.254", "[::1]"])
+@every_row("name", ["localhost", "127.0.0.1", "127.255.255.254", "[::1]"])
 def test_loopback(name: str) -> None:
     """These can only mean this machine."""
     assert is_loopback(name)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("host", "origin"),
     [
         ("localhost:7420", "http://localhost:7420"),
@@ -194,7 +192,7 @@ def test_other_origins_are_refused(origin: str) -> None:
     assert HTTPStatus.FORBIDDEN == status(verdict)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "origin"),
     [(None, "http://localhost:7420"), (403, "http://localhost"), (403, "http://localhost:3000")],
 )
@@ -220,7 +218,7 @@ def test_refusal_names_the_setting_and_not_much_of_the_value() -> None:
     assert len(verdict.text) < 250
 
 
-@pytest.mark.parametrize(
+@every_row(
     "query",
     ["token=pal_1", "TOKEN=", "a=b&access_token=pal_1", "%74oken=pal_1", "api_key=x", "key=x"],
 )
@@ -239,7 +237,7 @@ def test_endless_query_is_refused() -> None:
     assert HTTPStatus.BAD_REQUEST == status(verdict)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "values"),
     [
         (None, []),
@@ -278,7 +276,7 @@ def test_subprotocol_is_ours_or_none() -> None:
     assert "palyra.v1" in foreign.text
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("expected", "head"),
     [
         (HTTPStatus.METHOD_NOT_ALLOWED, handshake(method="POST")),

@@ -8,6 +8,7 @@ import pytest
 
 from palyra.errors import Unavailable
 from palyra.store.journal.keys import KeyRing, is_signed, read_operator_token
+from tests.rows import every_row
 
 # RFC 8032, section 7.1, test 2.
 SEED = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
@@ -25,7 +26,7 @@ def test_signatures_match_the_published_vector() -> None:
     assert hashlib.sha256(PUBLIC).hexdigest().startswith(ring.key_id)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("key", "message", "signature", "expected"),
     [
         (PUBLIC, b"r", SIGNATURE, True),

@@ -108,7 +108,7 @@ def test_a_missing_line_known_to_the_database_is_a_break() -> None:
 Damage = Callable[[list[bytes]], list[bytes]]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("damage", "expected"),
     [
         (lambda lines: lines[:1] + lines[2:], [0, "roots 1 to 1 are missing", 2, 3]),
@@ -121,7 +121,6 @@ Damage = Callable[[list[bytes]], list[bytes]]
         (itemgetter(slice(2)), [0, 1, "roots 2 to 3 are missing"]),
         (lambda _: [], ["roots 0 to 3 are missing"]),
     ],
-    ids=["one removed", "first removed", "edited", "emptied", "tail removed", "all removed"],
 )  # fmt: skip
 def test_damage_in_the_middle_is_a_break(damage: Damage, expected: list[int | str]) -> None:
     """A line that is missing or does not hold is reported once, and those around it are used."""
@@ -210,14 +209,13 @@ def test_an_endless_line_is_damage() -> None:
     assert (1, None, 70_001) == (len(roots.breaks), roots.note, len(file.content))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("order", "details"),
     [
         ((1, 0), ["roots 0 to 0 are missing", "root 0 is repeated or out of order", "roots 1 to 1 are missing"]),
         ((0, 1, 1), ["root 1 is repeated or out of order"]),
         ((0, 0, 1), ["root 0 is repeated or out of order"]),
     ],
-    ids=["swapped", "last twice", "first twice"],
 )  # fmt: skip
 def test_disorder_near_the_end_is_found_at_once(order: tuple[int, ...], details: list[str]) -> None:
     """Opening checks that the last lines follow each other, and once a segment began, no more."""

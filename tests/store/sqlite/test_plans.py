@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import apsw
-import pytest
 
 from palyra.core.journal.changes import RunFilter
 from palyra.store.sqlite.queries import Queries
 from palyra.store.sqlite.schema import migrate
+from tests.rows import every_row
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ QUERIES: dict[str, Callable[[Queries], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@every_row("name", QUERIES)
 def test_runs_below_a_run_are_found_by_their_index(name: str) -> None:
     """No plan scans the runs."""
     store = TracedQueries()

@@ -34,7 +34,7 @@ def test_matching_paths(pattern: str, path: str) -> None:
     assert means(pattern, path)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pattern", "path"),
     [
         ("*.py", "a.pyc"), ("src/*.py", "src/x/a.py"), ("src/*.py", "x/src/a.py"), ("a?c", "a/c"),
@@ -47,7 +47,7 @@ def test_other_paths_do_not_match(pattern: str, path: str) -> None:
     assert not means(pattern, path)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pattern", "said"),
     [
         ("", "1 to 500"), ("x" * 501, "1 to 500"), ("/etc/*", "relative"), ("a/../b", "relative"),
@@ -61,7 +61,7 @@ def test_a_pattern_that_means_nothing(pattern: str, said: str) -> None:
         compile_glob(pattern)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pattern", "folder"),
     [
         ("*.py", ""), ("src/*.py", "src"), ("./a//b/*/c/x", "a/b"), ("a/b", "a"), ("**/x", ""),

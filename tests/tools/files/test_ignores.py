@@ -17,6 +17,7 @@ from palyra.tools.files.search import glob, search_text
 from palyra.tools.files.walk import WorkspaceWalk
 from palyra.tools.files.workspace import Workspace
 from tests.optional import needs
+from tests.rows import every_row
 
 Tree = dict[str, str]
 # Names and patterns of a small alphabet, so that they meet often.
@@ -66,7 +67,7 @@ def is_ignored(patterns: str, path: str) -> bool | None:
 # --- patterns ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("patterns", "path", "expected"),
     [
         ("a", "x/a", True),

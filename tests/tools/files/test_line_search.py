@@ -54,7 +54,7 @@ def test_case_is_ignored_on_request() -> None:
     assert [2] == lines_found("É.x\né.x\n".encode(), "é.x", regex=False)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "said"),
     [("", "1 to 1000"), ("x" * 1001, "1 to 1000"), ("a\nb", "line end"), ("(a", r"missing \)"),
      ("\ud800", "UTF-8"), (r"(a)\1", "invalid escape"), ("x{1000}{1000}", "bad repetition")],

@@ -24,6 +24,7 @@ from palyra.tools.files.write import (
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.toolbox import ThreadTool, Tool, Toolbox
 from tests.core.policy.tool_samples import FACTS, a_catalogue
+from tests.rows import every_row
 from tests.store.memory.files import MemoryCheckpoints
 
 
@@ -239,7 +240,7 @@ def test_every_path_reaches_the_rules() -> None:
     assert CallFacts(paths=("x",), grant_key="/") == patch_facets({"patch": diff})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "key"), [("src/a.py", "src/"), ("./src//a.py", "src/"), ("a", "/"), ("../a", "")]
 )
 def test_a_grant_is_for_one_folder(path: str, key: str) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.json_schema import MAX_DEPTH
@@ -48,7 +47,7 @@ def adopted_schema(schema: Any, **more: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("schema", "expected"),
     [
         ({"type": "string", "format": "uri", "title": "A", "default": "x"}, {"type": "string"}),
@@ -67,7 +66,7 @@ def test_only_rules_remain(schema: Any, expected: Any) -> None:
     assert expected == adopted_schema(schema, **{"$schema": "x", "title": "t"})
 
 
-@pytest.mark.parametrize(
+@every_row(
     "schema",
     [
         {"type": "integer", "exclusiveMinimum": 1},
@@ -137,7 +136,7 @@ def test_tool_is_taken_under_the_operators_terms() -> None:
     assert a_property({"type": "array", "items": {"type": "string"}}) == spec.parameters
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "read_only", "destructive", "expected"),
     [
         ("tool", True, False, ("effect", "high")),

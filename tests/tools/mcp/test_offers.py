@@ -1,7 +1,5 @@
 """Resources and prompts of an MCP server as records: bounds, secrets, duplicates, control characters."""
 
-import pytest
-
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.mcp import McpArgument, McpPrompt, McpResource
 from palyra.tools.mcp.adopt import AdoptionTerms, adopt
@@ -70,7 +68,7 @@ def test_an_unusable_address_is_left_out(uri: str, reason: str) -> None:
     assert name.isprintable()
 
 
-@pytest.mark.parametrize(
+@every_row(
     "prompt",
     [
         McpPrompt(server="", name=""),
@@ -86,7 +84,6 @@ def test_an_unusable_address_is_left_out(uri: str, reason: str) -> None:
             arguments=tuple(McpArgument(name=f"a{n}") for n in range(MAX_ARGUMENTS + 1)),
         ),
     ],
-    ids=["empty", "blank", "path", "long", "secret", "argument", "twice", "many"],
 )
 def test_an_unusable_prompt_is_left_out(prompt: McpPrompt) -> None:
     """A name that could not be typed as a command is none."""

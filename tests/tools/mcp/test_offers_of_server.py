@@ -250,7 +250,7 @@ async def test_a_flood_of_changes_does_not_become_a_flood_of_lists(
 ) -> None:
     """However many notifications arrive, lists are requested once in a period."""
     monkeypatch.setattr(server, "RELIST_S", 3_600.0)
-    answers = {"tools/list": {"tools": [TOOL]}, "flood": 500, "restless": True}
+    answers = {"tools/list": {"tools": [TOOL]}, "flood": 50, "restless": True}
     async with serving(scripted(**answers)) as box:
         lists = [int((await box.call("add")).text) for _ in range(10)]
         assert lists[-1] <= 2

@@ -12,6 +12,7 @@ from palyra.core.policy.request import PolicyRequest
 from palyra.tools.policy.cedar import MAX_PATHS, CedarPolicy
 from palyra.tools.policy.rules import MAX_FILES, Layer, PolicyFile, read_policy_files
 from tests.core.policy.tool_samples import FACTS, an_admitted
+from tests.rows import every_row
 
 FACETS = {"paths", "executable", "subcommand", "host", "secrets"}
 EVERYTHING = "permit (principal, action, resource);"
@@ -80,7 +81,7 @@ def test_reads_may_run_and_effects_ask() -> None:
     }
 
 
-@pytest.mark.parametrize("tool", ["shell", "read_files", "Read_File", "read_file ", "ech", "*", ""])
+@every_row("tool", ["shell", "read_files", "Read_File", "read_file ", "ech", "*", ""])
 def test_everything_else_asks(tool: str) -> None:
     """A name that only resembles an allowed one is not allowed."""
     assert answers(CedarPolicy(), ask_for(tool)) == ("ask", "asks", ("default/ask",))

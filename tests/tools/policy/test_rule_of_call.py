@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from palyra.core.policy.suggestion import exact_candidate, why_not_offered
+from tests.rows import every_row
 from tests.tools.policy.suggestion_kit import shell, write
 
 
@@ -16,7 +15,7 @@ def test_an_exact_command_and_an_exact_path_are_offered() -> None:
     assert "write_file: a/b.txt" == exact_candidate(write("a/b.txt", run="r1")).title
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("facts", "reason"),
     [
         ({"is_tainted": True}, "injected text"),
@@ -31,7 +30,7 @@ def test_runs_that_no_rule_is_for_are_refused(facts: dict[str, Any], reason: str
     assert "answer each such call once" in found
 
 
-@pytest.mark.parametrize("argv", [["rm", "x"], ["python3", "-c", "x"], ["git", "push"]])
+@every_row("argv", [["rm", "x"], ["python3", "-c", "x"], ["git", "push"]])
 def test_commands_that_could_do_more_are_refused(argv: list[str]) -> None:
     """Programs that remove, send or run their arguments get no rule."""
     assert "could do more" in why_not_offered(shell(*argv, run="r1"))

@@ -14,6 +14,7 @@ from palyra.tools.policy.text import (
     check_policy_text,
     statements,
 )
+from tests.rows import every_row
 
 RULE = "permit (principal, action, resource) when {{ {} }};"
 # Expressions that grow deeper with n, each token of them counted.
@@ -89,7 +90,7 @@ def test_the_engine_dies_of_what_does_not(text: str) -> None:
     assert done.returncode < 0
 
 
-@pytest.mark.parametrize("kind", sorted(NESTED))
+@every_row("kind", sorted(NESTED))
 def test_nesting_is_bounded(kind: str) -> None:
     """Brackets of any kind nest as deep as allowed and no deeper; 700 are refused."""
     inside = MAX_NESTING - 1  # the braces of `when` are one level
@@ -99,7 +100,7 @@ def test_nesting_is_bounded(kind: str) -> None:
             check_policy_text("file", RULE.format(NESTED[kind](size)))
 
 
-@pytest.mark.parametrize("kind", sorted(DEEP))
+@every_row("kind", sorted(DEEP))
 def test_chains_are_bounded(kind: str) -> None:
     """A long chain of one rule is refused, with advice."""
     with pytest.raises(BrokenPolicy, match="use a set or several rules"):
@@ -118,7 +119,7 @@ def test_size_is_bounded() -> None:
         check_policy_text("file", "//" + "é" * (MAX_TEXT_BYTES // 2))
 
 
-@pytest.mark.parametrize("text", [")", "(]", "(;)}", "[}", "({)"])
+@every_row("text", [")", "(]", "(;)}", "[}", "({)"])
 def test_brackets_must_match(text: str) -> None:
     """A bracket without its opening one is refused, so that none can hide another."""
     with pytest.raises(BrokenPolicy, match=r"file:1: .* has no opening bracket"):
@@ -130,9 +131,7 @@ def test_quoted_brackets_do_not_count() -> None:
     check_policy_text("file", '@a("((((((\\"(((((") // ((((((((((\n' + '"' + "(" * 99 + '"')
 
 
-@pytest.mark.parametrize(
-    "text", ['"' + "(" * 99, "// \r" + "(" * 99, "//\n" + "(" * 99, '"\\"' + "(" * 99]
-)
+@every_row("text", ['"' + "(" * 99, "// \r" + "(" * 99, "//\n" + "(" * 99, '"\\"' + "(" * 99])
 def test_unquoted_brackets_count(text: str) -> None:
     """An unclosed string quotes nothing; a comment ends with its line, at any line end."""
     with pytest.raises(BrokenPolicy, match="nested deeper"):

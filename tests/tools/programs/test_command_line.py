@@ -17,7 +17,7 @@ from palyra.tools.programs.shell import shell_spec
 from tests.rows import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         {},
@@ -104,7 +104,7 @@ def test_no_path_is_out_of_the_rules_sight(arguments: dict[str, object]) -> None
     assert ".env" in find_facets(arguments).paths
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "scripts"),
     [
         ({"argv": ["./run.sh", "x"]}, ("./run.sh",)),
@@ -139,7 +139,7 @@ def test_scripts_are_found_in_one_pass() -> None:
     assert Word.asked <= 2 * len(words)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "words"),
     [
         ('a \'b c\' "d \\" e" f\\ g', ("a", "b c", 'd " e', "f g")),
@@ -155,7 +155,7 @@ def test_a_line_is_split_as_a_shell_would(line: str, words: tuple[str, ...]) -> 
     assert words == tuple(split_line(line))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         {"argv": ["cat", "prod.yml"], "cwd": "conf"},
@@ -199,7 +199,7 @@ def test_an_open_quote_is_no_error_here() -> None:
     assert ("echo", '"a') == read_command({"command": 'echo "a'}).words
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "hint"),
     [({"command": " "}, 'such as "ls -l"'), ({}, "give either argv"), ({"argv": [""]}, "argv: ")],
 )

@@ -13,6 +13,7 @@ from palyra.tools.files.workspace import Workspace
 from palyra.tools.programs.git_diff import UNREADABLE, GitDiff, split_diff
 from palyra.tools.sandbox.command import CommandLimits
 from tests.optional import needs
+from tests.rows import every_row
 from tests.tools.sandbox.jails import needs_bubblewrap, open_sandbox
 
 needs_both = [pytest.mark.real, needs("git"), needs_bubblewrap]
@@ -182,7 +183,7 @@ def test_sections_of_private_files_are_left_out() -> None:
     assert [] == split_diff("", is_cut=False)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         ":1 1 a b M\0a\0\0" + patch("a") + patch("b"),

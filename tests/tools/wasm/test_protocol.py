@@ -4,6 +4,7 @@ import pytest
 
 from palyra.tools.wasm import protocol
 from palyra.tools.wasm.limits import GuestLimits
+from tests.rows import every_row
 
 MESSAGES = [
     protocol.Compile(module=b"\0asm", cpu_s=2.0),
@@ -39,7 +40,7 @@ def test_answers_are_distinguished() -> None:
         assert answer == protocol.decode_answer(protocol.encode(answer)[4:])
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x91\xa5hello\x00", b"\x90"])
+@every_row("body", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x91\xa5hello\x00", b"\x90"])
 def test_an_invalid_message_is_refused(body: bytes) -> None:
     """A worker that was taken over may send any bytes."""
     with pytest.raises(protocol.BadWorkerFrame):

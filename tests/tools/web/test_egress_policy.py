@@ -5,12 +5,13 @@ import pytest
 from palyra.errors import InvalidParams
 from palyra.tools.web.egress_policy import EgressRefused, ReachRules, parse_opened
 from palyra.tools.web.urls import parse_url
+from tests.rows import every_row
 
 RULES = ReachRules()
 OPENED = ReachRules(opened=parse_opened(["localhost:8080", "127.0.0.1:9000", "[::1]:9000"]))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text", ["http://e.example/", "https://e.example/", "http://e.example:443/", "http://8.8.8.8/"]
 )
 def test_usual_ports_are_contacted(text: str) -> None:
@@ -18,7 +19,7 @@ def test_usual_ports_are_contacted(text: str) -> None:
     RULES.check_url(parse_url(text))
 
 
-@pytest.mark.parametrize("port", [22, 25, 8080, 6379])
+@every_row("port", [22, 25, 8080, 6379])
 def test_another_port_is_not(port: int) -> None:
     """The refusal names the setting."""
     with pytest.raises(EgressRefused, match=r"fetch\.ports"):
@@ -48,7 +49,7 @@ def test_a_configured_port_is() -> None:
     ReachRules(ports=frozenset({80, 443, 8080})).check_url(parse_url("http://e.example:8080/"))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "[ff02::1]"])
+@every_row("host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "[ff02::1]"])
 def test_a_literal_address_is_checked_at_once(host: str) -> None:
     """No resolver is needed to refuse it."""
     with pytest.raises(EgressRefused, match="not contacted"):
@@ -68,9 +69,7 @@ def test_an_empty_answer_is_a_refusal() -> None:
         RULES.check_addresses("e", 80, [])
 
 
-@pytest.mark.parametrize(
-    "text", ["http://localhost:8080/", "http://127.0.0.1:9000/", "http://[::1]:9000/"]
-)
+@every_row("text", ["http://localhost:8080/", "http://127.0.0.1:9000/", "http://[::1]:9000/"])
 def test_a_host_and_port_can_be_opened(text: str) -> None:
     """With its port, which need not be among the usual ones."""
     url = parse_url(text)
@@ -78,7 +77,7 @@ def test_a_host_and_port_can_be_opened(text: str) -> None:
     assert ["127.0.0.1"] == OPENED.check_addresses(url.host, url.port, ["127.0.0.1"])
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text", ["http://localhost/", "http://127.0.0.1:8080/", "http://localhost.evil.example:8080/"]
 )
 def test_nothing_else_is_opened_with_it(text: str) -> None:
@@ -88,7 +87,7 @@ def test_nothing_else_is_opened_with_it(text: str) -> None:
         OPENED.check_addresses(url.host, url.port, ["127.0.0.1"])
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "::ffff:127.0.0.1"])
+@every_row("address", ["169.254.169.254", "fd00:ec2::254", "::ffff:127.0.0.1"])
 def test_an_opened_name_does_not_lead_to_a_metadata_service(address: str) -> None:
     """Whatever the name resolves to."""
     with pytest.raises(EgressRefused):
@@ -103,7 +102,7 @@ def test_a_metadata_address_cannot_be_opened() -> None:
             rules.check_url(parse_url(text))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "entry", ["", "localhost", ":80", "localhost:", "localhost:x", "localhost:0", "a:70000", "a:²"]
 )
 def test_a_bad_entry_is_named(entry: str) -> None:

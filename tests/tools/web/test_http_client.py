@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from palyra.errors import Unavailable
 from palyra.tools.web.http_client import Inflater
+from tests.rows import every_row
 
 CAP = 1_000
 
@@ -61,10 +62,8 @@ def test_data_after_the_end_is_dropped() -> None:
     assert inflater.is_done
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-@pytest.mark.parametrize(
-    "data", [b"no such thing", gzip.compress(b"x" * 50, mtime=0)[:15] + b"\xff" * 9]
-)
+@every_row("encoding", ["gzip", "deflate"])
+@every_row("data", [b"no such thing", gzip.compress(b"x" * 50, mtime=0)[:15] + b"\xff" * 9])
 def test_damaged_data_is_an_error(encoding: str, data: bytes) -> None:
     """Damaged compressed data is reported as such."""
     with pytest.raises(Unavailable, match="damaged"):

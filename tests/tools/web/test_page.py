@@ -18,20 +18,20 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("content_type", READ)
+@every_row("content_type", READ)
 def test_text_is_read(content_type: str) -> None:
     """Text, JSON and XML of every kind."""
     check_type(content_type)
 
 
-@pytest.mark.parametrize("content_type", REFUSED)
+@every_row("content_type", REFUSED)
 def test_anything_else_is_not(content_type: str) -> None:
     """The refusal names the type."""
     with pytest.raises(Unavailable, match="content type"):
         check_type(content_type)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("content_type", "body", "expected"),
     [
         ("text/plain", "é".encode(), "é"),
@@ -85,9 +85,7 @@ def test_hidden_text_is_dropped(hidden: str) -> None:
     assert "seen\n\nEVIL" == to_markdown("<p>seen</p><p>EVIL</p>")
 
 
-@pytest.mark.parametrize(
-    "style", ["opacity:0.5", "opacity:0.05", "display:block", "left:9px", "margin:-4px"]
-)
+@every_row("style", ["opacity:0.5", "opacity:0.05", "display:block", "left:9px", "margin:-4px"])
 def test_visible_text_stays(style: str) -> None:
     """A style that hides nothing takes nothing away."""
     assert "seen" == to_markdown(f'<p style="{style}">seen</p>')

@@ -28,8 +28,8 @@ def test_a_body_is_not_sent_again(status: int, method: str) -> None:
     assert ("GET", None) == (found.method, found.body)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@every_row("status", [301, 302, 303, 307, 308])
+@every_row("method", ["GET", "HEAD"])
 def test_reading_stays_reading(status: int, method: str) -> None:
     """GET and HEAD stay what they are, on the same origin and on another."""
     assert method == follow(a_request(method), status, "/b").method
@@ -56,9 +56,7 @@ def test_a_body_never_goes_to_another_origin(status: int) -> None:
         follow(a_request("POST"), status, "https://other.example/")
 
 
-@pytest.mark.parametrize(
-    "location", ["https://other.example/", "https://e.example:8443/", "//sub.e.example/"]
-)
+@every_row("location", ["https://other.example/", "https://e.example:8443/", "//sub.e.example/"])
 def test_another_origin_gets_nothing_of_ours(location: str) -> None:
     """Neither custom headers nor the credential: another host, another port, a subdomain."""
     found = follow(a_request(), 302, location)

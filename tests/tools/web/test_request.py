@@ -12,7 +12,7 @@ from tests.rows import every_row
 URL = "https://e.example/"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "method", "body"),
     [
         ({"url": URL}, "GET", None),
@@ -46,9 +46,7 @@ def test_some_headers_are_not_a_models(name: str) -> None:
         read_request({"url": URL, "headers": {name: "x"}})
 
 
-@pytest.mark.parametrize(
-    "value", ["a\r\nb", "a\nb", "a\x00b", "é", 5, None, "x" * (MAX_HEADER_CHARS + 1)]
-)
+@every_row("value", ["a\r\nb", "a\nb", "a\x00b", "é", 5, None, "x" * (MAX_HEADER_CHARS + 1)])
 def test_a_value_is_a_line(value: object) -> None:
     """Nothing can end the header and begin another."""
     with pytest.raises(InvalidParams, match="headers"):
@@ -63,7 +61,7 @@ def test_headers_are_counted() -> None:
         read_request({"url": URL, "headers": headers | {"x-more": "1"}})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "expected"),
     [
         ({"url": "HTTPS://E.Example/x"}, CallFacts(host="e.example", grant_key="e.example")),

@@ -86,7 +86,7 @@ def test_parts() -> None:
     assert parse_url("https://example.com/").authority == "example.com"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("location", "expected"),
     [
         ("/b", "https://e.example/b"),
@@ -103,7 +103,7 @@ def test_a_redirect_is_joined(location: str, expected: str) -> None:
     assert expected == join_url(parse_url("https://e.example/a/"), location).text
 
 
-@pytest.mark.parametrize(
+@every_row(
     "location", ["ftp://e.example/", "http://user@e.example/", "http://[::1", "//127.1/", "\\\\x"]
 )
 def test_a_redirect_is_parsed_as_strictly(location: str) -> None:

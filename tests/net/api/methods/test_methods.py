@@ -28,6 +28,7 @@ from palyra.net.api.methods.table import METHODS
 from palyra.net.protocol.notifications import NOTIFICATIONS
 from tests.net.api.fake_services import ROLES, RUN, open_daemon, row
 from tests.net.api.fake_store import run_record
+from tests.rows import every_row
 
 Clock = trio.testing.MockClock
 
@@ -482,15 +483,15 @@ async def test_records_are_committed_before_the_reply(autojump_clock: Clock) -> 
         assert before + 1 == len(daemon.store.tokens)
 
 
-@pytest.mark.parametrize("name", ["tokens", "usd_micros", "wall_ms"])
-@pytest.mark.parametrize("amount", [0, 2**64, 10**400])
+@every_row("name", ["tokens", "usd_micros", "wall_ms"])
+@every_row("amount", [0, 2**64, 10**400])
 def test_the_budget_of_a_run_has_bounds(name: str, amount: int) -> None:
     """Numbers that nothing can count with are refused before there is a run."""
     with pytest.raises(msgspec.ValidationError, match=name):
         msgspec.convert({"text": "x", "idempotency_key": "k", "budget": {name: amount}}, RunStart)
 
 
-@pytest.mark.parametrize("origin", ["backgroud", "delegated", "compat"])
+@every_row("origin", ["backgroud", "delegated", "compat"])
 def test_an_origin_is_one_that_a_client_may_claim(origin: str) -> None:
     """A misspelt one would be a run that asks people; the others are the daemon's to give."""
     with pytest.raises(msgspec.ValidationError, match="origin"):

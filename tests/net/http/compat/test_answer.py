@@ -24,6 +24,7 @@ from palyra.net.http.compat.answer import (
     Streamed,
     Text,
 )
+from tests.rows import every_row
 
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={})
 
@@ -199,8 +200,8 @@ def test_a_text_of_the_daemon_is_a_refusal(*, json_mode: bool) -> None:
     assert ([wanted], "") == (parts, play.reading.text)
 
 
-@pytest.mark.parametrize("said_before", ["", "\n", "{"])
-@pytest.mark.parametrize("json_mode", [True, False])
+@every_row("said_before", ["", "\n", "{"])
+@every_row("json_mode", [True, False])
 def test_the_models_own_words_are_no_refusal(said_before: str, *, json_mode: bool) -> None:
     """Also when they end where the caller wanted, or a call's outcome is unknown."""
     for cause in OWN_WORDS:
@@ -325,7 +326,7 @@ def test_an_approval_of_a_clients_call_is_reported() -> None:
     assert [calls[-1]] == list(play.reading.server_calls.values())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("finish", "cause", "told"),
     [
         ("content_filter", "cut_off", "content_filter"),

@@ -14,6 +14,7 @@ from palyra.net.http.compat.conversation import (
     picture_of_url,
 )
 from palyra.net.http.compat.errors import Unsupported
+from tests.rows import every_row
 
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={"city": "Oslo"})
 
@@ -83,7 +84,7 @@ def test_text_and_calls_that_came_apart_are_one_turn() -> None:
     assert not any(isinstance(message, ToolMessage) for message in before)
 
 
-@pytest.mark.parametrize("roles", ["", "s", "a", "ua", " "])
+@every_row("roles", ["", "s", "a", "ua", " "])
 def test_the_last_message_is_a_users_or_a_tools(roles: str) -> None:
     """An empty message is refused."""
     made = Conversation()
@@ -155,7 +156,7 @@ def test_only_what_is_in_the_request_is_shown() -> None:
             picture_of_url(url, "f")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "value"),
     [('{"a":1}', {"a": 1}), ("", {}), ("not json", "not json"), ("[" * 5000, "[" * 5000)],
 )

@@ -1,7 +1,5 @@
 """Errors as an SDK sees them, and its automatic retries."""
 
-import pytest
-
 from palyra.errors import (
     Draining,
     InvalidParams,
@@ -14,6 +12,7 @@ from palyra.errors import (
 )
 from palyra.net.http.compat.errors import RunEnded, error_body, error_headers, status_of
 from palyra.net.http.compat.messages import message_error
+from tests.rows import every_row
 
 CASES: list[tuple[PalyraError, int, str, str, bool]] = [
     (InvalidParams("x"), 400, "invalid_request_error", "invalid_request_error", False),
@@ -29,7 +28,7 @@ CASES: list[tuple[PalyraError, int, str, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "status", "openai", "anthropic", "again"), CASES)
+@every_row(("error", "status", "openai", "anthropic", "again"), CASES)
 def test_an_error_in_both_shapes(
     error: PalyraError,
     status: int,

@@ -17,6 +17,7 @@ from palyra.net.http.compat.routes import HttpCall
 from palyra.net.http.compat.run_request import Extension
 from palyra.net.http.compat.sources import CompatSources
 from tests.net.api.fake_services import open_daemon
+from tests.rows import every_row
 
 ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
 
@@ -41,7 +42,7 @@ def exchange(body: bytes = b"", **said: str) -> HttpExchange:
     return HttpExchange(scope, receive, send, lambda data: (data, False))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("word", "wanted"),
     [("true", True), ("TRUE", True), ("1", True), ("false", False), ("0", False)],
 )
@@ -54,7 +55,7 @@ def test_a_switch_is_on_or_off(word: str, wanted: bool) -> None:  # noqa: FBT001
     assert said == headers.with_headers(said, asked)
 
 
-@pytest.mark.parametrize("word", ["yes", "on", "", "truthy"])
+@every_row("word", ["yes", "on", "", "truthy"])
 def test_another_word_switches_nothing(word: str) -> None:
     """It is refused: a run that is not cancelled costs, one that is may be missed."""
     asked = exchange(x_palyra_cancel_on_disconnect=word)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from palyra.net.http.compat.chat import ChatRequest
 from palyra.net.http.compat.messages import MessagesRequest
 from palyra.net.http.compat.params import without_unknown_nulls
 from palyra.net.protocol.params import Params
+from tests.rows import every_row
 
 USE = {"type": "tool_use", "id": "c1", "name": "t", "input": {"city": None}}
 
@@ -17,7 +17,7 @@ def message(**members: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", **members}]}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "given", "wanted"),
     [
         (MessagesRequest, message(content="x", new=None), message(content="x")),

@@ -16,6 +16,7 @@ from palyra.net.http.compat.params import MAX_SCHEMA_BYTES, CompatRequest
 from palyra.net.http.compat.responses import ResponsesRequest, read_responses
 from palyra.net.http.compat.run_request import RunRequest
 from palyra.net.protocol.params import convert_params
+from tests.rows import every_row
 
 TARGET = ModelTarget(None, "scripted")
 SAID = [{"role": "user", "content": "hello"}]
@@ -40,7 +41,7 @@ def messages(**more: Any) -> RunRequest:
 ALL: list[Callable[..., RunRequest]] = [chat, responses, messages]
 
 
-@pytest.mark.parametrize("read", ALL)
+@every_row("read", ALL)
 def test_how_an_answer_is_picked(read: Callable[..., RunRequest]) -> None:
     """Each knob is the model's, as far as the API has it."""
     limit = "max_output_tokens" if read is responses else "max_tokens"
@@ -88,7 +89,7 @@ def test_a_refusal_in_the_conversation_is_the_models_text() -> None:
         assert (UserMessage("hello"), AssistantMessage("no")) == made.before
 
 
-@pytest.mark.parametrize("is_error", [True, False, None])
+@every_row("is_error", [True, False, None])
 def test_a_failed_tool_result(*, is_error: bool | None) -> None:
     """The result is marked as a failure; it may have a picture without text."""
     call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
@@ -101,7 +102,7 @@ def test_a_failed_tool_result(*, is_error: bool | None) -> None:
     assert (1, 1, "") == (len(made.results), len(made.pictures), made.text)
 
 
-@pytest.mark.parametrize("read", ALL)
+@every_row("read", ALL)
 def test_one_call_at_most(read: Callable[..., RunRequest]) -> None:
     """In the words of each API; otherwise as many as the model likes."""
 
@@ -120,7 +121,7 @@ SCHEMA = {"type": "object"}
 SAID_AS = {"model": "agent/default", "messages": [{"role": "user", "content": "hello"}]}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "plain", "formed"),
     [
         (

@@ -3,7 +3,6 @@
 from typing import cast
 
 import msgspec
-import pytest
 
 from palyra.core.model.messages import ProposedCall
 from palyra.core.session.commands import Started
@@ -11,6 +10,7 @@ from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, Reaso
 from palyra.net.http.compat.responses import ResponsesRequest, ResponseStream, build_response
 from palyra.net.http.compat.run_follower import RunFollower
 from palyra.net.http.compat.run_request import CompatAnswer
+from tests.rows import every_row
 
 
 def answer() -> CompatAnswer:
@@ -19,7 +19,7 @@ def answer() -> CompatAnswer:
     return CompatAnswer(started, following=cast("RunFollower", None), reading=AnswerReader())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("ended", "status", "reason"),
     [
         (AnswerEnded(finish="stop"), "completed", None),

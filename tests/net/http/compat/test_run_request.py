@@ -23,12 +23,13 @@ from palyra.net.http.compat.run_request import (
 from palyra.net.http.compat.sources import CompatSources
 from tests.net.api.fake_services import Daemon, open_daemon
 from tests.net.api.fake_store import run_record
+from tests.rows import every_row
 
 ANN = Caller(principal="ann", role="operator", token_id="tok_ann")
 KEY = IdempotencyKey(principal="ann", key="once", body_sha256="0")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("target", "named", "agent"),
     [
         (ModelTarget(None, "scripted"), None, None),

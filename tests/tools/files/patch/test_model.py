@@ -167,7 +167,7 @@ def test_two_sections_on_one_file_compose() -> None:
     assert found.before["n"] is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("lines", "said"),
     [
         (("*** Add File: b.txt", "+x"), "line 2, column 1: b.txt exists already"),
@@ -298,7 +298,7 @@ def test_a_new_file_becomes_executable_in_a_second_section() -> None:
     assert {"x": Content(b"", None, is_executable=True)} == plan(patch).after
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("lines", "said"),
     [
         (("@@ -1,3 +1,3 @@", " 1", "-2", "+two"), "line 7, .*promises 1 more old and 1 more new"),
