@@ -6,6 +6,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.examples import examples
 from tests.optional import MISSING, fold_skips
 
 # A failed check of a helper says what it saw.  Here, before any other package can import them.
@@ -23,9 +24,12 @@ structlog.configure(
 
 # With CI set hypothesis loads its own profile: derandomised, no deadline, no example database.
 # At a desk examples stay random, but a loaded machine must not fail a test by its deadline.
+# Tests that name no number of examples make do with fewer than its hundred, as those of `examples`.
 settings.register_profile("desk", deadline=None)
 if "CI" not in os.environ:
     settings.load_profile("desk")
+settings.register_profile("ours", settings(), max_examples=examples(160))
+settings.load_profile("ours")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

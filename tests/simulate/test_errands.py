@@ -12,7 +12,7 @@ from palyra.core.task import life
 from palyra.services import schedules, task_queue, tasks
 from tests.simulate.errands import errands
 
-SEEDS = 10  # more in the slow suites
+SEEDS = 5  # more in the slow suites
 PLANT_WITHIN_SEEDS = 25
 FIRST_SEEDS = {"stop_nothing": 4, "ignore_summer_time": 9}  # where the search begins, to be quick
 Patch = pytest.MonkeyPatch

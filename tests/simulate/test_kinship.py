@@ -11,7 +11,7 @@ from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.registry import ActorRegistry
 from tests.simulate.kinship import kinship
 
-SEEDS = 25  # 300 in the slow suites
+SEEDS = 12  # 300 in the slow suites
 PLANT_WITHIN_SEEDS = 60
 Patch = pytest.MonkeyPatch
 

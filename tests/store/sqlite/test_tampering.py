@@ -18,6 +18,7 @@ from palyra.errors import PalyraError, Unavailable
 from palyra.store.journal import verification
 from palyra.store.sqlite.tapes import Tapes
 from palyra.store.sqlite.writer import Writer
+from tests.examples import one_of_three
 from tests.store.kit import abandon, row, rows, run, sqlite_journal
 
 pytestmark = pytest.mark.real
@@ -96,7 +97,7 @@ COLUMNS = ["run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacte
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
-@pytest.mark.parametrize("bit", [64, 128])
+@pytest.mark.parametrize("bit", [64, pytest.param(128, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_flipped_bit_is_found(tmp_path: Path, column: str, bit: int, *, is_signed: bool) -> None:
     """One flipped bit in any column of one row names that row, at start and on demand."""
@@ -411,7 +412,7 @@ def test_damage_within_one_run_is_named(
     store.close()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_of_three(range(60)))
 def test_a_flipped_byte_anywhere_in_the_file_is_harmless_or_found(
     tmp_path: Path, seed: int
 ) -> None:
