@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST_ARGS ?= -n 3   # on two cores: many tests wait for processes
 # Fails, too, when a process is still alive after the tests.
 PYTEST := $(BIN)/python -m tests.survivors $(BIN)/python -m pytest
-CHECKED := palyra tests $(if $(wildcard bench/*.py),bench)
+CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 
 # Tests start interpreters by the dozen: each would compile everything it imports anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -2,8 +2,8 @@
 
 For each interpreter, and with and without the optional parts: a new environment, an installation
 from wheels only and without a compiler on PATH, `palyra --version`, `palyra up`, a run, `palyra
-doctor`, an orderly stop, and an uninstallation that leaves nothing.  One line each; exit code 1 if
-any failed.
+doctor`, an orderly stop, and an uninstallation that leaves nothing.  The wheel of the clients is built
+too, installed with and without trio, and imported.  One line each; exit code 1 if any failed.
 
 It uses the standard library only; hatchling is taken from the environment that runs it.
 """
@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -35,6 +35,10 @@ EXTRAS = ("", "vectors,wasm")
 # Part of each environment, whatever is installed into it.
 OF_VENV = frozenset({"pip", "setuptools", "pkg_resources", "_distutils_hack"})
 MOST_BYTES = 150 << 20  # of a daemon without optional parts
+CLIENTS = ROOT / "clients" / "python"
+CLIENT_EXTRAS = ("", "trio")
+CLIENT_MOST_BYTES = 10 << 20
+BUILD_CLIENT = "import sys; from hatchling import build; print(build.build_wheel(sys.argv[1]))"
 READY_S, STOP_S, COMMAND_S = 60.0, 30.0, 600.0
 LOOK_EVERY_S = 0.05
 RUN = '/call echo {"text": "packed"}'
@@ -54,6 +58,12 @@ def build(folder: Path) -> tuple[Path, Path]:
     said = check_run([sys.executable, "-c", BUILD, str(folder)], cwd=ROOT)
     wheel, sdist = said.split()[-2:]
     return folder / wheel, folder / sdist
+
+
+def build_client(folder: Path) -> Path:
+    """Build the wheel of the clients."""
+    said = check_run([sys.executable, "-c", BUILD_CLIENT, str(folder)], cwd=CLIENTS)
+    return folder / said.split()[-1]
 
 
 def shipped_files() -> set[str]:
@@ -181,6 +191,23 @@ def try_out(trial: Trial, wheel: Path) -> str:
     return f"{packages:3} packages {size >> 20:4} MiB  installed in {took_s:.0f} s  ready in {ready_s:.1f} s"
 
 
+def try_client(trial: Trial, wheel: Path) -> str:
+    """Install, import and remove the clients; return the figures.  Raises PackageFault."""
+    check_run([trial.python, "-m", "venv", str(trial.bin.parent)], cwd=trial.place)
+    wanted = f"{wheel}[{trial.extras}]" if trial.extras else str(wheel)
+    pip = ("python", "-m", "pip", "--disable-pip-version-check", "--quiet")
+    trial.run(*pip, "install", "--only-binary", ":all:", wanted)
+    packages, size = measure(trial.packages())
+    if size > CLIENT_MOST_BYTES:
+        raise PackageFault(f"{size >> 20} MiB; at most {CLIENT_MOST_BYTES >> 20}")
+    names = "aio, blocking, connect" if trial.extras else "aio, blocking"
+    trial.run("python", "-I", "-c", f"from palyra_client import {names}")
+    trial.run(*pip, "uninstall", "--yes", "palyra-client")
+    if rest := [path.name for path in trial.packages().iterdir() if "palyra" in path.name]:
+        raise PackageFault(f"left after the uninstallation: {', '.join(rest)}")
+    return f"{packages:3} packages {size / (1 << 20):4.1f} MiB"
+
+
 def use_daemon(trial: Trial) -> float:
     """Start the daemon, run something, ask the doctor, stop; return the seconds until it was ready."""
     announcement = trial.place / "daemon" / "daemon.json"
@@ -249,32 +276,50 @@ def check_run(
     return done.stdout
 
 
+def build_all() -> tuple[Path, Path]:
+    """Build and check the packages; return the wheels of daemon and clients.  Raises PackageFault."""
+    wheel, sdist = build(DIST)
+    client = build_client(DIST)
+    for package, contents in (
+        (wheel, f"{check_wheel(wheel)} files"),
+        (sdist, f"{check_sdist(sdist, wheel)} files"),
+        (client, "the clients alone"),
+    ):
+        sys.stdout.write(f"{package.name}  {package.stat().st_size >> 10} KiB  {contents}\n")
+    return wheel, client
+
+
+def succeeds(use: Callable[[Trial, Path], str], python: str, extras: str, wheel: Path) -> bool:
+    """Try a wheel in an environment of its own, and print what was found."""
+    found = Path(shutil.which(python) or python).resolve()
+    with tempfile.TemporaryDirectory(prefix="palyra-package-", dir="/var/tmp") as place:
+        try:
+            verdict = use(Trial(str(found), extras, Path(place)), wheel)
+        except PackageFault as fault:
+            verdict = f"FAILED {fault}"
+    name = wheel.name.partition("-")[0]
+    sys.stdout.write(f"{found.name:<11} {name} [{extras or 'no extras'}]  {verdict}\n")
+    sys.stdout.flush()
+    return not verdict.startswith("FAILED")
+
+
 def main() -> int:
     """Build, check and try; 0 only if everything succeeded."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", action="append", help="an interpreter; may be repeated")
     asked = parser.parse_args()
     try:
-        wheel, sdist = build(DIST)
-        sys.stdout.write(
-            f"{wheel.name}  {wheel.stat().st_size >> 10} KiB  {check_wheel(wheel)} files\n"
-        )
-        files = check_sdist(sdist, wheel)
-        sys.stdout.write(f"{sdist.name}  {sdist.stat().st_size >> 10} KiB  {files} files\n")
+        wheel, client = build_all()
     except PackageFault as fault:
         sys.stderr.write(f"FAILED {fault}\n")
         return 1
-    succeeded = True
-    for python, extras in product(asked.python or [sys.executable], EXTRAS):
-        with tempfile.TemporaryDirectory(prefix="palyra-package-", dir="/var/tmp") as place:
-            found = Path(shutil.which(python) or python).resolve()
-            try:
-                verdict = try_out(Trial(str(found), extras, Path(place)), wheel)
-            except PackageFault as fault:
-                succeeded, verdict = False, f"FAILED {fault}"
-        sys.stdout.write(f"{found.name:<11} [{extras or 'no extras'}]  {verdict}\n")
-        sys.stdout.flush()
-    return 0 if succeeded else 1
+    ways = [(try_out, extras, wheel) for extras in EXTRAS]
+    ways += [(try_client, extras, client) for extras in CLIENT_EXTRAS]
+    verdicts = [
+        succeeds(use, python, extras, package)
+        for python, (use, extras, package) in product(asked.python or [sys.executable], ways)
+    ]
+    return 0 if all(verdicts) else 1
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from palyra.cli.errors import USAGE, CommandFailed
 from palyra.cli.names import find_ids, id_parameters, short_names
 from palyra.cli.talk import Options, talk
 from palyra.config.file import replace_content
-from palyra.config.load import HOME_VARIABLE, Config, load
+from palyra.config.load import Config, load
+from palyra.config.paths import HOME_VARIABLE
 from palyra.errors import InvalidParams
 
 Command = Callable[..., Any]

@@ -7,11 +7,13 @@
                 ...
 
 Imports only `core`, `errors`, `net.protocol` and its own package, and none of the daemon's heavy
-libraries.
+libraries.  `connect` and `wait_any` need trio; they are imported when they are first used, so that
+programs with asyncio or without an event loop do without it (`__init__.pyi` has the types).
 """
 
-from palyra.client.client import Client, connect
-from palyra.client.dial import wait_any
+import importlib
+
+from palyra.client.client import Client
 from palyra.client.feed import CaughtUp, EventsDiscarded, Item, Reset, TapeEvent
 from palyra.client.runs import RunOptions
 from palyra.client.sessions import QueueChange
@@ -46,3 +48,21 @@ __all__ = [
     "export_run",
     "wait_any",
 ]
+
+_OF_TRIO = ("connect", "wait_any")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_TRIO:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        dial = importlib.import_module("palyra.client.dial")
+    except ModuleNotFoundError as error:
+        if error.name not in {"trio", "trio_websocket"}:
+            raise
+        raise ImportError(
+            f"{name} of {__name__} needs trio: install palyra-client[trio], or use aio or blocking"
+        ) from error
+    found: object = getattr(dial, name)
+    globals()[name] = found
+    return found

@@ -1,6 +1,9 @@
-"""The trio driver: its events and clock, and from an address to an open connection."""
+"""The client for trio programs: its driver, and from an address to an open connection."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import h11
 import msgspec
@@ -8,6 +11,7 @@ import trio
 import trio_websocket
 import wsproto.utilities
 
+from palyra.client.client import PATIENCE_S, Client
 from palyra.client.connection import (
     OPEN_WITHIN_S,
     ClientConnection,
@@ -16,10 +20,10 @@ from palyra.client.connection import (
     OnNotice,
     explain_refusal,
 )
-from palyra.client.reconnecting import Driver
+from palyra.client.reconnecting import ClientOptions, Driver, ReconnectingConnection
 from palyra.client.socket import TrioSocket, open_stream, upgrade
 from palyra.errors import PalyraError, ProtocolError, Unreachable
-from palyra.net.protocol.discovery import Endpoint
+from palyra.net.protocol.discovery import Endpoint, find_endpoint
 
 # Errors for a peer that speaks another protocol; trio-websocket lets those of its engines through.
 FOREIGN = (
@@ -109,3 +113,52 @@ async def wait_any(*waits: Callable[[], Awaitable[object]]) -> None:
 
         for wait in waits:
             nursery.start_soon(end_with, wait)
+
+
+@asynccontextmanager
+async def connect(
+    url: str | None = None,
+    *,
+    token: str | None = None,
+    home: Path | str | None = None,
+    name: str = "palyra-python",
+    want: Sequence[str] = ("batch",),
+    patience_s: float = PATIENCE_S,
+) -> AsyncGenerator[Client]:
+    """Open a client of the daemon at `url`, or of the one announced in `home`.
+
+    A lost connection is re-established with exponential backoff; after `patience_s` without one,
+    every call and iterator raises Unavailable.  Raises immediately, with the remedy, if there is
+    no daemon or no token, and Unauthenticated or Forbidden if the token is refused.
+    """
+    connection = ReconnectingConnection(
+        ClientOptions(
+            find_endpoint=partial(find_endpoint, url, token, home),
+            handshake=Handshake(name=name, want=tuple(want)),
+            patience_s=patience_s,
+        ),
+        TRIO,
+    )
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(keep_open, connection)
+            yield Client(connection)
+            await connection.close()
+            nursery.cancel_scope.cancel("the client was closed")
+    except BaseExceptionGroup as group:
+        failure = _alone(group)
+    if failure is not None:
+        raise failure
+
+
+async def keep_open(
+    connection: ReconnectingConnection, *, task_status: trio.TaskStatus[None]
+) -> None:
+    """Keep the connection open; started when it is open for the first time."""
+    await connection.keep_open(task_status.started)
+
+
+def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Unwrap a group of one error, so that callers can catch it by class."""
+    return group.exceptions[0] if len(group.exceptions) == 1 else group

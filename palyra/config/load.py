@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
-import platformdirs
 from msgspec import inspect
 
+from palyra.config.paths import Paths, absolute, find_paths
 from palyra.config.sections import (
     SECTIONS,
     ContextConfig,
@@ -55,28 +55,9 @@ from palyra.core.configuration import ConfigSource
 from palyra.errors import InvalidParams
 
 ENV_PREFIX = "PALYRA_"
-HOME_VARIABLE = "PALYRA_HOME"
-FILE_NAME = "palyra.toml"
 _SHOWN_CHARS = 80  # longest part of an invalid value in a message
 
 # --- The whole -----------------------------------------------------------------------------------
-
-
-class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths of the configuration file and the data directory; derived, not configured."""
-
-    config_file: Path
-    data_dir: Path
-
-    @property
-    def config_dir(self) -> Path:
-        """Directory of the configuration file."""
-        return self.config_file.parent
-
-    @property
-    def policies(self) -> Path:
-        """Default directory of user policies."""
-        return self.config_dir / "policies"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,46 +90,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def workspace(self) -> Path:
         """Absolute path of the directory that tools work in; the tools validate it."""
-        return _absolute(Path(self.tools.workspace or "."))
+        return absolute(Path(self.tools.workspace or "."))
 
     @property
     def policy_dir(self) -> Path:
         """Absolute path of the directory of user policies."""
-        return _absolute(Path(self.policy.dir)) if self.policy.dir else self.paths.policies
-
-
-def find_paths(home: Path | None, environ: Mapping[str, str] = os.environ) -> Paths:
-    """Return `home` or $PALYRA_HOME for both paths, else the platform's directories.
-
-    Raises InvalidParams for an empty variable, which must not mean the current directory.
-    """
-    chosen = home or environ.get(HOME_VARIABLE)
-    if chosen is not None:
-        if not str(chosen).strip():
-            raise InvalidParams(
-                f"{HOME_VARIABLE} is empty: name a directory there, or unset it",
-                field=HOME_VARIABLE,
-            )
-        directory = _absolute(Path(chosen))
-        return Paths(config_file=directory / FILE_NAME, data_dir=directory)
-    return Paths(
-        config_file=platformdirs.user_config_path("palyra") / FILE_NAME,
-        data_dir=platformdirs.user_data_path("palyra"),
-    )
-
-
-def _absolute(path: Path) -> Path:
-    """Return the path with `~` and symbolic links resolved.  Raises InvalidParams on failure."""
-    try:
-        found = path.expanduser().resolve()
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            found.stat()  # raises for a loop of links, which `resolve` accepts from Python 3.13 on
-    except (OSError, RuntimeError) as error:  # a loop of links, or no such user
-        raise InvalidParams(f"{path}: not a usable path: {error}") from None
-    return found
-
-
-# --- Loading -------------------------------------------------------------------------------------
+        return absolute(Path(self.policy.dir)) if self.policy.dir else self.paths.policies
 
 
 class _Given(NamedTuple):
@@ -177,7 +124,7 @@ def load(
     """
     paths = find_paths(home, environ)
     if path is not None:
-        paths = msgspec.structs.replace(paths, config_file=_absolute(path))
+        paths = msgspec.structs.replace(paths, config_file=absolute(path))
     sections: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
     given = [
         *_from_file(paths.config_file, text, is_required=path is not None),

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from palyra.cli.main import cli
-from palyra.config.load import find_paths
+from palyra.config.paths import find_paths
 from palyra.errors import InvalidParams
 from palyra.net.protocol.discovery import find_home
 from tests.cli.command import palyra

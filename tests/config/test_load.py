@@ -11,12 +11,12 @@ import pytest
 from palyra.config.load import (
     Config,
     allowed_values,
-    find_paths,
     first_file,
     load,
     refuse_secrets,
     schema,
 )
+from palyra.config.paths import find_paths
 from palyra.config.sections import SECTIONS
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.usage import dollars

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from palyra.client.client import Client, keep_open
+from palyra.client.client import Client
 from palyra.client.connection import Handshake
-from palyra.client.dial import TRIO
+from palyra.client.dial import TRIO, keep_open
 from palyra.client.reconnecting import ClientOptions, ReconnectingConnection
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from palyra.config.load import Config, Paths
+from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.config.sections import (
     BudgetConfig,
     HealingConfig,

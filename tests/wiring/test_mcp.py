@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from palyra.config.load import Config, Paths
+from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.config.sections import Mcp, McpServerConfig, SandboxConfig
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams

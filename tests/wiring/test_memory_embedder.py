@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from palyra.config.load import Config, Paths
+from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.config.sections import MemoryConfig
 from palyra.errors import Unavailable
 from palyra.models.minilm import files

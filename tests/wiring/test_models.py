@@ -8,7 +8,8 @@ import pytest
 
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.threads import run_sync
-from palyra.config.load import Config, Paths
+from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.config.sections import MemoryConfig, ModelProvider, ModelRoute, Models
 from palyra.core.access import Caller
 from palyra.core.incident.kinds import provider_key

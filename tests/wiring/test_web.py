@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.config.load import Config, Paths
+from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.config.sections import Fetch, FetchCredential, Secrets
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams, Unavailable

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from palyra.config.load import find_paths
+from palyra.config.paths import find_paths
 from palyra.errors import InvalidParams, Unauthenticated, Unreachable
 
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - the name of a variable, not a token
