@@ -17,6 +17,7 @@ REMEDIES = {
     "mock-ai-api": "`make test` installs it into .venv/mock",
     "mcp": "pip install 'palyra[mcp]'",
     "systemd-analyze": "apt install systemd",
+    "tsc": "npm install --global typescript",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",
     "LoCoMo": "PALYRA_CORPORA=DIRECTORY with locomo/conv-*.json",
 }

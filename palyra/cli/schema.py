@@ -1,4 +1,4 @@
-"""`palyra schema`: print the protocol as JSON Schema or AsyncAPI, without a daemon."""
+"""`palyra schema`: print the protocol as JSON Schema, AsyncAPI or TypeScript, without a daemon."""
 
 import click
 import msgspec
@@ -8,6 +8,7 @@ from palyra.cli.output import print_json
 from palyra.net.api.asyncapi import render_asyncapi
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.schema import describe_protocol
+from palyra.net.api.typescript import render_typescript
 from palyra.net.protocol.notifications import PROTOCOL
 
 
@@ -15,7 +16,7 @@ from palyra.net.protocol.notifications import PROTOCOL
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["jsonschema", "asyncapi"]),
+    type=click.Choice(["jsonschema", "asyncapi", "typescript"]),
     default="jsonschema",
     show_default=True,
     help="Form of the output.",
@@ -26,6 +27,10 @@ def schema(kind: str, host: str) -> None:
     described = describe_protocol(METHODS)
     if kind == "asyncapi":
         print_json(render_asyncapi(described, version=__version__, host=host))
+        return
+    if kind == "typescript":
+        types = render_typescript(described, name=PROTOCOL, version=__version__)
+        click.echo(types, nl=False)
         return
     about = {"protocol": PROTOCOL, "version": __version__}
     print_json(about | msgspec.structs.asdict(described))
