@@ -137,7 +137,7 @@ def render_type(schema: Any, indent: str = "") -> str:  # noqa: ANN401 - any JSO
             text = f"Record<string, {render_type(rest.get('additionalProperties', {}), indent)}>"
         case {"type": str(kind), **rest} if kind in _PLAIN and not rest:
             text = _PLAIN[kind]
-        case rest if not rest:
+        case {**rest} if not rest:
             text = "unknown"  # any JSON
         case _:
             raise ValueError(
