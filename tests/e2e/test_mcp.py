@@ -125,6 +125,7 @@ async def test_a_prompt_is_a_command_of_the_conversation(served: DaemonProcess) 
             await person.see("idle")
             person.type("/help\r")
             await person.see("/review CODE [STYLE]")
+            await person.see("idle")  # raw again: while text is printed Ctrl-D would be lost
             person.type("\x04")
         run = (await client.list_runs(limit=1)).runs[0]
         events = (await client.read_tape(run.run_id, limit=50)).events
