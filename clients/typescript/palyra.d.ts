@@ -3563,7 +3563,6 @@ export interface Events {
   "run.purged": RunPurged;
 }
 
-/** The error of a reply; `data.code` is the one to compare. */
 export interface RpcError {
   code: number;
   message: string;

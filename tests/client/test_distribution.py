@@ -130,6 +130,16 @@ def test_only_what_clients_need_is_copied() -> None:
     assert "palyra/config/load.py" not in names
 
 
+def test_the_copy_is_a_whole_package(tree: Path) -> None:
+    """Every folder is a package; types, their marker and the licence are there, renamed too."""
+    package = tree / "palyra_client"
+    folders = {path.parent for path in package.rglob("*.py")}
+    assert [] == [folder for folder in folders if not (folder / "__init__.py").is_file()]
+    assert {"py.typed", "LICENSE", "__init__.pyi"} <= {path.name for path in package.iterdir()}
+    stub = (package / "client" / "__init__.pyi").read_text("utf-8")
+    assert "from palyra_client.client.dial import connect" in stub
+
+
 @every_row(
     ("text", "renamed"),
     [

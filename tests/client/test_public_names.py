@@ -4,12 +4,14 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import palyra
 from palyra import client, errors
 from palyra.client import aio, blocking
+from tests.rows import every_row
 
 HEAVY = ("trio", "asyncio", "msgspec", "palyra.client")
 
@@ -24,13 +26,14 @@ def test_the_names_of_the_client_are_offered() -> None:
     assert {*client.__all__, "aio", "blocking", "errors", "PalyraError"} == {*palyra.__all__}
 
 
-def test_the_stub_offers_the_same_names() -> None:
+@every_row("package", [palyra, client])
+def test_the_stub_offers_the_same_names(package: ModuleType) -> None:
     """A type checker reads `__init__.pyi` in place of the module."""
-    tree = ast.parse(Path(palyra.__file__).with_suffix(".pyi").read_text("utf-8"))
+    tree = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text("utf-8"))
     imported = {
         alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert {*palyra.__all__} == imported
+    assert {*package.__all__} == imported
 
 
 def test_names_are_listed_before_they_are_used() -> None:

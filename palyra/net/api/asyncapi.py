@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from palyra.net.api.method import AnyMethod
-from palyra.net.api.schema import ProtocolSchema, Schema, describe_protocol
+from palyra.net.api.schema import RPC_ERROR, ProtocolSchema, Schema, describe_protocol
 
 CHANNEL = "websocket"
 ADDRESS = "/v1/ws"
@@ -22,25 +22,6 @@ Json = dict[str, Any]
 
 _REQUEST_ID = {"type": ["string", "integer"]}
 _VERSION = {"const": "2.0"}
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["code", "message", "data"],
-    "properties": {
-        "code": {"type": "integer"},
-        "message": {"type": "string"},
-        "data": {
-            "type": "object",
-            "required": ["code", "message", "retryable"],
-            "properties": {
-                "code": {"type": "string"},
-                "message": {"type": "string"},
-                "retryable": {"type": "boolean"},
-                "retry_after_ms": {"type": "integer"},
-                "field": {"type": "string"},
-            },
-        },
-    },
-}
 
 
 def asyncapi_document(methods: Mapping[str, AnyMethod], url: str, version: str) -> bytes:
@@ -73,7 +54,7 @@ def render_asyncapi(protocol: ProtocolSchema, *, version: str, host: str) -> Jso
         "operations": dict(_operations(protocol)),
         "components": {
             "messages": messages,
-            "schemas": {ERROR_SCHEMA: _ERROR} | _move_refs(protocol.schemas),
+            "schemas": {ERROR_SCHEMA: RPC_ERROR} | _move_refs(protocol.schemas),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "x-palyra-events": _move_refs(protocol.events),

@@ -14,6 +14,27 @@ REF_TEMPLATE = "#/schemas/{name}"
 
 Schema = dict[str, Any]
 
+# The error of a reply; clients compare `data.code`.
+RPC_ERROR: Schema = {
+    "type": "object",
+    "required": ["code", "message", "data"],
+    "properties": {
+        "code": {"type": "integer"},
+        "message": {"type": "string"},
+        "data": {
+            "type": "object",
+            "required": ["code", "message", "retryable"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "retryable": {"type": "boolean"},
+                "retry_after_ms": {"type": "integer"},
+                "field": {"type": "string"},
+            },
+        },
+    },
+}
+
 
 class MethodSchema(msgspec.Struct, frozen=True, kw_only=True):
     """One method: schemas of its params and result, and the scope it requires."""

@@ -6,11 +6,11 @@ that a type is never silently lost.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import starmap
 from typing import Any
 
-from palyra.net.api.schema import ProtocolSchema, Schema
+from palyra.net.api.schema import RPC_ERROR, MethodSchema, ProtocolSchema, Schema
 
 _HEAD = """\
 // Types of the protocol {protocol}, Palyra {version}.
@@ -19,20 +19,7 @@ _HEAD = """\
 // A newer daemon may send fields, values of enumerations, kinds of events and notifications that
 // are not listed here; a client passes over what it does not know.
 """
-_ENVELOPE = """\
-/** The error of a reply; `data.code` is the one to compare. */
-export interface RpcError {
-  code: number;
-  message: string;
-  data: {
-    code: string;
-    message: string;
-    retryable: boolean;
-    retry_after_ms?: number;
-    field?: string;
-  };
-}
-
+_SHORT = """\
 export type Method = keyof Methods;
 export type Params<M extends Method> = Methods[M]["params"];
 export type Result<M extends Method> = Methods[M]["result"];
@@ -72,22 +59,17 @@ def render_typescript(protocol: ProtocolSchema, *, name: str, version: str) -> s
     parts = [
         _HEAD.format(protocol=name, version=version),
         *starmap(_declaration, protocol.schemas.items()),
-        _table("Methods", {each: _method(method) for each, method in _methods(protocol)}),
+        _table("Methods", {each: _method(method) for each, method in protocol.methods.items()}),
         _table("Notifications", _types(protocol.notifications)),
         _table("Events", _types(protocol.events)),
-        _ENVELOPE,
+        _declaration("RpcError", RPC_ERROR),
+        _SHORT,
     ]
     return "\n".join(parts)
 
 
-def _methods(protocol: ProtocolSchema) -> Iterator[tuple[str, Schema]]:
-    for name, method in protocol.methods.items():
-        yield name, {"params": method.params, "result": method.result}
-
-
-def _method(schemas: Mapping[str, Schema]) -> str:
-    params, result = render_type(schemas["params"]), render_type(schemas["result"])
-    return f"{{ params: {params}; result: {result} }}"
+def _method(method: MethodSchema) -> str:
+    return f"{{ params: {render_type(method.params)}; result: {render_type(method.result)} }}"
 
 
 def _types(schemas: Mapping[str, Schema]) -> dict[str, str]:
