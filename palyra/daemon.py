@@ -165,7 +165,9 @@ class Daemon:
         documents = build_documents(
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host
         )
-        learning = build_learning(config, self.services, self.memories, documents, self.host)
+        learning = build_learning(
+            config, self.services, self.memories, documents.of(None), self.host
+        )
         kept = build_retention_stores(config, store, self.host)
         self.tasks = build_tasks(
             config,

@@ -118,6 +118,7 @@ export interface RunStart {
   text: string;
   session_id?: string | null;
   session_key?: string | null;
+  workspace?: string | null;
   attachments?: Record<string, unknown>[];
   agent?: string | null;
   queue_mode?: "collect" | "followup" | "interrupt" | "reject" | "steer" | null;
@@ -555,6 +556,7 @@ export interface PreviewParams {
   text: string;
   agent?: string | null;
   session_id?: string | null;
+  workspace?: string | null;
 }
 
 /** The cost of a message with its references, before it is sent. */
@@ -617,6 +619,7 @@ export interface ApprovalRecord {
   uses?: number;
   once_because?: string;
   parent_run_id?: string | null;
+  workspace?: string;
 }
 
 /** One approval. */
@@ -649,6 +652,7 @@ export interface Preview {
   redacted?: number;
   cut?: number;
   taint?: TaintSource[];
+  workspace?: string;
 }
 
 /** Words of a command, in order, as the program gets them. */
@@ -747,7 +751,7 @@ export interface GrantList {
   grants: GrantRecord[];
 }
 
-/** An answer for more than one call: the calls of one tool by one agent, with one key. With the scope `session` it is valid in that session until the session is reset; `timeboxed` is valid for the principal until it expires. */
+/** An answer for more than one call: the calls of one tool by one agent, with one key. With the scope `session` it is valid in that session until the session is reset; `timeboxed` is valid for the principal until it expires. Neither holds in another workspace. */
 export interface GrantRecord {
   grant_id: string;
   principal: string;
@@ -765,6 +769,7 @@ export interface GrantRecord {
   reason?: string;
   ended_ms?: number | null;
   ended_by?: string | null;
+  workspace?: string;
 }
 
 /** The grant to end. */
@@ -846,6 +851,11 @@ export interface Restored {
   checkpoint_id?: string | null;
 }
 
+/** The documents of a workspace, of the default one unless it is named. */
+export interface DocumentListParams {
+  workspace?: string | null;
+}
+
 /** All documents of the workspace. */
 export interface DocumentList {
   workspace: string;
@@ -868,6 +878,7 @@ export interface DocumentState {
 /** The blocks that are in the file now, or those of one version. */
 export interface DocumentGet {
   document: string;
+  workspace?: string | null;
   version?: number | null;
 }
 
@@ -929,6 +940,7 @@ export interface Flag {
 /** Newest first; `before` is the `next_before` of the page before. */
 export interface DocumentHistoryParams {
   document: string;
+  workspace?: string | null;
   before?: number | null;
   limit?: number;
 }
@@ -956,6 +968,7 @@ export interface DocumentVersion {
 /** Adopt the edits in the file as the caller's, or only list them. */
 export interface DocumentSync {
   document: string;
+  workspace?: string | null;
   dry_run?: boolean;
 }
 
@@ -984,12 +997,14 @@ export interface EntryChange {
 /** Write the caller's pinned memories to the block `pinned`, or only list the differences. */
 export interface DocumentFill {
   document: string;
+  workspace?: string | null;
   dry_run?: boolean;
 }
 
 /** Give the managed blocks the entries of a version, or only list the differences. */
 export interface DocumentRestore {
   document: string;
+  workspace?: string | null;
   version: number;
   dry_run?: boolean;
 }
@@ -999,6 +1014,7 @@ export interface SessionResolve {
   idempotency_key?: string | null;
   session_id?: string | null;
   session_key?: string | null;
+  workspace?: string | null;
 }
 
 /** A conversation; (principal, key) is unique if a key was given. */
@@ -1018,6 +1034,7 @@ export interface SessionRecord {
   conversation_id?: string | null;
   pins?: Pin[];
   purge?: SessionPurge | null;
+  workspace?: string;
 }
 
 /** A pinned message or tool result: the event of the tape that brought it. */
@@ -1202,6 +1219,18 @@ export interface Entry {
   trust?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
 }
 
+/** The configured workspaces, the default one first. */
+export interface WorkspaceList {
+  workspaces: WorkspaceView[];
+}
+
+/** A folder that sessions can work in. */
+export interface WorkspaceView {
+  name: string;
+  path: string;
+  problem?: string;
+}
+
 /** All agents, the default one first, without their instructions. */
 export interface AgentList {
   agents: Agent[];
@@ -1366,6 +1395,7 @@ export interface ToolSpec {
   executor?: string;
   enforcement?: string;
   principal?: string;
+  workspace?: string;
 }
 
 /** A hypothetical call, which is not executed. */
@@ -1374,6 +1404,7 @@ export interface PolicyExplain {
   arguments: Record<string, unknown>;
   agent?: string | null;
   session_id?: string | null;
+  workspace?: string | null;
 }
 
 /** Predicted verdict on a call, from the rules and the grants. */
@@ -2973,6 +3004,7 @@ export interface RunAccepted {
   brief?: RequestOptions | null;
   model_choice?: "default" | "pinned" | "preferred";
   delegation?: Delegation | null;
+  workspace?: string;
 }
 
 /** Settings that a caller gives a run in addition to its message. */
@@ -3391,7 +3423,7 @@ export interface Methods {
   "artifact.read": { params: ArtifactRead; result: ArtifactPiece };
   "checkpoint.list": { params: CheckpointListParams; result: CheckpointList };
   "checkpoint.restore": { params: CheckpointRestore; result: Restored };
-  "document.list": { params: NoParams; result: DocumentList };
+  "document.list": { params: DocumentListParams; result: DocumentList };
   "document.get": { params: DocumentGet; result: DocumentView };
   "document.history": { params: DocumentHistoryParams; result: DocumentHistory };
   "document.sync": { params: DocumentSync; result: DocumentChange };
@@ -3409,6 +3441,7 @@ export interface Methods {
   "session.restore": { params: SessionRestore; result: SessionRestored };
   "session.purge": { params: SessionPurgeParams; result: SessionPurged };
   "session.compact": { params: SessionCompact; result: SessionCompacted };
+  "workspace.list": { params: NoParams; result: WorkspaceList };
   "agent.list": { params: NoParams; result: AgentList };
   "agent.get": { params: AgentGet; result: Agent };
   "agent.create": { params: AgentCreate; result: Agent };

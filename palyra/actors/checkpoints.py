@@ -34,7 +34,7 @@ from palyra.core.session.queue import BESIDE
 from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Mark, Rewound
 from palyra.errors import IllegalState, InvalidParams, NotFound
-from palyra.services.documents import Documents
+from palyra.services.documents import AllDocuments
 from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run
 from palyra.services.session_checkpoints import ForkMark, find_mark
@@ -62,7 +62,7 @@ class Checkpointer:
         sessions: Sessions,
         gateway: Gateway,
         files: FileHistory,
-        documents: Documents,
+        documents: AllDocuments,
     ) -> None:
         self._services = services
         self._sessions = sessions
@@ -135,7 +135,9 @@ class Checkpointer:
             raise IllegalState("the conversation is empty at that checkpoint")
         made = await self._changes(session, point, is_after=True) if command.files else []
         rewound = await self._rewind(made, force=command.force, dry_run=True)
-        documents = await self._restore_documents(caller, command, point, dry_run=True)
+        documents: dict[str, int] = {}
+        if command.documents:
+            documents = await self._restore_documents(caller, session, point, dry_run=True)
         summary = branch.summary
         restored = SessionRestored(
             parent_run_id=branch.run_id,
@@ -150,7 +152,8 @@ class Checkpointer:
         if command.dry_run:
             return restored
         rewound = await self._rewind(made, force=command.force, dry_run=False)
-        await self._restore_documents(caller, command, point, dry_run=False)
+        if command.documents:
+            await self._restore_documents(caller, session, point, dry_run=False)
         restored = msgspec.structs.replace(restored, file_checkpoint_id=rewound.checkpoint_id)
         start = msgspec.structs.replace(
             fork_command(mark.point, branch, None), origin=RESTORE, restored=restored
@@ -177,11 +180,10 @@ class Checkpointer:
         )
 
     async def _restore_documents(
-        self, caller: Caller, command: RestoreSession, point: Mark, *, dry_run: bool
+        self, caller: Caller, session: SessionRecord, point: Mark, *, dry_run: bool
     ) -> dict[str, int]:
-        if not command.documents:
-            return {}
-        return await self._documents.restore_all(caller, point.at_ms, dry_run=dry_run)
+        documents = self._documents.of(session.workspace)
+        return await documents.restore_all(caller, point.at_ms, dry_run=dry_run)
 
     async def _rewind(self, made: list[Checkpoint], *, force: bool, dry_run: bool) -> Rewound:
         """Undo the changes, given newest first."""

@@ -145,11 +145,14 @@ class Delegations:
             approval_mode="ask" if is_attended else "deny",
             budget=child.budget,
             origin=DELEGATED,
+            workspace=accepted.workspace,
             delegated=DelegatedTask(
                 parent_run_id=run.run_id,
                 depth=depth,
                 tools=handed_down(
-                    work.tools, held_tools(run, agents.prefix(own, accepted.principal)), depth
+                    work.tools,
+                    held_tools(run, agents.prefix(own, accepted.principal, accepted.workspace)),
+                    depth,
                 ),
                 delegation=ev.Delegation(
                     call_id=call.call_id,

@@ -447,7 +447,12 @@ class Gateway:
         return await self._services.journal.read(lambda store: find_context(store, run_id, turn))
 
     async def preview_references(
-        self, caller: Caller, text: str, agent: str | None = None, session_id: str | None = None
+        self,
+        caller: Caller,
+        text: str,
+        agent: str | None = None,
+        session_id: str | None = None,
+        workspace: str | None = None,
     ) -> ReferencePreview:
         """Resolve the references of a message that is not sent.  Raises InvalidParams, NotFound.
 
@@ -455,11 +460,11 @@ class Gateway:
         """
         caller.require("runs:write")
         services = self._services
-        prefix = services.agents.prefix(await services.agents.get_present(agent), caller.principal)
-        session = None
-        if session_id is not None:
-            session = await self._sessions.get(caller, session_id)
-        asker = services.sources.for_caller(caller, prefix, session)
+        session, where = await self._sessions.find_workspace(caller, session_id, workspace)
+        prefix = services.agents.prefix(
+            await services.agents.get_present(agent), caller.principal, where
+        )
+        asker = services.sources.for_caller(caller, prefix, session, where)
         async with trio.open_nursery() as late:
             references = await resolve_all(late, services.sources, asker, text)
             files = await find_files(late, services.sources, asker, [text])
@@ -471,7 +476,9 @@ class Gateway:
         tool: str,
         arguments: dict[str, Any],
         agent: str | None = None,
+        *,
         session_id: str | None = None,
+        workspace: str | None = None,
     ) -> Explanation:
         """Explain the verdict on a call without running it.  Raises InvalidParams for a refused call.
 
@@ -480,10 +487,10 @@ class Gateway:
         """
         caller.require("tools:read")
         services = self._services
-        prefix = services.agents.prefix(await services.agents.get_present(agent), caller.principal)
-        session = None
-        if session_id is not None:
-            session = await self._sessions.get(caller, session_id)
+        session, where = await self._sessions.find_workspace(caller, session_id, workspace)
+        prefix = services.agents.prefix(
+            await services.agents.get_present(agent), caller.principal, where
+        )
         proposed = ProposedCall(call_id="", tool=tool, arguments=arguments)
         explain = partial(
             services.gate.explain,
@@ -491,6 +498,7 @@ class Gateway:
             proposed,
             prefix,
             session=session,
+            workspace=where,
             now_ms=services.now_ms(),
         )
         explanation, inspectable = explain()
@@ -585,6 +593,7 @@ def fork_command(point: ForkPoint, branch: InheritedConversation, text: str | No
         budget=accepted.budget,
         origin="interactive" if accepted.origin == COMPACTION else accepted.origin,
         branch=branch,
+        workspace=accepted.workspace,
     )
 
 

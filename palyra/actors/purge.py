@@ -47,7 +47,7 @@ from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.errors import Conflict, PalyraError
-from palyra.services.documents import Documents
+from palyra.services.documents import AllDocuments
 from palyra.services.memory import Memories
 from palyra.services.memory_search import WRITE, whose_memory
 
@@ -67,7 +67,7 @@ class DataRights:
         gateway: Gateway,
         memories: Memories,
         *,
-        documents: Documents,
+        documents: AllDocuments,
         files: FileHistory,
     ) -> None:
         self._services = services

@@ -63,6 +63,7 @@ class PromptWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     model: str | None = None
     session_id: SessionId | None = None
     session_key: SessionKey | None = None
+    workspace: str | None = None  # of a new session
     approval_mode: ApprovalMode = "ask"
     budget: PromptBudget = PromptBudget()
 
@@ -179,6 +180,7 @@ def prompt(payload: dict[str, Any]) -> StartRun:
         approval_mode=wanted.approval_mode,
         budget=Budget(**msgspec.structs.asdict(wanted.budget)),
         origin="background",
+        workspace=wanted.workspace,
     )
 
 

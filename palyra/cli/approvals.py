@@ -253,6 +253,7 @@ def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
         _fate(approval),
         ("tool", visible(approval.tool)),
         ("risk", approval.risk),
+        ("workspace", approval.workspace),
         ("summary", visible(approval.summary)),
         ("why asked", visible(approval.policy_reason)),
         ("digest", approval.digest),

@@ -77,7 +77,11 @@ def _create_stopped(options: Options, target: str | None, *, with_keys: bool) ->
     paths = config.paths
     try:
         with stopped_home(
-            paths.data_dir, paths.config_file, config.policy_dir, config.workspace, __version__
+            paths.data_dir,
+            paths.config_file,
+            config.policy_dir,
+            config.workspaces.values(),
+            __version__,
         ) as backups:
             return backups.create(target, order)
     except PalyraError as error:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Talk with the agent in the terminal.")
 @click.option("--continue", "is_continued", is_flag=True, help="Go on with your last conversation.")
 @click.option("--resume", metavar="SESSION", help="Go on with that session: its id or key.")
+@click.option(
+    "--workspace",
+    help="Workspace of a new conversation; if left out, the one that the current directory lies in.",
+)
 @click.option("--agent", help="Name of the agent.")
 @click.option("--model", help="Name of the model.")
 @click.option(
@@ -33,11 +37,12 @@ if TYPE_CHECKING:
     help="How calls that need approval are answered, as for `palyra run`.",
 )
 @shared_options
-def chat(
+def chat(  # noqa: PLR0913 - click's, by name
     options: Options,
     *,
     is_continued: bool,
     resume: str | None,
+    workspace: str | None,
     agent: str | None,
     model: str | None,
     policy: ApprovePolicy,
@@ -49,6 +54,8 @@ def chat(
     """
     if is_continued and resume is not None:
         raise click.UsageError("--continue and --resume exclude each other")
+    if workspace is not None and (is_continued or resume is not None):
+        raise click.UsageError("--workspace is for a new conversation: a session keeps its own")
     if options.as_json:
         raise click.UsageError("a conversation has no JSON form: use `palyra run --json`")
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
@@ -57,13 +64,17 @@ def chat(
         sys.stdout.flush()
 
     async def work(client: Client) -> int:
-        from palyra.cli.chat_session import Conversation  # noqa: PLC0415 - the first line must be fast
+        # The first line must be fast.
+        from palyra.cli.chat_session import Conversation  # noqa: PLC0415
+        from palyra.cli.workspaces import choose_workspace  # noqa: PLC0415
 
-        conversation = Conversation(client, agent, model)
+        conversation = Conversation(client, options, agent, model, workspace)
         if policy.mode == "deny":
             conversation.approval_mode = "deny"
         if is_continued or resume is not None:
             await conversation.resume(resume)
+        elif workspace is None:
+            conversation.workspace = await choose_workspace(client, options)
         if is_terminal:
             from palyra.cli.chat_desk import talk_at_terminal  # noqa: PLC0415 - see above
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from palyra.cli.output import one_line
 from palyra.cli.slash import COMMANDS, prompt_names
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.errors import PalyraError
 
 if TYPE_CHECKING:
@@ -108,8 +109,12 @@ async def find_offers(client: Client, word: str) -> list[str]:
     return []
 
 
-async def find_workspace(client: Client) -> Path | None:
-    """Return the path of the daemon's workspace, which may be on another machine; None if not known."""
+async def find_workspace(client: Client, name: str | None) -> Path | None:
+    """Return the folder of a workspace, None for the default one's; None if it is not known.
+
+    It may be on another machine.
+    """
     with suppress(PalyraError):
-        return Path((await client.list_documents()).workspace)
+        found = {each.name: each.path for each in await client.list_workspaces()}
+        return Path(found[name or DEFAULT_WORKSPACE])
     return None

@@ -63,7 +63,7 @@ HOW = "y = yes, n = no, and Enter"
 async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
     """Hold the conversation until the person leaves, and return the exit code."""
     send, receive = trio.open_memory_channel[Typed](MAX_TYPED)
-    workspace = await find_workspace(conversation.client)
+    workspace = await find_workspace(conversation.client, conversation.workspace)
     token = trio.lowlevel.current_trio_token()
 
     def complete(word: str) -> list[tuple[str, str]]:

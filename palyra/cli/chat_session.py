@@ -15,6 +15,7 @@ from palyra.cli.sessions import get_session_id
 from palyra.core.tape import events as ev
 
 if TYPE_CHECKING:
+    from palyra.cli.talk import Options
     from palyra.client import Client, RunOptions
     from palyra.core.session.commands import Started
 
@@ -26,8 +27,10 @@ class Conversation:
     """One conversation of the caller; a new one until `session_id` is set."""
 
     client: Client
+    options: Options
     agent: str | None = None
     model: str | None = None
+    workspace: str | None = None  # of a new session; None: the default one
     session_id: str | None = None
     approval_mode: ev.ApprovalMode = "ask"
     images: list[dict[str, Any]] = field(default_factory=list)  # of the next message
@@ -40,9 +43,10 @@ class Conversation:
         Raises CommandFailed or NotFound if there is none.
         """
         if name is None:
-            self.session_id = (await get_last_session(self.client)).session_id
+            session = await get_last_session(self.client, self.options)
         else:
-            self.session_id = await get_session_id(self.client, name)
+            session = await self.client.get_session(await get_session_id(self.client, name))
+        self.session_id, self.workspace = session.session_id, session.workspace
         page = await self.client.list_runs(session_id=self.session_id, limit=PAGE_ROWS)
         self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
         self.is_branching = False
@@ -87,6 +91,8 @@ class Conversation:
         options: RunOptions = {"approval_mode": self.approval_mode}
         if self.session_id is not None:
             options["session_id"] = self.session_id
+        elif self.workspace is not None:
+            options["workspace"] = self.workspace
         if self.agent is not None:
             options["agent"] = self.agent
         if self.model is not None:

@@ -7,6 +7,7 @@ import click
 from palyra.cli.command import shared_options
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
+from palyra.cli.workspaces import workspace_option
 from palyra.core.memory.document_views import Adopted, Deleted, DocumentChange, Flag
 from palyra.core.text.visible import pluralize, visible
 
@@ -20,10 +21,11 @@ def documents() -> None:
 
 
 @documents.command("list")
+@workspace_option
 @shared_options
-def list_(options: Options) -> None:
+def list_(options: Options, workspace: str | None) -> None:
     """List the documents of the workspace."""
-    found = talk(options, lambda client: client.list_documents())
+    found = talk(options, lambda client: client.list_documents(workspace=workspace))
     if options.as_json:
         print_json(found)
         return
@@ -52,10 +54,13 @@ def list_(options: Options) -> None:
 @documents.command()
 @click.argument("document")
 @click.option("--version", type=click.IntRange(min=1), help="Show this version, not the file.")
+@workspace_option
 @shared_options
-def show(options: Options, document: str, version: int | None) -> None:
+def show(options: Options, document: str, version: int | None, workspace: str | None) -> None:
     """Show the entries of a document, and edits that are not adopted yet."""
-    found = talk(options, lambda client: client.get_document(document, version))
+    found = talk(
+        options, lambda client: client.get_document(document, version, workspace=workspace)
+    )
     if options.as_json:
         print_json(found)
         return
@@ -86,11 +91,17 @@ def show(options: Options, document: str, version: int | None) -> None:
     help="Most rows to print.",
 )
 @click.option("--before", type=click.IntRange(min=1), help="Start before this version.")
+@workspace_option
 @shared_options
-def history(options: Options, document: str, limit: int, before: int | None) -> None:
+def history(
+    options: Options, document: str, limit: int, before: int | None, workspace: str | None
+) -> None:
     """List the versions of a document, newest first."""
     found = talk(
-        options, lambda client: client.document_history(document, before=before, limit=limit)
+        options,
+        lambda client: client.document_history(
+            document, before=before, limit=limit, workspace=workspace
+        ),
     )
     if options.as_json:
         print_json(found)
@@ -118,10 +129,18 @@ def history(options: Options, document: str, limit: int, before: int | None) -> 
 @click.argument("document")
 @click.argument("version", type=click.IntRange(min=1))
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@workspace_option
 @shared_options
-def restore(options: Options, document: str, version: int, *, dry_run: bool) -> None:
+def restore(
+    options: Options, document: str, version: int, *, dry_run: bool, workspace: str | None
+) -> None:
     """Give the managed blocks the entries of a version; other text stays as it is."""
-    done = talk(options, lambda client: client.restore_document(document, version, dry_run=dry_run))
+    done = talk(
+        options,
+        lambda client: client.restore_document(
+            document, version, dry_run=dry_run, workspace=workspace
+        ),
+    )
     if options.as_json:
         print_json(done)
         return
@@ -131,10 +150,13 @@ def restore(options: Options, document: str, version: int, *, dry_run: bool) -> 
 @documents.command()
 @click.argument("document", default="MEMORY.md")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@workspace_option
 @shared_options
-def fill(options: Options, document: str, *, dry_run: bool) -> None:
+def fill(options: Options, document: str, *, dry_run: bool, workspace: str | None) -> None:
     """Write your pinned memories to the block `pinned` of DOCUMENT, or of MEMORY.md."""
-    done = talk(options, lambda client: client.fill_document(document, dry_run=dry_run))
+    done = talk(
+        options, lambda client: client.fill_document(document, dry_run=dry_run, workspace=workspace)
+    )
     if options.as_json:
         print_json(done)
         return
@@ -144,17 +166,20 @@ def fill(options: Options, document: str, *, dry_run: bool) -> None:
 @documents.command()
 @click.argument("document", required=False)
 @click.option("--dry-run", is_flag=True, help="Only show the edits.")
+@workspace_option
 @shared_options
-def sync(options: Options, document: str | None, *, dry_run: bool) -> None:
+def sync(options: Options, document: str | None, *, dry_run: bool, workspace: str | None) -> None:
     """Adopt what was added, changed and deleted in the file; without DOCUMENT, in all."""
     if document is not None:
         names = [document]
     else:
-        found = talk(options, lambda client: client.list_documents())
+        found = talk(options, lambda client: client.list_documents(workspace=workspace))
         names = [each.document for each in found.documents if each.exists or each.version]
 
     async def sync_all(client: "Client") -> list[DocumentChange]:
-        return [await client.sync_document(name, dry_run=dry_run) for name in names]
+        return [
+            await client.sync_document(name, dry_run=dry_run, workspace=workspace) for name in names
+        ]
 
     done = talk(options, sync_all)
     if options.as_json:

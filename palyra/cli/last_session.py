@@ -5,22 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
+from palyra.cli.workspaces import find_here
 from palyra.core.tape.events import RunAccepted
 
 if TYPE_CHECKING:
+    from palyra.cli.talk import Options
     from palyra.client import Client
     from palyra.core.journal.records import SessionRecord
 
 PAGE_ROWS = 100
 
 
-async def get_last_session(client: Client) -> SessionRecord:
+async def get_last_session(client: Client, options: Options) -> SessionRecord:
     """Return the session of the caller's newest interactive run.
 
-    Runs of tasks, delegated runs, conversations in channels and archived sessions do not count.  A
-    daemon has one workspace.  Raises CommandFailed if there is none among the newest PAGE_ROWS runs, or if it
-    waits for a person: a new message would wait behind that question.
+    Runs of tasks, delegated runs, conversations in channels and archived sessions do not count; in a
+    workspace only its own sessions do.  Raises CommandFailed if there is none among the newest
+    PAGE_ROWS runs, or if it waits for a person: a new message would wait behind that question.
     """
+    here = await find_here(client, options)
     page = await client.list_runs(principal=client.welcome.principal, limit=PAGE_ROWS)
     seen: set[str] = set()
     for run in page.runs:
@@ -32,7 +35,8 @@ async def get_last_session(client: Client) -> SessionRecord:
             continue
         seen.add(run.session_id)
         session = await client.get_session(run.session_id)
-        if session.archived_ms is None and session.channel is None:
+        is_elsewhere = here is not None and session.workspace != here
+        if session.archived_ms is None and session.channel is None and not is_elsewhere:
             if run.phase == "awaiting_approval":
                 raise CommandFailed(
                     f"the last conversation waits for an answer: {run.run_id}",

@@ -26,6 +26,7 @@ from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import parse_budget, read_answer_schema, read_images
 from palyra.cli.run_printer import RunPrinter
 from palyra.cli.talk import Options, talk
+from palyra.cli.workspaces import choose_workspace, find_here
 from palyra.client import (
     Client,
     EventsDiscarded,
@@ -34,7 +35,9 @@ from palyra.client import (
     Subscription,
     TapeEvent,
 )
+from palyra.core.context.views import ReferencePreview
 from palyra.core.journal.records import QueueMode
+from palyra.core.session.commands import Started
 from palyra.core.tape.events import Budget
 
 if TYPE_CHECKING:
@@ -58,6 +61,10 @@ CANCEL_WITHIN_S = 10.0
     "--queue-mode",
     type=click.Choice(get_args(QueueMode)),
     help="What to do if the session is busy.",
+)
+@click.option(
+    "--workspace",
+    help="Workspace of a new session; if left out, the one that the current directory lies in.",
 )
 @click.option("--channel", help="Channel of the message; needs --conversation.")
 @click.option("--conversation", "conversation_id", help="Conversation in the channel.")
@@ -128,6 +135,7 @@ def run(
         (deny and policy.mode not in {"default", "deny"}, "--deny and --approve"),
         (is_continued and given["session_key"], "--continue and --session"),
         (is_continued and given["channel"], "--continue and --channel"),
+        (is_continued and given["workspace"], "--continue and --workspace"),
         (detach and given["fail_fast"], "--detach and --fail-fast"),
     )
     policy = ApprovePolicy("deny") if deny else policy
@@ -135,16 +143,15 @@ def run(
     start = _start_options(policy, given)
     words = _read_input() if text == "-" else text
     if preview:
-        agent = given["agent"]
         print_preview(
-            options, talk(options, lambda client: client.preview_references(words, agent=agent))
+            options, talk(options, lambda client: _preview(client, options, words, start))
         )
         return
     if is_continued:
-        session = talk(options, get_last_session)
+        session = talk(options, lambda client: get_last_session(client, options))
         start["session_id"] = session.session_id
     if detach:
-        started = talk(options, lambda client: client.start_run(words, **start))
+        started = talk(options, lambda client: _start(client, options, words, start))
         if options.as_json:
             print_json(started)
         else:
@@ -152,7 +159,7 @@ def run(
         return
     ending = RunExit()
     try:
-        how = _Manner(options.as_json, policy, fail_fast)
+        how = _Manner(options, policy, fail_fast)
         talk(options, lambda client: _watch(client, words, start, how, ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
@@ -200,17 +207,38 @@ def _read_input() -> str:
 class _Manner:
     """How a run is followed."""
 
-    as_json: bool
+    options: Options
     policy: ApprovePolicy
     fail_fast: bool
+
+
+async def _preview(
+    client: Client, options: Options, text: str, start: RunOptions
+) -> ReferencePreview:
+    workspace = start.get("workspace") or await find_here(client, options)
+    return await client.preview_references(text, agent=start.get("agent"), workspace=workspace)
+
+
+async def _start(client: Client, options: Options, text: str, start: RunOptions) -> Started:
+    """Start the run; a new session works in the workspace of the current directory.
+
+    Cancellation: the run may have been started.
+    """
+    is_new = not {"session_id", "workspace", "channel"} & start.keys()
+    if is_new:
+        key = start.get("session_key")
+        workspace = await choose_workspace(client, options, session_key=key)
+        if workspace is not None:
+            start["workspace"] = workspace
+    return await client.start_run(text, **start)
 
 
 async def _watch(
     client: Client, text: str, start: RunOptions, how: _Manner, ending: RunExit
 ) -> None:
-    started = await client.start_run(text, **start)
+    started = await _start(client, how.options, text, start)
     ending.run_id = started.run_id
-    if how.as_json:
+    if how.options.as_json:
         desk = ApprovalPrompt(client, None, how.policy)
         pause = ModelPause(client, "cancel" if how.fail_fast else "wait")
         async with client.events(started.run_id, progress=False) as items:

@@ -55,7 +55,7 @@ def list_(options: Options, limit: int, cursor: str | None) -> None:
         print_json(page)
         return
     print_table(
-        ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"),
+        ("SESSION", "KEY", "WORKSPACE", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"),
         [_row(session) for session in page.sessions],
         empty="no sessions yet",
     )
@@ -67,6 +67,7 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
     return (
         session.session_id,
         session.key or "-",
+        session.workspace,
         session.principal,
         age(session.updated_ms),
         session.epoch,

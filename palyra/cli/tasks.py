@@ -46,6 +46,7 @@ _WORK = (
     click.option("--text", help="Message of a prompt."),
     click.option("--agent", help="Agent of a prompt; default: the default agent."),
     click.option("--session-key", help="Session of a prompt; default: a new one."),
+    click.option("--workspace", help="Workspace of that session, if it is a new one."),
     click.option("--approval-mode", help="Approval mode of a prompt; default: ask."),
     click.option("--payload", help="Payload as JSON, for what has no option."),
     click.option(
@@ -81,7 +82,7 @@ def _payload(given: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter(f"it is not JSON: {error}", param_hint="--payload") from None
     if not isinstance(payload, dict):
         raise click.BadParameter("write a JSON object", param_hint="--payload")
-    for name in ("text", "agent", "session_key", "approval_mode"):
+    for name in ("text", "agent", "session_key", "workspace", "approval_mode"):
         value = given.pop(name)
         if value is not None:
             payload[name] = value

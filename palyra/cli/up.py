@@ -94,6 +94,7 @@ def _describe(config: Config, discovery: Discovery) -> list[str]:
         f"data       {data}",
         f"token      {data / TOKEN_PATH} (the operator's, private)",
         f"workspace  {config.workspace}",
+        *(f"           {each.name}: {each.path}" for each in config.tools.workspaces),
         f"model      {config.models.default}",
         "",
         'palyra run "hello"       talk to it, from another terminal',

@@ -13,8 +13,18 @@ class ContextMethods(RequestMethods):
         return await self._ask("context.explain", params, ContextExplained)
 
     async def preview_references(
-        self, text: str, *, agent: str | None = None, session_id: str | None = None
+        self,
+        text: str,
+        *,
+        agent: str | None = None,
+        session_id: str | None = None,
+        workspace: str | None = None,
     ) -> ReferencePreview:
         """Resolve the references of a message without sending it; return their cost and trust."""
-        params = {"text": text, "agent": agent, "session_id": session_id}
+        params = {
+            "text": text,
+            "agent": agent,
+            "session_id": session_id,
+            "workspace": workspace,
+        }
         return await self._ask("reference.preview", params, ReferencePreview)

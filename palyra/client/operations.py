@@ -35,9 +35,16 @@ class OperationMethods(RequestMethods):
         *,
         agent: str | None = None,
         session_id: str | None = None,
+        workspace: str | None = None,
     ) -> Explanation:
         """Return the verdict on a hypothetical call of that agent in that session, with the reason."""
-        params = {"tool": tool, "arguments": arguments, "agent": agent, "session_id": session_id}
+        params = {
+            "tool": tool,
+            "arguments": arguments,
+            "agent": agent,
+            "session_id": session_id,
+            "workspace": workspace,
+        }
         return await self._ask("policy.explain", params, Explanation)
 
     async def suggest_policies(

@@ -19,6 +19,7 @@ class RunOptions(TypedDict, total=False):
 
     session_id: str | None
     session_key: str | None
+    workspace: str | None
     agent: str | None
     model: str | None
     queue_mode: QueueMode

@@ -12,7 +12,7 @@ from palyra.core.session.commands import (
     SessionRestored,
 )
 from palyra.core.session.purge import SessionPurged
-from palyra.net.protocol.results import SessionList
+from palyra.net.protocol.results import SessionList, WorkspaceList, WorkspaceView
 
 
 class QueueChange(TypedDict, total=False):
@@ -39,11 +39,19 @@ class SessionMethods(RequestMethods):
     """Resolve, list, archive and reset sessions, and change their queues."""
 
     async def resolve_session(
-        self, *, session_key: str | None = None, session_id: str | None = None
+        self,
+        *,
+        session_key: str | None = None,
+        session_id: str | None = None,
+        workspace: str | None = None,
     ) -> SessionRecord:
-        """Find a session by id, or find or create one by key."""
-        params = {"session_key": session_key, "session_id": session_id}
+        """Find a session by id, or find or create one by key; a new one works in that workspace."""
+        params = {"session_key": session_key, "session_id": session_id, "workspace": workspace}
         return await self._mutate("session.resolve", params, SessionRecord)
+
+    async def list_workspaces(self) -> list[WorkspaceView]:
+        """List the folders that sessions can work in, the default one first."""
+        return (await self._ask("workspace.list", {}, WorkspaceList)).workspaces
 
     async def get_session(self, session_id: str) -> SessionRecord:
         """Return a session.  Raises NotFound."""

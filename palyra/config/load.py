@@ -52,6 +52,7 @@ from palyra.config.sections import (
     Wasm,
 )
 from palyra.core.configuration import ConfigSource
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.errors import InvalidParams
 
 ENV_PREFIX = "PALYRA_"
@@ -89,8 +90,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workspace(self) -> Path:
-        """Absolute path of the directory that tools work in; the tools validate it."""
+        """Absolute path of the default workspace; the tools validate it."""
         return absolute(Path(self.tools.workspace or "."))
+
+    @property
+    def workspaces(self) -> dict[str, Path]:
+        """Absolute paths of all workspaces by name, the default one first; the tools validate them."""
+        found = {DEFAULT_WORKSPACE: self.workspace}
+        return found | {each.name: Path(each.path) for each in self.tools.workspaces}
 
     @property
     def policy_dir(self) -> Path:

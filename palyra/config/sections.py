@@ -186,12 +186,27 @@ class ContextConfig(Section, frozen=True, kw_only=True):
     ] = "refuse"
 
 
+class WorkspaceConfig(Section, frozen=True, kw_only=True):
+    """A further folder that sessions can work in."""
+
+    name: Annotated[str, _doc("Name that sessions and rules use.")]
+    path: Annotated[str, _doc("Directory, absolute; outside of every other workspace.")]
+
+
 class ToolsConfig(Section, frozen=True, kw_only=True):
     """Access of tools to files."""
 
     workspace: Annotated[
-        str, _doc("Directory that tools work in; empty: the current directory.")
+        str,
+        _doc(
+            "Directory that tools work in; empty: the current directory.  This is the workspace "
+            "`default`."
+        ),
     ] = ""
+    workspaces: Annotated[
+        tuple[WorkspaceConfig, ...],
+        _doc("Further workspaces, one of which a session may name: tables of name, path."),
+    ] = ()
 
 
 class Wasm(Section, frozen=True, kw_only=True):
@@ -290,8 +305,12 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
         _doc("Where the program runs; none: unconfined, with the daemon's own rights."),
     ] = "jail"
     workspace: Annotated[
-        Literal["none", "read", "write"], _doc("Access to the workspace from the jail.")
+        Literal["none", "read", "write"], _doc("Access to a workspace from the jail.")
     ] = "none"
+    works_in: Annotated[
+        str,
+        _doc("Name of that workspace; only sessions that work in it have the server's tools."),
+    ] = "default"
     folders: Annotated[
         tuple[str, ...], _doc("Additional folders that are readable in the jail.")
     ] = ()

@@ -57,12 +57,14 @@ def check_agent(agent: AgentRecord, models: Collection[str], tools: Collection[s
             raise InvalidParams(f"no tool {name!r}; {known}", field="tools")
 
 
-def tools_of(principal: str, catalogue: Catalogue) -> Catalogue:
-    """Return the catalogue without the tools of other principals."""
+def tools_of(principal: str, workspace: str, catalogue: Catalogue) -> Catalogue:
+    """Return the catalogue without the tools of other principals and workspaces."""
     if not catalogue.has_owned:
         return catalogue
     return build_catalogue(
-        spec for spec in catalogue.tools.values() if spec.principal in {"", principal}
+        spec
+        for spec in catalogue.tools.values()
+        if spec.principal in {"", principal} and spec.workspace in {"", workspace}
     )
 
 

@@ -64,6 +64,7 @@ def pending_record(run: Run, prompt: ApprovalRequested, at_ms: int) -> ApprovalR
         inspection=prompt.inspection,
         once_because=prompt.once_because,
         parent_run_id=run.accepted.parent_run_id if run.accepted.depth else None,
+        workspace=run.accepted.workspace,
     )
 
 
@@ -158,4 +159,5 @@ def grant_record(
         granted_ms=at_ms,
         expires_ms=answer.grant_expires_ms,
         reason=answer.reason,
+        workspace=asked.workspace,
     )

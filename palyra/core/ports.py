@@ -543,6 +543,17 @@ class DiffSection(NamedTuple):
     text: str
 
 
+class WorkspaceFolder(Protocol):
+    """A folder that sessions work in."""
+
+    @property
+    def root(self) -> object:
+        """Absolute path without links; `str` gives its text."""
+
+    def find_problem(self) -> str:
+        """Return why the folder is unusable, with the remedy; "" if it is usable.  Blocks."""
+
+
 class ReadDiff(Protocol):
     """Reader of the changes in the workspace."""
 

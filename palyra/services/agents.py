@@ -28,7 +28,7 @@ from palyra.core.agent import (
 from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import AgentRecord, Record
+from palyra.core.journal.records import DEFAULT_WORKSPACE, AgentRecord, Record
 from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
@@ -53,7 +53,7 @@ class Agents:
         self._redactor = redactor
         self._now_ms = now_ms
         self._versions: dict[tuple[str, int], AgentRecord] = {}
-        self._prefixes: dict[tuple[str, int, str, str], Prefix] = {}
+        self._prefixes: dict[tuple[str, int, str, str, str], Prefix] = {}
 
     # --- for runs
 
@@ -79,18 +79,21 @@ class Agents:
                 self._remember(known)
         return known
 
-    def prefix(self, agent: AgentRecord, principal: str) -> Prefix:
+    def prefix(
+        self, agent: AgentRecord, principal: str, workspace: str = DEFAULT_WORKSPACE
+    ) -> Prefix:
         """Return the stable part of the agent's model requests, with the tools it may call.
 
-        Tools of one principal, procedures, are in the prefix of that principal only.
+        Tools of one principal, procedures, are in the prefix of that principal only; tools of one
+        workspace, such as those of an MCP server that works in it, in that of its runs only.
         """
         catalogue = self._toolbox.catalogue()
-        whose = principal if catalogue.has_owned else ""
-        key = (agent.name, agent.version, catalogue.hash, whose)
+        whose = (principal, workspace) if catalogue.has_owned else ("", "")
+        key = (agent.name, agent.version, catalogue.hash, *whose)
         if key not in self._prefixes:
             if len(self._prefixes) >= MAX_KNOWN:
                 self._prefixes.clear()
-            catalogue = tools_of(principal, catalogue)
+            catalogue = tools_of(principal, workspace, catalogue)
             self._prefixes[key] = stable_prefix(agent, allowed_tools(agent, catalogue))
         return self._prefixes[key]
 

@@ -26,7 +26,13 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change, MemoryFilter
-from palyra.core.journal.records import DocumentCause, DocumentEntry, DocumentRecord, MemoryRecord
+from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
+    DocumentCause,
+    DocumentEntry,
+    DocumentRecord,
+    MemoryRecord,
+)
 from palyra.core.memory.document_merge import MAX_REMEMBERED, Author, Base, Merge, merge
 from palyra.core.memory.document_views import (
     DocumentChange,
@@ -489,6 +495,33 @@ class Documents:
                 raise InvalidParams(
                     f"entry {entry_id} contains a secret, which is not written", field="entries"
                 )
+
+
+class AllDocuments:
+    """The documents of all workspaces, by the workspace's name."""
+
+    def __init__(self, by_workspace: Mapping[str, Documents]) -> None:
+        self._by_workspace = by_workspace
+
+    def of(self, workspace: str | None) -> Documents:
+        """Return the documents of a workspace, None for the default one.  Raises InvalidParams."""
+        found = self._by_workspace.get(workspace or DEFAULT_WORKSPACE)
+        if found is None:
+            known = ", ".join(sorted(self._by_workspace))
+            raise InvalidParams(f"no workspace {workspace!r}; known: {known}", field="workspace")
+        return found
+
+    async def forget_items(self, memory_ids: Sequence[str], principal: str) -> None:
+        """Remove the entries that show these items of memory, as `Documents.forget` does."""
+        for documents in self._by_workspace.values():
+            await documents.forget_items(memory_ids, principal)
+
+    async def list_shown(self, memory_ids: Sequence[str]) -> list[str]:
+        """Return which of these items of memory a document or a version of one shows."""
+        shown: dict[str, None] = {}
+        for documents in self._by_workspace.values():
+            shown |= dict.fromkeys(await documents.list_shown(memory_ids))
+        return list(shown)
 
 
 def _restore(

@@ -16,7 +16,7 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix
-from palyra.core.journal.records import GrantRecord, SessionRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, GrantRecord, SessionRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import (
     Allow,
@@ -53,7 +53,8 @@ from palyra.core.tool.spec import (
 )
 from palyra.errors import InvalidParams
 
-FindGrants = Callable[[str, str, str, str], Sequence[GrantRecord]]  # principal, agent, tool, key
+# By principal, agent, tool, key and workspace.
+FindGrants = Callable[[str, str, str, str, str], Sequence[GrantRecord]]
 DECISIONS = 3  # attempts while the rules keep changing, before the call is denied
 
 
@@ -190,7 +191,7 @@ class Gate:
         accepted = run.accepted
         handed_down = accepted.tools
         grant = find_grant(
-            self._grants(accepted.principal, accepted.agent, checked),
+            self._grants(accepted.principal, accepted.agent, checked, accepted.workspace),
             session_id=accepted.session_id,
             epoch=accepted.epoch,
             at_ms=run.last_ms,
@@ -215,19 +216,23 @@ class Gate:
             handed_down=None if handed_down is None else frozenset(handed_down),
             grant=grant,
             now_ms=run.last_ms,
+            workspace=accepted.workspace,
         )
 
-    def _grants(self, principal: str, agent: str, checked: CheckedCall) -> Sequence[GrantRecord]:
-        key = checked.facets.grant_key
-        return self._find_grants(principal, agent, checked.spec.name, key) if key else ()
+    def _grants(
+        self, principal: str, agent: str, checked: CheckedCall, workspace: str
+    ) -> Sequence[GrantRecord]:
+        key, tool = checked.facets.grant_key, checked.spec.name
+        return self._find_grants(principal, agent, tool, key, workspace) if key else ()
 
-    def explain(
+    def explain(  # noqa: PLR0913 - the last ones by name
         self,
         caller: Caller,
         proposed: ProposedCall,
         prefix: Prefix,
         *,
         session: SessionRecord | None = None,
+        workspace: str = DEFAULT_WORKSPACE,
         now_ms: int,
         inspection: Preflight | None = None,
     ) -> tuple[Explanation, ToolCall | None]:
@@ -249,12 +254,13 @@ class Gate:
             agent_labels=prefix.agent.labels,
             pending_approvals=self._count_prompts(caller.principal),
             grant=find_grant(
-                self._grants(caller.principal, prefix.agent.name, checked),
+                self._grants(caller.principal, prefix.agent.name, checked, workspace),
                 session_id=session_id,
                 epoch=epoch,
                 at_ms=now_ms,
             ),
             now_ms=now_ms,
+            workspace=workspace,
         )
         decision = self._decide(policy_request(checked, context))
         explained = _explanation(judge(checked, context, decision, inspection))
@@ -322,6 +328,7 @@ class Gate:
             depth=run.depth,
             handed_down=None if run.tools is None else frozenset(run.tools),
             now_ms=call.at_ms,
+            workspace=run.workspace,
         )
         return PolicyEvidence(
             request=policy_request(checked, context),

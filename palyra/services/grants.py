@@ -20,7 +20,7 @@ from palyra.errors import Conflict, NotFound, Overloaded
 RESET = "session.reset"
 MOST_EARLY = 256  # ended grants remembered until `add` reports their commit
 _LOADED = 100_000  # far more than principals times MAX_LIVE of any real daemon
-_Key = tuple[str, str, str, str]  # principal, agent, tool, key
+_Key = tuple[str, str, str, str, str]  # principal, agent, tool, key, workspace
 
 
 class Grants:
@@ -43,9 +43,11 @@ class Grants:
         for grant in found:
             self.add(grant)
 
-    def find(self, principal: str, agent: str, tool: str, key: str) -> Sequence[GrantRecord]:
+    def find(
+        self, principal: str, agent: str, tool: str, key: str, workspace: str
+    ) -> Sequence[GrantRecord]:
         """Return the grants of a key; the caller checks that they are live."""
-        known = self._live.get((principal, agent, tool, key))
+        known = self._live.get((principal, agent, tool, key, workspace))
         return tuple(known.values()) if known else ()
 
     def holds(self, grant_id: str) -> bool:
@@ -145,4 +147,4 @@ class Grants:
 
 
 def _key(grant: GrantRecord) -> _Key:
-    return grant.principal, grant.agent, grant.tool, grant.key
+    return grant.principal, grant.agent, grant.tool, grant.key, grant.workspace

@@ -183,6 +183,7 @@ def _call_of(record: ApprovalRecord) -> ToolCall | None:
         tool=record.tool,
         tool_version="",
         arguments=msgspec.json.decode(record.arguments),
+        workspace=record.workspace,
     )
 
 
@@ -212,7 +213,8 @@ def _is_covered(
     return (
         bool(record.grant_key)
         and request.facets.grant_key == record.grant_key
-        and (request.tool, request.agent) == (record.tool, record.agent)
+        and (request.tool, request.agent, request.workspace)
+        == (record.tool, record.agent, record.workspace)
         and not request.is_tainted
         and (scope == "timeboxed" or session_id == record.session_id)
     )

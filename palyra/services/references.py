@@ -9,6 +9,7 @@ Each source fails alone: its error is part of the result.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from palyra.core.context.references import (
 )
 from palyra.core.context.rendering import trust_of
 from palyra.core.journal.changes import RunFilter
-from palyra.core.journal.records import SessionRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, SessionRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.gate import Allow, NeedsApproval
@@ -68,6 +69,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: RecallScope
     refusal: Judge
+    workspace: str = DEFAULT_WORKSPACE
 
 
 class ContextSources:
@@ -81,12 +83,15 @@ class ContextSources:
         gate: Gate,
         run_blocking: RunBlocking,
         now_ms: NowMs,
-        has_names: Callable[[Sequence[str]], bool] = lambda _names: False,
+        has_names: Mapping[str, Callable[[Sequence[str]], bool]] = MappingProxyType({}),
         project_files: Sequence[str] = PROJECT_FILES,
-        read_diff: ReadDiff | None = None,
+        read_diffs: Mapping[str, ReadDiff] = MappingProxyType({}),
         recall: PromptRecall | None = None,
     ) -> None:
-        """`has_names` tells without waiting if the workspace's top has one of these names."""
+        """`has_names` tells without waiting if a workspace's top has one of these names.
+
+        It and `read_diffs` have an entry for each workspace.
+        """
         self._journal = journal
         self._toolbox = toolbox
         self._gate = gate
@@ -94,7 +99,7 @@ class ContextSources:
         self._now_ms = now_ms
         self._has_names = has_names
         self._project_files = project_files
-        self._read_diff = read_diff
+        self._read_diffs = read_diffs
         self._recall = recall
         self._resolvers: dict[ReferenceKind, Resolver] = {
             "file": self._file,
@@ -138,10 +143,14 @@ class ContextSources:
             run_id=run.run_id,
             memory_scope=prefix.agent.memory_scope,
         )
-        return Asker(scope=scope, refusal=refusal)
+        return Asker(scope=scope, refusal=refusal, workspace=accepted.workspace)
 
     def for_caller(
-        self, caller: Caller, prefix: Prefix, session: SessionRecord | None = None
+        self,
+        caller: Caller,
+        prefix: Prefix,
+        session: SessionRecord | None = None,
+        workspace: str = DEFAULT_WORKSPACE,
     ) -> Asker:
         """Return a client as an asker, as a run that it would start."""
         whole = self._whole(prefix)
@@ -150,7 +159,12 @@ class ContextSources:
         def refusal(tool: str, arguments: Mapping[str, Any]) -> str:
             proposed = ProposedCall(call_id="reference", tool=tool, arguments=dict(arguments))
             explained, _ = self._gate.explain(
-                caller, proposed, whole, session=session, now_ms=self._now_ms()
+                caller,
+                proposed,
+                whole,
+                session=session,
+                workspace=workspace,
+                now_ms=self._now_ms(),
             )
             if explained.answer == "allow" or (explained.answer == "ask" and may_approve):
                 return ""
@@ -164,7 +178,7 @@ class ContextSources:
             agent=prefix.agent.name,
             channel=None if session is None else session.channel,
         )
-        return Asker(scope=scope, refusal=refusal)
+        return Asker(scope=scope, refusal=refusal, workspace=workspace)
 
     def _whole(self, prefix: Prefix) -> Prefix:
         """Return the prefix with every tool: references are not limited to those of the agent."""
@@ -177,7 +191,7 @@ class ContextSources:
         return (
             self.may_recall(run.accepted.principal)
             or run.has_references
-            or self.has_project_files()
+            or self.has_project_files(run.accepted.workspace)
         )
 
     async def prepare(self, principal: str) -> None:
@@ -188,9 +202,10 @@ class ContextSources:
         if self._recall is not None:
             await self._recall.prepare(principal)
 
-    def has_project_files(self) -> bool:
+    def has_project_files(self, workspace: str) -> bool:
         """True if the workspace has a file with a name of a project file.  Never waits."""
-        return self._has_names(self._project_files)
+        has_names = self._has_names.get(workspace)
+        return has_names is not None and has_names(self._project_files)
 
     def may_recall(self, principal: str) -> bool:
         """True if the principal may have memories.  Never waits."""
@@ -274,6 +289,7 @@ class ContextSources:
             tool=tool,
             tool_version=spec.version,
             arguments=arguments,
+            workspace=asker.workspace,
         )
         output = await self._toolbox.execute(call, lambda _piece: None)
         if output.is_failure:
@@ -364,12 +380,13 @@ class ContextSources:
     async def _diff(
         self, asker: Asker, reference: Reference, blank: ContextSource
     ) -> ContextSource:
-        if self._read_diff is None:
+        read_diff = self._read_diffs.get(asker.workspace)
+        if read_diff is None:
             raise ToolFailure("there is no sandbox that git could run in")
         refusal = asker.refusal("list_dir", {"path": reference.target})
         if refusal:
             raise ToolFailure(refusal)
-        sections = await self._read_diff(reference.target, is_staged=reference.kind == "staged")
+        sections = await read_diff(reference.target, is_staged=reference.kind == "staged")
         shown, room = list[str](), MAX_CHARS["diff"]
         for section in sections:
             if room > 0 and not asker.refusal("read_file", {"path": section.path}):

@@ -150,6 +150,8 @@ class Toolbox:
         tool = self._tools.get(call.tool)
         if tool is None or tool.spec.version != call.tool_version:
             raise ToolFailure(f"{call.tool} {call.tool_version} is not available any more")
+        if tool.spec.workspace not in {"", call.workspace}:
+            raise ToolFailure(f"{call.tool} works in the workspace {tool.spec.workspace!r} alone")
         output = await self._run(tool, call, on_output)
         return msgspec.structs.replace(
             output,

@@ -48,7 +48,7 @@ from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.configuration import Configuration
-from palyra.services.documents import Documents
+from palyra.services.documents import AllDocuments, Documents
 from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
 from palyra.services.healing import HealingModes
 from palyra.services.learning import Learning
@@ -77,7 +77,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     services: SessionServices,
     toolset: Toolset,
     memories: Memories,
-    documents: Documents,
+    documents: AllDocuments,
     learning: Learning,
     gateway: Gateway,
     sessions: Sessions,
@@ -146,6 +146,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             host.run_blocking,
         ),
         documents=documents,
+        workspaces=toolset.workspaces,
         tasks=tasks.tasks,
         schedules=tasks.schedules,
         skills=toolset.skills,
@@ -194,17 +195,22 @@ def build_documents(
     *,
     hub: Hub,
     host: Host,
-) -> Documents:
-    """Build the workspace documents, whose entries follow the memory."""
-    documents = Documents(
-        services.journal,
-        WorkspaceDocuments(toolset.workspace, toolset.checkpoints),
-        hub,
-        services.redactor,
-        run_blocking=host.run_blocking,
-        now_ms=host.now_ms,
-        new_id=host.new_id,
-        writes=config.documents.write,
+) -> AllDocuments:
+    """Build the documents of each workspace, whose entries follow the memory."""
+    documents = AllDocuments(
+        {
+            name: Documents(
+                services.journal,
+                WorkspaceDocuments(checkpoints.workspace, checkpoints),
+                hub,
+                services.redactor,
+                run_blocking=host.run_blocking,
+                now_ms=host.now_ms,
+                new_id=host.new_id,
+                writes=config.documents.write,
+            )
+            for name, checkpoints in toolset.checkpoints.by_name.items()
+        }
     )
     memories.forgotten.append(documents.forget_items)
     return documents

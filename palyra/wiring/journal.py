@@ -40,7 +40,7 @@ def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host
             data_dir=config.paths.data_dir,
             config_file=config.paths.config_file,
             policy_dir=config.policy_dir,
-            workspace=config.workspace,
+            workspaces=config.workspaces.values(),
             keys=keys,
             open_snapshot=store.open_snapshot,
             version=__version__,

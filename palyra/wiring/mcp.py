@@ -1,7 +1,7 @@
 """Wiring of the configured MCP servers, each an actor among the services of tools."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,10 +61,10 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
 
     `open_egress` makes the egress of a sandboxed program to its granted hosts.
     """
-    check_servers(config.mcp.servers)
+    check_servers(config.mcp.servers, config.workspaces)
     servers = [
         McpServer(
-            _terms(each),
+            _terms(each, config),
             _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
             toolbox,
             host.random,
@@ -85,7 +85,8 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
     )
 
 
-def _terms(server: Configured) -> AdoptionTerms:
+def _terms(server: Configured, config: Config) -> AdoptionTerms:
+    is_bound = server.workspace != "none" and bool(config.tools.workspaces)
     return AdoptionTerms(
         server=server.name,
         capabilities=tuple(dict.fromkeys((*_capabilities(server), *server.capabilities))),
@@ -93,6 +94,7 @@ def _terms(server: Configured) -> AdoptionTerms:
         read_only=server.read_only,
         left_out=server.left_out,
         deadline_s=float(server.deadline_s),
+        workspace=server.works_in if is_bound else "",
     )
 
 
@@ -134,7 +136,7 @@ def _preparation(
         program = StdioServer(server.command, await _environment(server, secrets))
         if server.sandbox == "none":
             return unjailed(program)
-        workspace = None if server.workspace == "none" else config.workspace
+        workspace = None if server.workspace == "none" else config.workspaces[server.works_in]
         around = ServerEnvironment(
             workspace,
             writes=server.workspace == "write",
@@ -177,14 +179,19 @@ def _variable(text: str) -> tuple[str, str]:
 # --- validation ----------------------------------------------------------------------------------
 
 
-def check_servers(servers: Sequence[Configured]) -> None:
-    """Raise InvalidParams for an invalid server."""
+def check_servers(servers: Sequence[Configured], workspaces: Collection[str]) -> None:
+    """Raise InvalidParams for an invalid server; `workspaces` are the names of all."""
     names = [server.name for server in servers]
     for server in servers:
         if not _NAME.fullmatch(server.name) or names.count(server.name) > 1:
             raise _wrong(server, "needs a unique name of lowercase letters, digits, - and _")
         if bool(server.command) == bool(server.url):
             raise _wrong(server, "needs either a command or a url")
+        if server.works_in not in workspaces:
+            known = ", ".join(workspaces)
+            raise _wrong(
+                server, f"works in {server.works_in!r}, which is no workspace; known: {known}"
+            )
         _check_address(server) if server.url else _check_program(server)
 
 

@@ -263,9 +263,9 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             gate=gate,
             run_blocking=host.run_blocking,
             now_ms=host.now_ms,
-            has_names=toolset.workspace.has_any,
+            has_names={name: each.has_any for name, each in toolset.workspaces.items()},
             project_files=PROJECT_FILES if config.context.project_files else (),
-            read_diff=toolset.read_diff,
+            read_diffs=toolset.read_diffs,
             recall=MemoryRecall(memories.search) if config.memory.recall else None,
         ),
         factors=TokenFactors(),
@@ -291,6 +291,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         default_model=default_model(config, models),
         queue_cap=config.runs.queue_cap,
         max_open=config.runs.max_open,
+        workspaces=frozenset(toolset.workspaces),
         debounce_ms=config.runs.debounce_ms,
     )
 

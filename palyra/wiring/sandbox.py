@@ -12,9 +12,11 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config
 from palyra.config.sections import SandboxConfig
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.ports import IncidentReporter
 from palyra.errors import InvalidParams
 from palyra.tools.files.workspace import Workspace
+from palyra.tools.files.workspaces import tools_by_workspace
 from palyra.tools.programs.background_tools import Processes
 from palyra.tools.programs.program import CommandEnvironment
 from palyra.tools.programs.shell import Shell
@@ -50,15 +52,15 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     config: Config,
     host: Host,
     toolbox: Toolbox,
-    workspace: Workspace,
+    workspaces: Mapping[str, Workspace],
     *,
     directory: ActorRegistry,
     open_egress: OpenEgress,
     alarms: IncidentReporter,
 ) -> Processset:
-    """Build the sandbox of a workspace; its tools appear after the first health check.
+    """Build the sandbox; its tools appear after the first health check.
 
-    `open_egress` makes the egress of one command to the configured hosts.  Raises InvalidParams for
+    A tool works in the workspace of its call.  `open_egress` makes the egress of one command to the configured hosts.  Raises InvalidParams for
     an invalid host.
     """
     granted = read_hosts(config.sandbox.hosts)
@@ -81,6 +83,9 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     )
 
     def tools_at(_level: Level) -> Sequence[Tool]:
+        return tools_by_workspace(workspaces, tools_in)
+
+    def tools_in(workspace: Workspace) -> Sequence[Tool]:
         environment = surroundings_at(
             config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
         )
@@ -92,7 +97,7 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
         host.run_blocking,
         toolbox.put,
         tools_at,
-        workspace=workspace.root,
+        workspace=workspaces[DEFAULT_WORKSPACE].root,
         min_level=config.sandbox.min_level,
         incidents=alarms,
     )

@@ -6,15 +6,18 @@ otherwise.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.supervisor import Supervisor
 from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config, refuse_secrets
 from palyra.config.parts import list_absent
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.ports import Artifacts, IncidentReporter, ReadDiff
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams
@@ -28,6 +31,11 @@ from palyra.tools.files.read import file_tools
 from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspace_watch import WorkspaceWatch
+from palyra.tools.files.workspaces import (
+    WorkspaceCheckpoints,
+    open_workspaces,
+    tools_by_workspace,
+)
 from palyra.tools.files.write import write_tools
 from palyra.tools.mcp.directory import McpServers
 from palyra.tools.policy.cedar import CedarPolicy
@@ -41,6 +49,8 @@ from palyra.wiring.mcp import build_mcpset
 from palyra.wiring.sandbox import build_processset, read_limits
 from palyra.wiring.skills import build_skillset
 from palyra.wiring.web import build_webset
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 def cedar_policy(config: Config) -> CedarPolicy:
@@ -61,13 +71,15 @@ class Toolset:
     """Toolbox, stores and services for the execution of tool calls."""
 
     toolbox: Toolbox
-    workspace: Workspace
+    workspaces: Mapping[str, Workspace]  # by name
     artifacts: Artifacts
-    checkpoints: Checkpoints
+    checkpoints: WorkspaceCheckpoints
     skills: Skills
     mcp: McpServers
     secrets: SecretService
-    read_diff: ReadDiff | None = None  # None: no program can be started
+    read_diffs: Mapping[str, ReadDiff] = field(  # by workspace; none if no program can be started
+        default_factory=dict
+    )
     services: list[ChildSpec] = field(default_factory=list)
     problems: Callable[[], tuple[str, ...]] = tuple  # problems that need an operator
     absent: Callable[[], tuple[str, ...]] = tuple  # optional programs and parts that are missing
@@ -102,27 +114,34 @@ def build_toolset(
     """
     redact = redactor.redact_text
     refuse_secrets(config, redact)
-    workspace = Workspace(config.workspace, keep_out=[config.paths.data_dir, config.policy_dir])
+    check_workspaces(config)
+    workspaces = open_workspaces(config.workspaces, [config.paths.data_dir, config.policy_dir])
     artifacts, kept = file_stores(config, host)
-    checkpoints = Checkpoints(workspace, kept, host.now_ms, host.new_id)
+    checkpoints = WorkspaceCheckpoints(
+        {
+            name: Checkpoints(workspace, kept, host.now_ms, host.new_id)
+            for name, workspace in workspaces.items()
+        }
+    )
     webset = build_webset(config, host, redactor.learn)
     toolbox = Toolbox(
         [
             *basic_tools(),
-            *_file_tools(workspace, checkpoints, artifacts, host),
+            *_file_tools(checkpoints, host),
+            artifact_tool(artifacts),
             *([] if host.is_closed else web_tools(webset.web)),
             *more,
         ],
         host.run_blocking,
     )
     programs = build_processset(
-        config, host, toolbox, workspace, directory=directory, open_egress=webset.open_egress,
+        config, host, toolbox, workspaces, directory=directory, open_egress=webset.open_egress,
         alarms=alarms,
     )  # fmt: skip
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
-    watch = WorkspaceWatch(workspace, host.run_blocking, alarms)
-    services = [*programs.services, *skillset.services, *_upkeep(workspace, watch, host)]
+    watch = WorkspaceWatch(workspaces.values(), host.run_blocking, alarms)
+    services = [*programs.services, *skillset.services, *_upkeep(workspaces, watch, host)]
     problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
     mcp = McpServers()
     if sandbox is not None:
@@ -135,15 +154,17 @@ def build_toolset(
         problems.append(servers.problems)
     return Toolset(
         toolbox=toolbox,
-        workspace=workspace,
+        workspaces=workspaces,
         artifacts=artifacts,
         checkpoints=checkpoints,
         skills=skillset.skills,
         mcp=mcp,
         secrets=webset.secrets,
-        read_diff=None
-        if sandbox is None
-        else GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox)),
+        read_diffs={
+            name: GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox))
+            for name, workspace in workspaces.items()
+            if sandbox is not None
+        },
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
         absent=lambda: (*programs.absent(), *list_absent()),
@@ -151,22 +172,43 @@ def build_toolset(
     )
 
 
-def _file_tools(
-    workspace: Workspace, checkpoints: Checkpoints, artifacts: Artifacts, host: Host
-) -> list[Tool]:
-    """Return the tools for files and for stored outputs."""
+def check_workspaces(config: Config) -> None:
+    """Raise InvalidParams for a workspace whose name or path no session could use."""
+    names = [DEFAULT_WORKSPACE, *(each.name for each in config.tools.workspaces)]
+    for each in config.tools.workspaces:
+        if not _NAME.fullmatch(each.name) or names.count(each.name) > 1:
+            raise InvalidParams(
+                f"tools.workspaces: {each.name!r} needs a unique name of lowercase letters, digits, "
+                f"- and _ that is not {DEFAULT_WORKSPACE!r}",
+                field="tools.workspaces",
+            )
+        if not Path(each.path).is_absolute():
+            raise InvalidParams(
+                f"tools.workspaces: {each.name!r} names the folder {each.path!r}, which is not an "
+                "absolute path",
+                field="tools.workspaces",
+            )
+
+
+def _file_tools(checkpoints: WorkspaceCheckpoints, host: Host) -> list[Tool]:
+    """Return the tools for files, which work in the workspace of the call."""
     personal = None if host.is_closed else PersonalExcludes.of(os.environ)
-    return [
-        *file_tools(workspace, personal),
-        *search_tools(workspace, personal),
-        *write_tools(workspace, checkpoints.keep_for),
-        artifact_tool(artifacts),
-    ]
+
+    def build(kept: Checkpoints) -> list[Tool]:
+        return [
+            *file_tools(kept.workspace, personal),
+            *search_tools(kept.workspace, personal),
+            *write_tools(kept.workspace, kept.keep_for),
+        ]
+
+    return tools_by_workspace(checkpoints.by_name, build)
 
 
-def _upkeep(workspace: Workspace, watch: WorkspaceWatch, host: Host) -> list[ChildSpec]:
-    """Return the specs of the services that maintain the workspace."""
+def _upkeep(
+    workspaces: Mapping[str, Workspace], watch: WorkspaceWatch, host: Host
+) -> list[ChildSpec]:
+    """Return the specs of the services that maintain the workspaces."""
     if host.is_closed:
         return []
-    sweep = ChildSpec("sweep", partial(keep_swept, workspace, host.run_blocking))
+    sweep = ChildSpec("sweep", partial(keep_swept, workspaces.values(), host.run_blocking))
     return [sweep, ChildSpec("workspace", watch.serve)]

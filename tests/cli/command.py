@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,12 +39,17 @@ def environment(home: Path | None = None, url: str | None = None) -> dict[str, s
 
 
 async def palyra(
-    *arguments: str, home: Path | None = None, url: str | None = None, stdin: bytes = b""
+    *arguments: str,
+    home: Path | None = None,
+    url: str | None = None,
+    stdin: bytes = b"",
+    folder: Path | None = None,
 ) -> Result:
-    """Run `palyra` with these arguments to its end."""
+    """Run `palyra` with these arguments to its end, in that folder."""
+    before = None if folder is None else partial(os.chdir, folder)
     with trio.fail_after(WITHIN_S):
         kept = environment(home or Path("/nonexistent"), url)
-        code, out, err = await run_forked(arguments, kept, stdin)
+        code, out, err = await run_forked(arguments, kept, stdin, before)
     return Result(code, out.decode(), err.decode())
 
 

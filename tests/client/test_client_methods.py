@@ -152,6 +152,7 @@ CALLS: dict[str, Call] = {
     "memory.purge": lambda client: client.purge_memory("p", dry_run=True),
     "session.resolve": lambda client: client.resolve_session(session_key="k"),
     "session.get": lambda client: client.get_session(SESSION),
+    "workspace.list": lambda client: client.list_workspaces(),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
     "session.archive": lambda client: client.archive_session(SESSION),
     "session.reset": lambda client: client.reset_session(SESSION),

@@ -43,9 +43,9 @@ def test_an_agents_catalogue_is_its_list() -> None:
 def test_a_principal_has_its_own_tools_and_those_of_all() -> None:
     """Tools of another principal are not in the catalogue, which is unchanged if all are shared."""
     owned = build_catalogue([a_spec("read"), a_spec("anns", principal="ann")])
-    assert ["anns", "read"] == sorted(tools_of("ann", owned).tools)
-    assert ["read"] == list(tools_of("bob", owned).tools)
-    assert CATALOGUE is tools_of("bob", CATALOGUE)
+    assert ["anns", "read"] == sorted(tools_of("ann", "default", owned).tools)
+    assert ["read"] == list(tools_of("bob", "default", owned).tools)
+    assert CATALOGUE is tools_of("bob", "default", CATALOGUE)
 
 
 def test_an_agent_without_tools_may_call_none() -> None:

@@ -53,9 +53,11 @@ async def somebody(
         yield client
 
 
-async def ask_for(client: Client, text: str, *, session_key: str | None = None) -> ApprovalRecord:
+async def ask_for(
+    client: Client, text: str, *, session_key: str | None = None, workspace: str | None = None
+) -> ApprovalRecord:
     """Start a run that stops at a question; the question."""
-    started = await client.start_run(text, session_key=session_key)
+    started = await client.start_run(text, session_key=session_key, workspace=workspace)
     await client.wait_run(started.run_id, until="attention")
     (asked,) = await client.list_approvals(run_id=started.run_id)
     return asked

@@ -345,11 +345,11 @@ async def test_a_grant_is_committed_with_its_answer(
         kit.journal.hold = True
         nursery.start_soon(lambda: answer(kit, asked, scope="timeboxed", ttl_ms=HOUR_MS))
         await wait_all_tasks_blocked()
-        found = kit.services.grants.find("ann", "default", "ask_do", "git")
+        found = kit.services.grants.find("ann", "default", "ask_do", "git", "default")
         assert (found, store.list_grants(principal=None, live_at_ms=None, limit=9)) == ((), [])
         kit.journal.release()
         await wait_all_tasks_blocked()
-        assert len(kit.services.grants.find("ann", "default", "ask_do", "git")) == 1
+        assert len(kit.services.grants.find("ann", "default", "ask_do", "git", "default")) == 1
 
 
 BAD: list[dict[str, Any]] = [
@@ -431,7 +431,7 @@ async def test_a_start_counts_only_valid_grants(
     """Grants that ended by time, reset or revocation do not count against the limit."""
     async with running(store) as kit:
         grants, one = kit.services.grants, a_grant("grt_1")
-        of_one = (one.principal, one.agent, one.tool, one.key)
+        of_one = (one.principal, one.agent, one.tool, one.key, one.workspace)
         grants.add(one)
         grants.put([])
         assert () == grants.find(*of_one)

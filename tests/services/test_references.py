@@ -67,7 +67,7 @@ class Sources:
             gate=Gate(self.toolbox, CedarPolicy(), lambda _principal: 0),
             run_blocking=inline_blocking,
             now_ms=now_ms,
-            has_names=self.workspace.has_any,
+            has_names={"default": self.workspace.has_any},
             **parts,
         )
 
@@ -449,7 +449,7 @@ async def test_changes_by_the_rules_of_their_files(tmp_path: Path) -> None:
         asked.append((path, is_staged))
         return [DiffSection("a.py", "+a\n"), DiffSection(".env", "+SECRET\n")][: len(path) or 9]
 
-    world = Sources(tmp_path, read_diff=read_diff)
+    world = Sources(tmp_path, read_diffs={"default": read_diff})
     found = await world.one("@diff")
     assert ("+a\n", "changes of 1 of 2 files", "workspace") == (
         found.text, found.note, found.trust,
@@ -545,7 +545,7 @@ async def test_every_kind_in_one_message(tmp_path: Path, autojump_clock: MockClo
         await kit.end(first)
         (tmp_path / "src").mkdir()
         (tmp_path / "src" / "c.py").write_text("c = 1\n")
-        world = Sources(tmp_path, kit.journal, read_diff=read_diff, recall=Memory())
+        world = Sources(tmp_path, kit.journal, read_diffs={"default": read_diff}, recall=Memory())
         world.pages["https://x.org/"] = ToolOutput(text="a page", trust="external_untrusted")
         found = await world.resolve(
             "see @file:src/c.py, @folder:src and (@url:https://x.org/); @diff and @staged. "

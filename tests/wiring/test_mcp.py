@@ -9,7 +9,13 @@ import pytest
 
 from palyra.config.load import Config
 from palyra.config.paths import Paths
-from palyra.config.sections import Mcp, McpServerConfig, SandboxConfig
+from palyra.config.sections import (
+    Mcp,
+    McpServerConfig,
+    SandboxConfig,
+    ToolsConfig,
+    WorkspaceConfig,
+)
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams
 from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed
@@ -18,6 +24,7 @@ from palyra.tools.sandbox.command import MIB, Command, CommandLimits, SandboxFai
 from palyra.tools.toolbox import Toolbox
 from palyra.wiring.host import Host
 from palyra.wiring.mcp import build_mcpset, check_servers, server_limits
+from palyra.wiring.tools import check_workspaces
 from tests.rows import every_row
 
 REDACT = Redactor([]).redact_text
@@ -42,19 +49,20 @@ ADDRESS: dict[str, Any] = {"name": "b", "url": "https://example.com/mcp"}
         ({**PROGRAM, "sandbox": "none", "hosts": ("example.com",)}, "has no effect"),
         ({**ADDRESS, "hosts": ("example.com",)}, "programs in the jail"),
         ({**PROGRAM, "environment": ("no assignment",)}, "NAME=TEXT"),
+        ({**PROGRAM, "works_in": "nowhere"}, "'nowhere', which is no workspace; known: default"),
     ],
 )
 def test_server_that_cannot_be_one(fields: dict[str, Any], reason: str) -> None:
     """Each mistake is named, and no secret is."""
     with pytest.raises(InvalidParams, match=reason) as caught:
-        check_servers([McpServerConfig(**fields)])
+        check_servers([McpServerConfig(**fields)], ["default"])
     assert "secret" not in caught.value.message or reason == "reference"
 
 
 def test_two_servers_of_one_name() -> None:
     """A name is one server's."""
     with pytest.raises(InvalidParams, match="unique name"):
-        check_servers([McpServerConfig(**PROGRAM), McpServerConfig(**PROGRAM)])
+        check_servers([McpServerConfig(**PROGRAM), McpServerConfig(**PROGRAM)], ["default"])
 
 
 def test_good_servers() -> None:
@@ -65,7 +73,8 @@ def test_good_servers() -> None:
             McpServerConfig(name="c", command=("server",), sandbox="none"),
             McpServerConfig(**ADDRESS, token="env:TOKEN"),
             McpServerConfig(name="d", url="http://127.0.0.1:1/mcp"),
-        ]
+        ],
+        ["default"],
     )
 
 
@@ -102,6 +111,62 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
     ] == [actor._terms.capabilities for actor in actors]
     assert "MCP server a: it was not started yet" == built.problems()[0]
     assert ["", "", "example.com"] == [actor._facets.host for actor in actors]
+
+
+def test_a_server_belongs_to_the_workspace_it_sees(tmp_path: Path) -> None:
+    """Where there are several; one that sees none, and the only workspace, are for all sessions."""
+    nobody: Any = None  # nothing is started here
+
+    def build(*workspaces: WorkspaceConfig) -> list[str]:
+        servers = (
+            McpServerConfig(**PROGRAM, workspace="read", works_in=[*names(workspaces)][-1]),
+            McpServerConfig(name="c", command=("/bin/true",)),
+        )
+        config = Config(
+            paths=Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path),
+            tools=ToolsConfig(workspaces=workspaces),
+            mcp=Mcp(servers=servers),
+        )
+        made = build_mcpset(
+            config,
+            Host(),
+            Toolbox([], Host().run_blocking),
+            sandbox=nobody,
+            secrets=nobody,
+            open_egress=nobody,
+            redact=REDACT,
+            alarms=nobody,
+        )
+        return [spec.start.__self__._terms.workspace for spec in made.services]  # type: ignore[attr-defined]  # a bound method
+
+    def names(workspaces: tuple[WorkspaceConfig, ...]) -> list[str]:
+        return ["default", *(each.name for each in workspaces)]
+
+    assert ["", ""] == build()
+    assert ["site", ""] == build(WorkspaceConfig(name="site", path="/srv/site"))
+
+
+@every_row(
+    ("names", "path", "reason"),
+    [
+        (("A b",), "/srv", "unique name"),
+        (("default",), "/srv", "not 'default'"),
+        (("a", "a"), "/srv", "unique name"),
+        (("a",), "here", "'here', which is not an absolute path"),
+        (("a",), "", "not an absolute path"),
+    ],
+)
+def test_workspaces_that_cannot_be(names: tuple[str, ...], path: str, reason: str) -> None:
+    """Each mistake is named with its value; a good one is the control."""
+    paths = Paths(config_file=Path("/none"), data_dir=Path("/none"))
+
+    def check(*given: str, at: str) -> None:
+        tables = tuple(WorkspaceConfig(name=name, path=at) for name in given)
+        check_workspaces(Config(paths=paths, tools=ToolsConfig(workspaces=tables)))
+
+    with pytest.raises(InvalidParams, match=reason):
+        check(*names, at=path)
+    check("good", at="/srv")
 
 
 def test_hosts_add_the_network_capability(tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ async def _prepare(
     await services.sources.prepare(handle.run.accepted.principal)
     accepted = handle.run.accepted
     prefix = brief_prefix(
-        narrow_prefix(services.agents.prefix(agent, accepted.principal), accepted.tools),
+        narrow_prefix(
+            services.agents.prefix(agent, accepted.principal, accepted.workspace), accepted.tools
+        ),
         accepted.brief,
     )
     operands = CallArguments(services.gate, prefix, partial(services.budgets.find_end, handle))

@@ -200,6 +200,7 @@ class CallArguments:
             channel=run.accepted.channel,
             memory_scope=self._prefix.agent.memory_scope,
             trust=run.input_trust,
+            workspace=run.accepted.workspace,
         )
 
     def _written(self, call: ProposedCall | Call) -> ProposedCall:

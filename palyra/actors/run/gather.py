@@ -116,7 +116,7 @@ async def _project_files(
     late: trio.Nursery, sources: ContextSources, asker: Asker, texts: Sequence[str]
 ) -> list[ContextGathered]:
     """Find the project files, unless there can be none."""
-    if not sources.has_project_files() and not any(map(has_references, texts)):
+    if not sources.has_project_files(asker.workspace) and not any(map(has_references, texts)):
         return []
     return [await find_files(late, sources, asker, texts)]
 

@@ -76,7 +76,10 @@ class Replayer:
             name, version
         )
         prefix = brief_prefix(
-            narrow_prefix(services.agents.prefix(agent, accepted.principal), accepted.tools),
+            narrow_prefix(
+                services.agents.prefix(agent, accepted.principal, accepted.workspace),
+                accepted.tools,
+            ),
             accepted.brief,
         )
         started = (row.data for row in rows if row.kind == RunStarted.KIND)

@@ -9,7 +9,7 @@ its reason, is sent to the run's session, which decides what follows.
 Restart: permanent.  Its children are then rebuilt from the tapes, so the registry is emptied.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.handle import RunFinished, SessionHandle
-from palyra.core.journal.records import Place, RunRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, Place, RunRecord
 from palyra.core.run.inputs import Cancel
 from palyra.errors import ActorGone, Overloaded
 
@@ -158,6 +158,7 @@ class SessionServices(RunServices):
     registry: ActorRegistry
     queue_cap: int  # messages that may wait in one session
     max_open: int  # runs without an end, in all sessions together
+    workspaces: Collection[str] = (DEFAULT_WORKSPACE,)  # names of those that sessions can work in
     debounce_ms: int = 500  # how long a collected run waits for a further message
 
 

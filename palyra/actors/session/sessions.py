@@ -19,11 +19,19 @@ from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
-from palyra.core.journal.records import Pin, SessionPurge, SessionRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, Pin, SessionPurge, SessionRecord
 from palyra.core.ports import JournalStore
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
 from palyra.core.session.purge import mark_done, mark_purged, run_is_open
-from palyra.errors import ActorGone, Conflict, InvalidParams, InvariantBroken, NotFound, TooSlow
+from palyra.errors import (
+    ActorGone,
+    Conflict,
+    IllegalState,
+    InvalidParams,
+    InvariantBroken,
+    NotFound,
+    TooSlow,
+)
 from palyra.services.pins import read_pin
 from palyra.services.run_loader import LoadedRun
 
@@ -42,7 +50,8 @@ class Sessions:
         """Return the message's session, with an actor; a new session when none is named.
 
         Raises NotFound for an unknown or foreign id, InvalidParams for one of another
-        conversation, Overloaded.
+        conversation or workspace and for an unknown workspace, IllegalState for a session whose
+        workspace is not configured any more, Overloaded.
         """
         session_id, key = command.session_id, command.session_key
         if session_id is not None and key is not None:
@@ -50,16 +59,17 @@ class Sessions:
         if session_id is not None:
             record = await self._get_own(caller, session_id)
             check_identity(record, command)
+            self._check_workspace(record, command.workspace)
             return self._live(record)
         if command.channel is not None:
             return await self._reach_conversation(caller, command)
         if key is None:
-            record = self._new_record(caller, None)
+            record = self._new_record(caller, None, command.workspace)
             if command.branch is not None:
                 record = msgspec.structs.replace(record, pins=command.branch.pins)
             return self._live(record, has_past=False)
         self._check_key(key)
-        return await self._reach_key(caller, key)
+        return await self._reach_key(caller, key, command.workspace)
 
     def _check_key(self, key: str) -> None:
         """Refuse a key that holds a secret: keys are stored and shown in plain text."""
@@ -67,22 +77,25 @@ class Sessions:
         if is_secret:
             raise InvalidParams("the key holds a secret: choose another name", field="session_key")
 
-    async def _reach_key(self, caller: Caller, key: str) -> SessionHandle:
+    async def _reach_key(self, caller: Caller, key: str, workspace: str | None) -> SessionHandle:
         live = self._services.registry.keys.get((caller.principal, key))
         if live is not None:
-            return live
+            return self._checked(live, workspace)
         found = await self._look_up(
             lambda store: store.find_session_by_key(caller.principal, key),
             lambda record: (record.principal, record.key) == (caller.principal, key),
         )
         # Another request may have created it during the lookup: the registry wins.
         live = self._services.registry.keys.get((caller.principal, key))
-        record = found or self._new_record(caller, key)
-        return live or self._live(record, has_past=found is not None)
+        if live is None:
+            record = found or self._new_record(caller, key, workspace)
+            self._check_workspace(record, workspace)
+            return self._live(record, has_past=found is not None)
+        return self._checked(live, workspace)
 
     async def _reach_conversation(self, caller: Caller, command: StartRun) -> SessionHandle:
         new = msgspec.structs.replace(
-            self._new_record(caller, None),
+            self._new_record(caller, None, command.workspace),
             agent=command.agent,
             channel=command.channel,
             conversation_id=command.conversation_id,
@@ -97,10 +110,29 @@ class Sessions:
                 lambda store: store.find_conversation(*place),
                 lambda record: record.place == place,
             )
-            live = registry.find_conversation(place) or self._live(
-                found or new, has_past=found is not None
+            live = registry.find_conversation(place)
+            if live is None:
+                self._check_workspace(found or new, command.workspace)
+                return self._live(found or new, has_past=found is not None)
+        return self._checked(live, command.workspace)
+
+    def _checked(self, session: SessionHandle, workspace: str | None) -> SessionHandle:
+        self._check_workspace(session.record, workspace)
+        return session
+
+    def _check_workspace(self, record: SessionRecord, workspace: str | None) -> None:
+        """Raise unless the session works in the named workspace, if any, and that is configured."""
+        if workspace not in {None, record.workspace}:
+            raise InvalidParams(
+                f"the session works in {record.workspace!r}, and a session keeps its workspace: leave "
+                "`workspace` out, or start another session",
+                field="workspace",
             )
-        return live
+        if record.workspace not in self._services.workspaces:
+            raise IllegalState(
+                f"the workspace {record.workspace!r} of the session is not configured any more: add it "
+                "to tools.workspaces again, or start another session"
+            )
 
     async def _look_up(
         self,
@@ -117,7 +149,10 @@ class Sessions:
             if not any(is_wanted(handle.record) for handle in ended):
                 return found
 
-    def _new_record(self, caller: Caller, key: str | None) -> SessionRecord:
+    def _new_record(self, caller: Caller, key: str | None, workspace: str | None) -> SessionRecord:
+        if workspace is not None and workspace not in self._services.workspaces:
+            known = ", ".join(sorted(self._services.workspaces))
+            raise InvalidParams(f"no workspace {workspace!r}; known: {known}", field="workspace")
         now_ms = self._services.now_ms()
         return SessionRecord(
             session_id=self._services.new_id("ses"),
@@ -125,6 +160,7 @@ class Sessions:
             key=key,
             created_ms=now_ms,
             updated_ms=now_ms,
+            workspace=workspace or DEFAULT_WORKSPACE,
         )
 
     def _live(self, record: SessionRecord, *, has_past: bool = True) -> SessionHandle:
@@ -175,21 +211,47 @@ class Sessions:
         return record
 
     async def resolve(
-        self, caller: Caller, *, key: str | None, session_id: str | None
+        self,
+        caller: Caller,
+        *,
+        key: str | None,
+        session_id: str | None,
+        workspace: str | None = None,
     ) -> SessionRecord:
-        """Return the caller's session of that id or key; create one for a new key, committed."""
+        """Return the caller's session of that id or key; create one for a new key, committed.
+
+        A new session works in that workspace, by default in the default one.  Raises NotFound, and
+        InvalidParams for an unknown workspace or a session of another one.
+        """
         caller.require("sessions:write")
         if (key is None) == (session_id is None):
             raise InvalidParams("give exactly one of key and session_id", field="key")
         if session_id is not None:
-            return await self._get_own(caller, session_id)
+            found = await self._get_own(caller, session_id)
+            if workspace is not None:
+                self._check_workspace(found, workspace)
+            return found
         self._check_key(key or "")
-        return await self._update(await self._reach_key(caller, key or ""), lambda record: record)
+        session = await self._reach_key(caller, key or "", workspace)
+        return await self._update(session, lambda record: record)
 
     async def get(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return one session.  Raises NotFound, also for a session of another principal."""
         caller.require("sessions:read")
         return await self._get_seen(caller, session_id)
+
+    async def find_workspace(
+        self, caller: Caller, session_id: str | None, workspace: str | None
+    ) -> tuple[SessionRecord | None, str]:
+        """Return the session, if one is named, and the workspace of a message to it.
+
+        Raises NotFound, and the errors of `reach` about workspaces.
+        """
+        if session_id is None:
+            return None, self._new_record(caller, None, workspace).workspace
+        session = await self.get(caller, session_id)
+        self._check_workspace(session, workspace)
+        return session, session.workspace
 
     async def list_seen(
         self, caller: Caller, *, before: str | None, limit: int

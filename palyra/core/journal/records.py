@@ -25,6 +25,7 @@ RunPhase = Literal[
 ]
 QueueMode = Literal["followup", "collect", "steer", "interrupt", "reject"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
+DEFAULT_WORKSPACE = "default"  # name of `tools.workspace`
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -122,6 +123,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     conversation_id: str | None = None
     pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
     purge: SessionPurge | None = None
+    workspace: str = DEFAULT_WORKSPACE  # by name; a session keeps it
 
     @property
     def is_purging(self) -> bool:
@@ -192,6 +194,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uses: int = 0  # calls that have started on it: each at most once
     once_because: str = ""  # why no wider scope is offered; "": one is
     parent_run_id: str | None = None  # the run that delegated to the asking one
+    workspace: str = DEFAULT_WORKSPACE  # of the session
 
     @property
     def is_open(self) -> bool:
@@ -206,7 +209,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An answer for more than one call: the calls of one tool by one agent, with one key.
 
     With the scope `session` it is valid in that session until the session is reset; `timeboxed` is
-    valid for the principal until it expires.
+    valid for the principal until it expires.  Neither holds in another workspace.
     """
 
     grant_id: str
@@ -225,6 +228,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""
     ended_ms: int | None = None  # before it expired
     ended_by: str | None = None
+    workspace: str = DEFAULT_WORKSPACE  # that it holds in
 
     def is_live(self, at_ms: int) -> bool:
         """True if it is in force at that time."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import ApprovalScope, GrantRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, ApprovalScope, GrantRecord
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.grants import BEYOND_ONCE, ONCE, describe_key, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
@@ -278,6 +278,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     handed_down: frozenset[str] | None = None  # tools of a delegated run; None: not delegated
     grant: GrantRecord | None = None  # the grant for calls with the same key
     now_ms: int = 0
+    workspace: str = DEFAULT_WORKSPACE
 
     def hands_down(self, tool: str) -> bool:
         """True unless the run is delegated without this tool."""
@@ -315,6 +316,7 @@ def policy_request(checked: CheckedCall, context: GateContext) -> PolicyRequest:
         in_scope=context.hands_down(spec.name),
         approval="none" if context.grant is None or context.grant.decision == "deny" else "granted",
         now_ms=context.now_ms,
+        workspace=context.workspace,
     )
 
 
@@ -479,4 +481,5 @@ def tool_call(
         tool_version=checked.spec.version,
         arguments=checked.arguments,
         inspection=inspection,
+        workspace=context.workspace,
     )

@@ -1,7 +1,8 @@
 """Grants: answers to approval requests that hold for more than one call.
 
 A grant is keyed by a fact about the call (`CallFacts.grant_key`): a command by its executable, a
-request by its host, a write by its directory; never by the tool alone.  It replaces a question of
+request by its host, a write by its directory; never by the tool alone.  It holds in the
+workspace of the session that it was given in.  It replaces a question of
 the rules and permits nothing that the rules deny.
 """
 
@@ -40,8 +41,8 @@ def holds_for(grant: GrantRecord, asked: ApprovalRecord, epoch: int | None, at_m
     """True if the grant answers a pending question; `epoch` is that of the asking run."""
     return (
         "session" in asked.scopes
-        and (grant.principal, grant.agent, grant.tool, grant.key)
-        == (asked.principal, asked.agent, asked.tool, asked.grant_key)
+        and (grant.principal, grant.agent, grant.tool, grant.key, grant.workspace)
+        == (asked.principal, asked.agent, asked.tool, asked.grant_key, asked.workspace)
         and _holds_in(grant, asked.session_id, epoch, at_ms)
     )
 

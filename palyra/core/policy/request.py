@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.tool.paths import NO_PATHS, PathFacts, read_paths
 from palyra.core.tool.spec import NO_FACETS, CallFacts
 
@@ -37,6 +38,7 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     in_scope: bool = True  # False: the delegating run did not hand the tool down
     approval: Standing = "none"
     now_ms: int = 0
+    workspace: str = DEFAULT_WORKSPACE  # by name
     decision: Literal["allow", "deny"] | None = None  # approval.decide: the answer
     scope: str | None = None  # approval.decide: the scope of the answer
 

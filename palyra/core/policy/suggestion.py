@@ -17,8 +17,7 @@ The list of a choice has only paths that a person allowed in this place and that
 speaks against, so exact shapes and choices allow no path that a person has not seen.  A folder does: folders
 take the place of choices on request only.
 
-Principal, agent, tool, class and capabilities are always exact.  A daemon has one workspace, so a rule
-holds for one.  No shape matches a part of a word.
+Principal, agent, tool, class, capabilities and workspace are always exact.  No shape matches a part of a word.
 
 **Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
 once, support has to come from two runs, a choice and a folder need as many runs as answers and no run may
@@ -39,6 +38,7 @@ from itertools import accumulate, starmap
 
 import msgspec
 
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.views import PastCall, Proof, RuleSuggestion
@@ -129,6 +129,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     choice: tuple[str, ...] = ()  # what the word that is None may be, else the path; sorted
     host: str = ""
     digest: str = ""
+    workspace: str = DEFAULT_WORKSPACE
 
     @property
     def width(self) -> int:
@@ -267,6 +268,7 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
         tool=request.tool,
         tool_class=request.tool_class,
         capabilities=tuple(sorted(request.capabilities)),
+        workspace=request.workspace,
     )
     change = msgspec.structs.replace
     if "process" in request.capabilities:
@@ -335,9 +337,9 @@ def _spoiled(evidence: Iterable[PolicyEvidence]) -> set[tuple[Shape, str]]:
 
 
 def _of_anyone(shape: Shape) -> Shape:
-    """Return the shape for any principal, agent and class."""
+    """Return the shape for any principal, agent, class and workspace."""
     return msgspec.structs.replace(
-        shape, principal="", agent="", action="", tool_class="", capabilities=()
+        shape, principal="", agent="", action="", tool_class="", capabilities=(), workspace=""
     )
 
 
@@ -505,6 +507,7 @@ def _conditions(shape: Shape) -> str:
         if shape.capabilities
         else "resource.capabilities.isEmpty()",
         f"context.agent == {_entity('Agent', shape.agent)}",
+        f"context.workspace == {quote(shape.workspace)}",
         'context.run.origin == "interactive"',
         "context.run.depth == 0",
         "!context.run.taint",
@@ -543,21 +546,27 @@ def _conditions(shape: Shape) -> str:
 
 def title_of(shape: Shape) -> str:
     """Return the shape in words, on one line and safe to show."""
+    is_elsewhere = shape.workspace != DEFAULT_WORKSPACE
+    place = f", in the workspace {shape.workspace}" if is_elsewhere else ""
+    return visible(f"{shape.tool}: {_calls_of(shape)}{place}")
+
+
+def _calls_of(shape: Shape) -> str:
     several = f"one of {len(shape.choice)} paths"
-    below = several if shape.is_choice else f"{shape.folder}/…"
     if shape.argv:
+        below = several if shape.is_choice else f"{shape.folder}/…"
         words = (below if word is None else _shown(word) for word in shape.argv)
         place = f" in {shape.cwd}" if shape.cwd else ""
-        return visible(f"{shape.tool}: {' '.join(words)}{place}")
+        return f"{' '.join(words)}{place}"
     if shape.paths:
-        return visible(f"{shape.tool}: {', '.join(shape.paths)}")
+        return ", ".join(shape.paths)
     if shape.is_choice:
-        return visible(f"{shape.tool}: {several}")
+        return several
     if shape.path is not None:
-        return visible(f"{shape.tool}: {shape.path}")
+        return shape.path
     if shape.folder is not None:
-        return visible(f"{shape.tool}: files below {shape.folder}/")
-    return visible(f"{shape.tool}: {shape.host or 'exactly these arguments'}")
+        return f"files below {shape.folder}/"
+    return shape.host or "exactly these arguments"
 
 
 def _shown(word: str) -> str:
@@ -603,11 +612,12 @@ def trials(
 ) -> Mapping[PolicyRequest, bool]:
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 
-    A denied or tainted call is evaluated as a call of every principal and agent of the candidates, in
-    an untainted interactive run: a rule with one more condition must not allow it either.  Facts that
+    A denied or tainted call is evaluated as a call of every principal, agent and workspace of the
+    candidates, in an untainted interactive run: a rule with one more condition must not allow it either.  Facts that
     no candidate reads are left out, so that calls that differ in nothing else are evaluated once.
     """
-    pairs = {(each.shape.principal, each.shape.agent) for each in candidates}
+    shapes = [each.shape for each in candidates]
+    wholes = {(shape.principal, shape.agent, shape.workspace) for shape in shapes}
     exact = {each.shape.tool for each in candidates if each.shape.digest}
     change = msgspec.structs.replace
     found: dict[PolicyRequest, bool] = {}
@@ -619,10 +629,10 @@ def trials(
         is_wrong = call.decided not in {"allowed", "covered"}
         found[request] = found.get(request, False) or is_wrong
         if call.decided == "denied" or request.is_tainted:
-            for principal, agent in pairs:
+            for principal, agent, workspace in wholes:
                 bare = change(
                     request, principal=principal, owner=principal, agent=agent, origin="interactive",
-                    is_tainted=False, depth=0, in_scope=True,
+                    is_tainted=False, depth=0, in_scope=True, workspace=workspace,
                 )  # fmt: skip
                 found[bare] = True
     return found

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.journal.records import ApprovalScope, ApprovalState
+from palyra.core.journal.records import DEFAULT_WORKSPACE, ApprovalScope, ApprovalState
 from palyra.core.tape.taint import TaintSource
 
 FileChange = Literal["created", "updated", "deleted", "mode", "unchanged"]
@@ -123,6 +123,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     redacted: int = 0  # texts of the blocks with a mark in place of a secret
     cut: int = 0  # lines, words and rows left out of all blocks
     taint: tuple[TaintSource, ...] = ()
+    workspace: str = DEFAULT_WORKSPACE  # that the call works in
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,7 @@ def build_preview(
         redacted=spell.redacted,
         cut=sum(block.cut for block in builder.blocks) + builder.cut_lines,
         taint=tuple(taint),
+        workspace=record.workspace,
     )
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, assert_never
 
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.preview.blocks import (
     Block,
     DiffLine,
@@ -60,6 +61,8 @@ def _lines(preview: Preview) -> Iterator[Line]:
         yield (
             StyledText(f"! {change}: an answer now is about a call that will not run", "warning"),
         )
+    if preview.workspace != DEFAULT_WORKSPACE:
+        yield (StyledText(f"in the workspace {preview.workspace}"),)
     for block in preview.blocks:
         yield from _block(block)
     yield from _notes(preview)

@@ -78,6 +78,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[ToolMessage, ...] = ()  # of client-side tool calls; the text may be empty
     delegated: "DelegatedTask | None" = None  # the text is the task of a delegating run
     restored: "SessionRestored | None" = None  # the answer to a restore, but for the branch's ids
+    workspace: str | None = None  # None: the session's, the default one for a new session
 
 
 class DelegatedTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -205,4 +205,5 @@ def make_acceptance(
         conversation_id=command.conversation_id,
         sender=command.sender,
         brief=command.brief,
+        workspace=session.workspace,
     )

@@ -19,6 +19,7 @@ import msgspec
 
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
     ApprovalScope,
     BudgetAction,
     BudgetMetric,
@@ -268,6 +269,7 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     brief: RequestOptions | None = None  # request options of the caller
     model_choice: ModelChoice = "pinned"  # how `model` was chosen; older tapes are pinned
     delegation: Delegation | None = None  # None: not delegated
+    workspace: str = DEFAULT_WORKSPACE  # of the session
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.text.canonical_json import NotCanonical, canonical_json, digest_of_any
 from palyra.core.tool.spec import OutcomeStatus, ToolCall
 
@@ -29,6 +30,7 @@ def execution_object(
     A call among `covers` has the object of the call that was asked about first.
     """
     seen = call.inspection
+    is_elsewhere = call.workspace != DEFAULT_WORKSPACE  # other digests are older than the field
     return {
         "arguments": dict(call.arguments),
         "call_ids": list(covers) if call.call_id in covers else [call.call_id],
@@ -39,6 +41,7 @@ def execution_object(
         "session_id": call.session_id,
         "tool": call.tool,
         "tool_version": call.tool_version,
+        **({"workspace": call.workspace} if is_elsewhere else {}),
     }
 
 

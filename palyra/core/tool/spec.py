@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import MemoryScope, Usage
+from palyra.core.journal.records import DEFAULT_WORKSPACE, MemoryScope, Usage
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.paths import normal_path
 from palyra.core.trust.labels import Trust
@@ -59,6 +59,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     executor: str = "inline"  # inline | thread | async | process | wasm | mcp | client
     enforcement: str = "none"  # isolation layers
     principal: str = ""  # whose runs alone have it; "": those of all
+    workspace: str = ""  # whose runs alone have it; "": those of all
 
     @property
     def may_rerun(self) -> bool:
@@ -71,7 +72,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Mapping[str, ToolSpec]
     hash: str
-    has_owned: bool = False  # some belong to one principal
+    has_owned: bool = False  # some belong to one principal or workspace
 
 
 def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
@@ -79,9 +80,10 @@ def build_catalogue(specs: Iterable[ToolSpec]) -> Catalogue:
     tools = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
     listed = [msgspec.to_builtins(spec) for spec in tools.values()]
     for each in listed:
-        if not each["principal"]:
-            del each["principal"]  # hashes on tapes are older than the field
-    has_owned = any(spec.principal for spec in tools.values())
+        for field in ("principal", "workspace"):
+            if not each[field]:
+                del each[field]  # hashes on tapes are older than the field
+    has_owned = any(spec.principal or spec.workspace for spec in tools.values())
     return Catalogue(tools=tools, hash=digest_of(listed), has_owned=has_owned)
 
 
@@ -179,6 +181,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None  # that the run answers
     memory_scope: MemoryScope = "principal"  # of the agent
     trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
+    workspace: str = DEFAULT_WORKSPACE  # by name
 
 
 class DelegatedWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ The table of methods is data: dispatch, JSON Schemas and the AsyncAPI document a
 `Backend` holds the services that methods call.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -32,6 +32,7 @@ from palyra.core.ports import (
     SecretVault,
     Sign,
     SkillService,
+    WorkspaceFolder,
 )
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
@@ -47,7 +48,7 @@ from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService
 from palyra.services.channels import Channels
 from palyra.services.configuration import Configuration
-from palyra.services.documents import Documents
+from palyra.services.documents import AllDocuments
 from palyra.services.grants import Grants
 from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
@@ -68,6 +69,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 MAX_KEY_CHARS = 128
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 ChannelName = Annotated[str, SLUG]
+WorkspaceName = Annotated[str, SLUG]
 # Name of a conversation or a sender in an external system; printable, since lists show it.
 OutsideId = Annotated[str, msgspec.Meta(max_length=256), LINE]
 IdempotencyKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARS)]
@@ -122,7 +124,8 @@ class Backend:
     agents: Agents
     channels: Channels
     configuration: Configuration
-    documents: Documents
+    documents: AllDocuments
+    workspaces: Mapping[str, WorkspaceFolder]  # by name, the default one first
     incidents: Incidents
     healing: HealingModes
     memories: Memories

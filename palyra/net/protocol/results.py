@@ -365,6 +365,20 @@ class ToolList(Result, frozen=True, kw_only=True):
     hash: str
 
 
+class WorkspaceView(Result, frozen=True, kw_only=True):
+    """A folder that sessions can work in."""
+
+    name: str
+    path: str
+    problem: str = ""  # why it cannot be used now, with the remedy
+
+
+class WorkspaceList(Result, frozen=True, kw_only=True):
+    """The configured workspaces, the default one first."""
+
+    workspaces: list[WorkspaceView]
+
+
 class McpServerList(Result, frozen=True, kw_only=True):
     """The configured MCP servers."""
 

@@ -14,7 +14,7 @@ locks (POSIX, fcntl).
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -68,7 +68,7 @@ class Home:
     data_dir: Path
     config_file: Path
     policy_dir: Path
-    workspace: Path
+    workspaces: Collection[Path]
     keys: KeyRing
     open_snapshot: Callable[[], apsw.Connection]
     version: str
@@ -181,9 +181,9 @@ def _choose_target(home: Home, target: Path | None, order: BackupOrder) -> Path:
     data_dir = home.data_dir.resolve()
     if place.is_relative_to(data_dir) and place.parent != data_dir / FOLDER:
         raise IllegalState(f"{place}: inside of the data directory only {FOLDER}/ takes backups")
-    if place.is_relative_to(home.workspace.resolve()):
+    if any(place.is_relative_to(each.resolve()) for each in home.workspaces):
         raise IllegalState(
-            f"{place}: inside of the workspace, where tools can read it: name a folder elsewhere"
+            f"{place}: inside of a workspace, where tools can read it: name a folder elsewhere"
         )
     if os.path.lexists(place):
         raise IllegalState(f"{place}: it exists already: name a folder that does not exist yet")

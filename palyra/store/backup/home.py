@@ -1,7 +1,7 @@
 """Backups of one data directory: `core.ports.BackupStore`, and the way without a daemon."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +39,11 @@ class HomeBackups:
 
 @contextmanager
 def stopped_home(
-    data_dir: Path, config_file: Path, policy_dir: Path, workspace: Path, version: str
+    data_dir: Path,
+    config_file: Path,
+    policy_dir: Path,
+    workspaces: Collection[Path],
+    version: str,
 ) -> Generator[HomeBackups]:
     """Lock the directory of a stopped daemon for the block.
 
@@ -52,7 +56,7 @@ def stopped_home(
             data_dir=data_dir,
             config_file=config_file,
             policy_dir=policy_dir,
-            workspace=workspace,
+            workspaces=workspaces,
             keys=KeyRing.open(directory.keys),
             open_snapshot=lambda: _open_snapshot(data_dir / DATABASE),
             version=version,

@@ -1,6 +1,6 @@
 """Cleanup of drafts and replaced files that a killed daemon left under spare names.
 
-Owns: nothing.  Talks to: the workspace, in a thread.  Never: removes a file that a running change
+Owns: nothing.  Talks to: the workspaces, in a thread.  Never: removes a file that a running change
 needs, because no change runs as long as OLD_S; a replaced file is also in its checkpoint.
 Restart: permanent.
 """
@@ -8,6 +8,7 @@ Restart: permanent.
 import os
 import re
 import time
+from collections.abc import Collection
 from contextlib import suppress
 
 import structlog
@@ -50,7 +51,7 @@ def _remove_old(found: Found, now_s: float) -> bool:
 
 
 async def keep_swept(
-    workspace: Workspace,
+    workspaces: Collection[Workspace],
     run_blocking: RunBlocking,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -59,7 +60,9 @@ async def keep_swept(
     task_status.started()
     await trio.sleep(FIRST_S)
     while True:
-        swept = await run_blocking(sweep, workspace, time.time())
+        swept = 0
+        for workspace in workspaces:
+            swept += await run_blocking(sweep, workspace, time.time())
         if swept:
             log.info("files that a crash had left were removed", count=swept)
         await trio.sleep(AGAIN_S)

@@ -1,9 +1,11 @@
-"""Workspace watch: checks that the workspace is usable, and reports an incident if it is not.
+"""Workspace watch: checks that every workspace is usable, and reports an incident if one is not.
 
-Owns: the present problem.  Talks to: the workspace, in a thread; the incident reporter.
+Owns: the present problems.  Talks to: the workspaces, in a thread; the incident reporter.
 Never: repairs anything; the tools reopen a folder that is back.
 Restart: permanent; it checks again.
 """
+
+from collections.abc import Collection
 
 import trio
 
@@ -15,33 +17,40 @@ LOOK_S = 5.0  # between checks, each of two stats
 
 
 class WorkspaceWatch:
-    """The present problem of one workspace."""
+    """The present problems of the workspaces."""
 
     def __init__(
-        self, workspace: Workspace, run_blocking: RunBlocking, alarms: IncidentReporter
+        self,
+        workspaces: Collection[Workspace],
+        run_blocking: RunBlocking,
+        alarms: IncidentReporter,
     ) -> None:
-        self._workspace = workspace
+        self._workspaces = workspaces
         self._run_blocking = run_blocking
         self._alarms = alarms
-        self._problem = ""
+        self._problems: tuple[str, ...] = ()
 
     def problems(self) -> tuple[str, ...]:
-        """Return the problem found by the last check, with its remedy."""
-        return (self._problem,) if self._problem else ()
+        """Return the problems found by the last check, with their remedies."""
+        return self._problems
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Check every LOOK_S until cancelled.  Cancellation: reported incidents stay."""
         task_status.started()
         while True:
-            before = self._problem
-            self._problem = await self._run_blocking(self._workspace.find_problem)
-            is_hidden = self._problem and not self._alarms.is_reported(WORKSPACE)
-            if self._problem != before or is_hidden:
-                self._tell()
+            before = self._problems
+            self._problems = await self._run_blocking(self._find_problems)
+            is_hidden = self._problems and not self._alarms.is_reported(WORKSPACE)
+            if self._problems != before or is_hidden:
+                self._report()
             await trio.sleep(LOOK_S)
 
-    def _tell(self) -> None:
-        if self._problem:
-            self._alarms.report(workspace_unusable(self._problem))
+    def _find_problems(self) -> tuple[str, ...]:
+        """Return the problems of all workspaces.  Blocks."""
+        return tuple(filter(None, (each.find_problem() for each in self._workspaces)))
+
+    def _report(self) -> None:
+        if self._problems:
+            self._alarms.report(workspace_unusable("; ".join(self._problems)))
         else:
             self._alarms.clear(WORKSPACE, "the workspace can be used again")

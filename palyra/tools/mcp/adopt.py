@@ -63,6 +63,7 @@ class AdoptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     deadline_s: float = 60.0
     enforcement: str = "none"
+    workspace: str = ""  # whose runs alone have the tools; "": those of all
 
 
 class AdoptedTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +134,7 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
         excerpt_bytes=16_384,
         executor="mcp",
         enforcement=terms.enforcement,
+        workspace=terms.workspace,
     )
 
 

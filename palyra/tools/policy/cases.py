@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import CheckedCall, GateContext, policy_request, validate
 from palyra.core.policy.request import Action, Answer, PolicyRequest
@@ -57,6 +58,7 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     depth: int = 0
     in_scope: bool = True
     granted: bool = False
+    workspace: str = DEFAULT_WORKSPACE
     now_ms: int = 0
 
 
@@ -164,6 +166,7 @@ def _request(case: PolicyCase) -> PolicyRequest | Refused:
             depth=case.depth,
             handed_down=None if case.in_scope else frozenset(),
             now_ms=case.now_ms,
+            workspace=case.workspace,
         ),
     )
     action = request.action if case.action == "tool.execute" else case.action

@@ -88,6 +88,7 @@ class Context(_Part, frozen=True, kw_only=True, gc=False):
     grant_key: str
     approval: str
     now: _Instant
+    workspace: str
     path: str | UnsetType = UNSET
     executable: str | UnsetType = UNSET
     subcommand: str | UnsetType = UNSET
@@ -167,6 +168,7 @@ def _context(
         grant_key=facets.grant_key,
         approval=request.approval,
         now=_Instant(extension=_Extension(fn="datetime", arg=_instant(request.now_ms))),
+        workspace=request.workspace,
         decision=request.decision or UNSET,
         scope=request.scope or UNSET,
     )

@@ -88,6 +88,7 @@ OTHER_CALLS: dict[str, list[Any]] = {
         {"text": None}, {"text": ["git status"]}, {"text": {"git": "status"}}, {"Text": "git status"},
         {"text": "git status", "more": ""},
     ],
+    "workspace": ["site", ""],
 }  # fmt: skip
 
 

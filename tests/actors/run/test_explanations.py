@@ -35,7 +35,7 @@ async def test_an_explanation_includes_the_sessions_grants(
         await answer(kit, asked, scope="session")
         explain = kit.gateway.explain_policy
         given = {"text": "git log"}
-        here = await explain(OPERATOR, "ask_do", given, None, asked.session_id)
+        here = await explain(OPERATOR, "ask_do", given, session_id=asked.session_id)
         elsewhere = await explain(OPERATOR, "ask_do", given)
         assert (here.answer, here.reason_code) == ("allow", "granted")
         assert (elsewhere.answer, elsewhere.grant_key, elsewhere.risk) == ("ask", "git", "low")

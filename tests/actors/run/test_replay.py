@@ -201,7 +201,9 @@ async def test_other_instructions_are_a_divergence_of_a_strict_replay(
         run_id = await told(kit)
         changed = msgspec.structs.replace(DEFAULT_AGENT, instructions="Be brief.")
         prefix = stable_prefix(changed, kit.services.toolbox.catalogue())
-        monkeypatch.setattr(kit.services.agents, "prefix", lambda _agent, _principal: prefix)
+        monkeypatch.setattr(
+            kit.services.agents, "prefix", lambda _agent, _principal, _workspace: prefix
+        )
         found = (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).first_divergence
         assert found is not None
         assert found.kind == "context.assembled"

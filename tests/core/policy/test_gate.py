@@ -205,7 +205,7 @@ def test_the_policy_request_has_run_tool_and_paths() -> None:
         "owner": "alice", "is_tainted": True, "depth": 2,
         "facets": CallFacts(paths=("a",), grant_key="./"), "known_paths": read_paths(("a",)),
         "size_bytes": 12, "digest": admitted.digest, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
-        "scope": None,
+        "scope": None, "workspace": "default",
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from palyra.core.policy.suggestion import (
     find_candidates,
     is_offered,
     shapes_of,
+    trials,
     why_not_offered,
 )
 from palyra.core.tool.spec import CallFacts
@@ -25,6 +26,7 @@ REQUEST = PolicyRequest(
     facets=CallFacts(paths=("src/a.py", "src/b.py")),
 )  # fmt: skip
 LISTS = CallFacts(argv=("ls",), command="ls")
+LIST: dict[str, Any] = {"tool": "shell", "capabilities": ("process",), "facets": LISTS}
 FETCH: dict[str, Any] = {
     "tool": "http_fetch", "tool_class": "idempotent_network", "capabilities": ("network",),
     "facets": CallFacts(host="example.com", grant_key="example.com:443"),
@@ -121,3 +123,28 @@ def test_a_rule_is_chosen_if_it_is_safe_and_saves_answers_of_its_own() -> None:
     again = msgspec.structs.replace(host, suggestion_id="sug_again")
     assert [host] == choose([host, again], lambda _name: True, min_answers=3)
     assert [again] == choose([host, again], lambda name: name == "sug_again", min_answers=3)
+
+
+def test_a_rule_is_for_the_workspace_of_its_answers() -> None:
+    """Calls of two workspaces have shapes of their own, and a rule names its workspace."""
+    here = [call(run=f"run_{at}", **LIST) for at in range(4)]
+    there = [call(run=f"run_{at}", workspace="site", **LIST) for at in range(4, 8)]
+    found = find_candidates([*here[:2], *there], min_answers=3)
+    (candidate,) = found
+    assert 'context.workspace == "site"' in candidate.cedar
+    assert candidate.title.endswith(", in the workspace site")
+    (other,) = find_candidates([*here, *there[:2]], min_answers=3)
+    assert 'context.workspace == "default"' in other.cedar
+    assert candidate.suggestion_id != other.suggestion_id
+
+
+def test_a_denial_in_one_workspace_counts_in_all() -> None:
+    """No rule of another workspace allows what a person denied; without the denial there is one."""
+    there = [call(run=f"run_{at}", workspace="site", **LIST) for at in range(4)]
+    denied = msgspec.structs.replace(call(run="run_9", **LIST), decided="denied")
+    candidates = find_candidates(there, min_answers=3)
+    assert candidates
+    asked = trials([*there, denied], candidates)
+    wrong = [request for request, is_wrong in asked.items() if is_wrong]
+    assert "site" in {request.workspace for request in wrong}
+    assert not find_candidates([*there, denied], min_answers=3)

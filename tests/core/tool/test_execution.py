@@ -49,6 +49,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "inspection.operands": st.dictionaries(TEXTS, TEXTS, max_size=3),
     "inspection.profile": TEXTS,
     "inspection": st.none() | st.just(Preflight()),
+    "workspace": TEXTS,
 }
 
 

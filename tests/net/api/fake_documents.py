@@ -1,5 +1,7 @@
 """Fake workspace documents for connections: one document, and the recorded requests."""
 
+from typing import Self
+
 from palyra.core.access import Caller
 from palyra.core.journal.records import DocumentEntry
 from palyra.core.memory.document_views import (
@@ -35,6 +37,10 @@ FULL = DocumentChange(
 
 class FakeDocuments(Asked):
     """See `services.documents`."""
+
+    def of(self, workspace: str | None) -> Self:
+        assert workspace in {None, "default"}
+        return self
 
     async def _ask(self, caller: Caller, scope: str, *asked: object) -> None:
         caller.require(scope)

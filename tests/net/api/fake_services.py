@@ -518,13 +518,19 @@ class FakeSessions:
         self._gateway = gateway
 
     async def resolve(
-        self, caller: Caller, *, key: str | None, session_id: str | None
+        self,
+        caller: Caller,
+        *,
+        key: str | None,
+        session_id: str | None,
+        workspace: str | None = None,
     ) -> SessionRecord:
         await self._gateway.perform("session", None, Steered(seq=0))
         return SessionRecord(
             session_id=session_id or "ses_new",
             principal=caller.principal,
             key=key,
+            workspace=workspace or "default",
             created_ms=len(self._gateway.effects),
             updated_ms=1,
         )
@@ -566,6 +572,15 @@ class FakeSessions:
             messages=1,
             cap=20,
         )
+
+
+class FakeFolder:
+    """The default workspace."""
+
+    root = "/work"
+
+    def find_problem(self) -> str:
+        return ""
 
 
 class FakeGrants:
@@ -656,6 +671,7 @@ class Daemon:
             files=cast("Any", self.files),
             changes=cast("Any", self.changes),
             documents=cast("Any", self.documents),
+            workspaces={"default": FakeFolder()},
             learning=cast("Any", self.learning),
             tasks=cast("Any", self.tasks),
             schedules=cast("Any", self.schedules),

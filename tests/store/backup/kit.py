@@ -78,7 +78,7 @@ def home_of(store: SqliteJournal) -> Home:
         data_dir=folder,
         config_file=folder / "palyra.toml",
         policy_dir=folder / "policies",
-        workspace=workspace_of(store),
+        workspaces=[workspace_of(store)],
         keys=KeyRing.open(folder / "keys"),
         open_snapshot=store.open_snapshot,
         version="1.2.3",

@@ -273,7 +273,7 @@ def test_a_backup_is_not_made_where_tools_read(store: SqliteJournal, tmp_path: P
     (workspace / "docs").mkdir(parents=True)
     (tmp_path / "link").symlink_to(workspace / "docs")
     for target in (workspace / "b", workspace / "docs" / "b", tmp_path / "link" / "b"):
-        with pytest.raises(IllegalState, match="inside of the workspace"):
+        with pytest.raises(IllegalState, match="inside of a workspace"):
             back_up(store, target)
     assert ["docs"] == [each.name for each in workspace.iterdir()]
     assert back_up(store, workspace.parent / "b").files > 0
@@ -329,20 +329,20 @@ def test_a_stopped_home_is_copied_without_a_daemon(tmp_path: Path, *, is_killed:
             shutil.copytree(home, tmp_path / "killed")
     home = tmp_path / "killed" if is_killed else home
     with stopped_home(
-        home, home / "palyra.toml", home / "policies", tmp_path / "workspace", "1"
+        home, home / "palyra.toml", home / "policies", [tmp_path / "workspace"], "1"
     ) as backups:
         done = backups.create(str(tmp_path / "backup"), kit.ORDER)
         assert EVENTS == done.head_position
         with (
             pytest.raises(Unavailable, match="already runs"),
-            stopped_home(home, home, home, tmp_path / "workspace", "1"),
+            stopped_home(home, home, home, [tmp_path / "workspace"], "1"),
         ):
             pass
     assert ([], done.head_position) == (
         problems(tmp_path / "backup"),
         verify_backup(tmp_path / "backup").checked_events,
     )
-    with pytest.raises(NotFound), stopped_home(tmp_path / "none", home, home, home, "1"):
+    with pytest.raises(NotFound), stopped_home(tmp_path / "none", home, home, [home], "1"):
         pass
 
 

@@ -27,7 +27,7 @@ async def test_an_unusable_workspace_is_one_incident(
     """It ends with the problem, also after an operator resolved it too early."""
     root, alarms = tmp_path / "ws", FakeAlarms()
     root.mkdir()
-    watch = WorkspaceWatch(Workspace(root), inline, alarms)
+    watch = WorkspaceWatch([Workspace(root)], inline, alarms)
     await nursery.start(watch.serve)
     await trio.sleep(2.5 * LOOK_S)
     assert ((), []) == (watch.problems(), alarms.raised)

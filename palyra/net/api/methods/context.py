@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.context.views import ContextExplained, ReferencePreview
 from palyra.core.session.commands import AgentName
-from palyra.net.api.method import Id, Method, MethodCall, Ordinal
+from palyra.net.api.method import Id, Method, MethodCall, Ordinal, WorkspaceName
 from palyra.net.protocol.params import Params
 
 
@@ -23,6 +23,7 @@ class PreviewParams(Params, frozen=True, kw_only=True):
     text: Annotated[str, msgspec.Meta(min_length=1)]
     agent: AgentName | None = None
     session_id: Id | None = None
+    workspace: WorkspaceName | None = None  # of a new session; the default one
 
 
 async def explain(call: MethodCall, params: ContextExplain) -> ContextExplained:
@@ -32,7 +33,7 @@ async def explain(call: MethodCall, params: ContextExplain) -> ContextExplained:
 
 async def preview(call: MethodCall, params: PreviewParams) -> ReferencePreview:
     return await call.backend.gateway.preview_references(
-        call.caller, params.text, params.agent, params.session_id
+        call.caller, params.text, params.agent, params.session_id, params.workspace
     )
 
 

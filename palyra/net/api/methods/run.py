@@ -35,6 +35,7 @@ from palyra.net.api.method import (
     Mutation,
     OutsideId,
     Seq,
+    WorkspaceName,
     cursor_of,
 )
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
@@ -60,6 +61,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     text: Annotated[str, msgspec.Meta(min_length=1)]
     session_id: Id | None = None
     session_key: SessionKey | None = None
+    workspace: WorkspaceName | None = None  # of a new session; the default one
     attachments: tuple[dict[str, Any], ...] = ()
     agent: AgentName | None = None
     queue_mode: QueueMode | None = None  # the session's

@@ -1,4 +1,4 @@
-"""session.*: conversations and their queues."""
+"""session.*: conversations and their queues; workspace.list: the folders that they can work in."""
 
 from typing import Annotated
 
@@ -22,11 +22,12 @@ from palyra.net.api.method import (
     MethodCall,
     Mutation,
     Seq,
+    WorkspaceName,
     check_no_secret,
     cursor_of,
 )
-from palyra.net.protocol.params import Params
-from palyra.net.protocol.results import SessionList
+from palyra.net.protocol.params import NoParams, Params
+from palyra.net.protocol.results import SessionList, WorkspaceList, WorkspaceView
 
 MAX_NAMED = 1_000  # runs in one change of a queue
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -37,6 +38,7 @@ class SessionResolve(Mutation, frozen=True, kw_only=True):
 
     session_id: Id | None = None
     session_key: Key | None = None
+    workspace: WorkspaceName | None = None  # of a new session; the default one
 
 
 class SessionGet(Params, frozen=True, kw_only=True):
@@ -128,7 +130,12 @@ async def resolve(call: MethodCall, params: SessionResolve) -> SessionRecord:
     sessions = call.backend.sessions
     return await call.once(
         SessionRecord,
-        lambda: sessions.resolve(call.caller, key=params.session_key, session_id=params.session_id),
+        lambda: sessions.resolve(
+            call.caller,
+            key=params.session_key,
+            session_id=params.session_id,
+            workspace=params.workspace,
+        ),
     )
 
 
@@ -142,6 +149,19 @@ async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
     )
     is_full = len(found) == params.limit
     return SessionList(sessions=found, next_cursor=found[-1].session_id if is_full else None)
+
+
+async def list_workspaces(call: MethodCall, _: NoParams) -> WorkspaceList:
+    folders = call.backend.workspaces
+    problems = await call.backend.run_blocking(
+        lambda: [each.find_problem() for each in folders.values()]
+    )
+    return WorkspaceList(
+        workspaces=[
+            WorkspaceView(name=name, path=str(each.root), problem=problem)
+            for (name, each), problem in zip(folders.items(), problems, strict=True)
+        ]
+    )
 
 
 async def archive(call: MethodCall, params: SessionChange) -> SessionRecord:
@@ -254,4 +274,5 @@ METHODS = (
     Method("session.restore", SessionRestore, SessionRestored, "runs:write", restore),
     Method("session.purge", SessionPurgeParams, SessionPurged, "sessions:write", purge),
     Method("session.compact", SessionCompact, SessionCompacted, "sessions:read", compact),
+    Method("workspace.list", NoParams, WorkspaceList, "sessions:read", list_workspaces),
 )

@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.policy.request import Explanation
 from palyra.core.session.commands import AgentName
 from palyra.core.tool.spec import compute_risk
-from palyra.net.api.method import Id, Method, MethodCall
+from palyra.net.api.method import Id, Method, MethodCall, WorkspaceName
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ToolList
 
@@ -25,6 +25,7 @@ class PolicyExplain(Params, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     agent: AgentName | None = None
     session_id: Id | None = None  # whose grants apply too
+    workspace: WorkspaceName | None = None  # without a session; the default one
 
 
 async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
@@ -41,7 +42,12 @@ async def list_(call: MethodCall, params: ToolListParams) -> ToolList:
 
 async def explain(call: MethodCall, params: PolicyExplain) -> Explanation:
     return await call.backend.gateway.explain_policy(
-        call.caller, params.tool, params.arguments, params.agent, params.session_id
+        call.caller,
+        params.tool,
+        params.arguments,
+        params.agent,
+        session_id=params.session_id,
+        workspace=params.workspace,
     )
 
 

@@ -74,6 +74,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "session.resolve": {"session_key": "k"},
     "session.get": {"session_id": "ses_1"},
     "session.list": {},
+    "workspace.list": {},
     "session.archive": {"session_id": "ses_1"},
     "session.purge": {"session_id": "ses_1"},
     "backup.create": {"path": "/backups/b", "with_keys": True},

@@ -1,0 +1,185 @@
+"""Several workspaces: a call is executed in the workspace of its session.
+
+Talks to: nothing; it chooses among the tools and checkpoints that were built for each workspace.
+A call that names a workspace which is not configured fails, so no run continues in another folder.
+
+All functions but `tools_by_workspace` block; they are called from a thread.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar, assert_never
+
+from palyra.core.journal.records import DEFAULT_WORKSPACE
+from palyra.core.tool.checkpoints import (
+    Checkpoint,
+    CheckpointFilter,
+    FollowedFile,
+    Restored,
+    Rewound,
+    Side,
+)
+from palyra.core.tool.spec import Preflight, ToolCall, ToolFailure, ToolOutput
+from palyra.core.tool.targets import CallTargets
+from palyra.errors import IllegalState, InvalidParams
+from palyra.tools.files.checkpoints import Checkpoints
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.toolbox import AsyncTool, InlineTool, OnOutput, ThreadTool, Tool
+
+_Place = TypeVar("_Place")
+
+
+def open_workspaces(roots: Mapping[str, Path], keep_out: Sequence[Path]) -> dict[str, Workspace]:
+    """Open each root, by name.  `keep_out`: the daemon's own folders, which must lie elsewhere.
+
+    Raises InvalidParams for a root that cannot be opened or contains too much, and for two roots of
+    which one contains the other: a run of the outer one would reach the files of the inner one.
+    """
+    opened: dict[str, Workspace] = {}
+    for name, root in roots.items():
+        try:
+            workspace = Workspace(root, keep_out=keep_out)
+        except InvalidParams as error:
+            if name == DEFAULT_WORKSPACE:
+                raise
+            raise InvalidParams(
+                f"tools.workspaces: {name!r}: {error.message}", field="tools.workspaces"
+            ) from None
+        for other, known in opened.items():
+            if _overlap(workspace.root, known.root):
+                raise InvalidParams(
+                    f"tools.workspaces: {name!r} ({workspace.root}) and {other!r} ({known.root}) "
+                    "overlap: choose folders of which none contains another",
+                    field="tools.workspaces",
+                )
+        opened[name] = workspace
+    return opened
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+# --- tools ---------------------------------------------------------------------------------------
+
+
+def tools_by_workspace(
+    places: Mapping[str, _Place], build: Callable[[_Place], Sequence[Tool]]
+) -> list[Tool]:
+    """Return the tools that `build` makes, each of which executes a call in the call's workspace.
+
+    `build` must make the same tools for every place.  A call of an unknown workspace raises
+    ToolFailure.
+    """
+    built = [(name, build(place)) for name, place in places.items()]
+    return [_combine({name: tools[at] for name, tools in built}) for at in range(len(built[0][1]))]
+
+
+def _combine(tools: Mapping[str, Tool]) -> Tool:
+    def find(call: ToolCall) -> Tool:
+        return find_place(tools, call.workspace)
+
+    def inspect(call: ToolCall) -> Preflight:
+        found = find(call).inspect
+        return Preflight() if found is None else found(call)
+
+    def find_targets(call: ToolCall) -> CallTargets:
+        found = find(call).targets
+        return CallTargets() if found is None else found(call)
+
+    first = tools[DEFAULT_WORKSPACE]
+    inspects = None if first.inspect is None else inspect
+    targets = None if first.targets is None else find_targets
+    match first:
+        case AsyncTool():
+
+            def run_async(call: ToolCall, on_output: OnOutput) -> Awaitable[ToolOutput]:
+                found = find(call)
+                assert isinstance(found, AsyncTool)  # noqa: S101 - built by the same function
+                return found.run(call, on_output)
+
+            return replace(first, run=run_async, inspect=inspects, targets=targets)
+        case InlineTool() | ThreadTool():
+
+            def run(call: ToolCall) -> ToolOutput:
+                found = find(call)
+                assert not isinstance(found, AsyncTool)  # noqa: S101 - built by the same function
+                return found.run(call)
+
+            return replace(first, run=run, inspect=inspects, targets=targets)
+        case _:
+            assert_never(first)
+
+
+def find_place(places: Mapping[str, _Place], workspace: str) -> _Place:
+    """Return what belongs to that workspace.  Raises ToolFailure if it is not configured."""
+    found = places.get(workspace)
+    if found is None:
+        raise ToolFailure(
+            f"the workspace {workspace!r} of this session is not configured any more: an operator "
+            "can add it to tools.workspaces again"
+        )
+    return found
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceCheckpoints:
+    """`core.ports.FileHistory` of all workspaces, whose checkpoints lie in one store.
+
+    A checkpoint has the path of its workspace, which decides where it is restored.
+    """
+
+    by_name: Mapping[str, Checkpoints]
+
+    def find(self, checkpoint_id: str) -> Checkpoint | None:
+        """Return the checkpoint without its contents."""
+        return self._any.find(checkpoint_id)
+
+    def list(self, wanted: CheckpointFilter) -> list[Checkpoint]:
+        """List checkpoints, newest first."""
+        return self._any.list(wanted)
+
+    def drop_session(self, session_id: str) -> int:
+        """See `Checkpoints.drop_session`."""
+        return self._any.drop_session(session_id)
+
+    def restore(self, kept: Checkpoint, side: Side, *, is_forced: bool) -> Restored:
+        """See `core.ports.FileHistory`."""
+        return self._of([kept]).restore(kept, side, is_forced=is_forced)
+
+    def rewind(self, made: Sequence[Checkpoint], *, is_forced: bool, is_dry: bool) -> Rewound:
+        """See `core.ports.FileHistory`."""
+        return self._of(made).rewind(made, is_forced=is_forced, is_dry=is_dry)
+
+    def follow(self, made: Sequence[Checkpoint]) -> Sequence[FollowedFile]:
+        """See `core.ports.FileHistory`."""
+        return self._of(made).follow(made)
+
+    def undo(
+        self, made: Sequence[Checkpoint], paths: Collection[str], expected: Mapping[str, str]
+    ) -> str | None:
+        """See `core.ports.FileHistory`."""
+        return self._of(made).undo(made, paths, expected)
+
+    @property
+    def _any(self) -> Checkpoints:
+        return self.by_name[DEFAULT_WORKSPACE]
+
+    def _of(self, made: Sequence[Checkpoint]) -> Checkpoints:
+        """Return the checkpoints of the workspace that the first one belongs to.
+
+        They refuse the others if those belong elsewhere.  Raises IllegalState.
+        """
+        if not made:
+            return self._any
+        for each in self.by_name.values():
+            if str(each.workspace.root) == made[0].workspace:
+                return each
+        raise IllegalState(
+            f"the checkpoint is of the workspace {made[0].workspace}, in which this daemon does not "
+            "work: add it to tools.workspaces, or start the daemon with that --workspace"
+        )
