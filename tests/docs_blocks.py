@@ -3,7 +3,9 @@
     ```python              the block is a script and must exit 0
     ```console   ```sh     each `$ palyra ...` line must exit 0, and the lines below it must
                            appear in its output in that order; `...` stands for any text
-    ```python daemon       as above, with a daemon running that the reader has started
+    ```js                  a module of Node that must exit 0, with `palyra-client` installed; skipped
+                           without Node, which `test_docs` says
+    ```python daemon       as the first, with a daemon running that the reader has started
     ```sh no-run           not run; the HTML comment directly above must say why
     ```console bubblewrap  not run where bubblewrap is not installed, which `test_docs` says
     ```console curl        `$ curl ...` lines are run as well; skipped like the one above
@@ -39,9 +41,16 @@ SHELL_SIGNS = frozenset("|<>;&$*?#~`(){}\\\n")
 
 EVAL = '$ eval "$(palyra '
 SHELLS = frozenset({"console", "sh", "bash", "shell"})
-RUNNABLE = SHELLS | {"python"}
+SCRIPTS = {"python": (sys.executable, "py"), "js": ("node", "mjs")}  # what runs it, and its suffix
+RUNNABLE = SHELLS | SCRIPTS.keys()
 
 Started = ForkedProcess | subprocess.Popen[bytes]
+
+# Packages of Node: ours, and one in the place of a plugin that needs Tauri.
+PACKAGES = {
+    "palyra-client": "clients/typescript",
+    "@tauri-apps/plugin-shell": "tests/fakes/tauri_shell",
+}
 
 COMMAND_LIMIT_S = 60
 DAEMON_START_LIMIT_S = 30
@@ -83,7 +92,8 @@ class Block:
     @property
     def missing_programs(self) -> list[str]:
         """Optional programs that it needs and that are not installed."""
-        return sorted(each for each in self.words & REMEDIES.keys() if not is_installed(each))
+        needed = self.words | ({"node"} if self.language == "js" else set())
+        return sorted(each for each in needed & REMEDIES.keys() if not is_installed(each))
 
     @property
     def is_unjustified(self) -> bool:
@@ -206,6 +216,10 @@ class Desk:
         self.workspace.mkdir(parents=True)
         (self.workspace / "README.md").write_bytes((ROOT / "README.md").read_bytes())
         (root / "blocks").mkdir()
+        for package, folder in PACKAGES.items():
+            installed = root / "node_modules" / package
+            installed.parent.mkdir(parents=True, exist_ok=True)
+            installed.symlink_to(ROOT / folder)
         if palyra is not PALYRA:
             self._write_program(root / "bin" / "palyra")
 
@@ -234,10 +248,11 @@ class Desk:
 
     def run_block(self, block: Block) -> None:
         """Run it to its end.  Raises BadBlock with place, command and output when it fails."""
-        if block.language == "python":
-            script = self._root / "blocks" / f"line_{block.line}.py"
+        if block.language in SCRIPTS:
+            program, suffix = SCRIPTS[block.language]
+            script = self._root / "blocks" / f"line_{block.line}.{suffix}"
             script.write_text(block.text, encoding="utf-8")
-            self._run([sys.executable, str(script)], block.place)
+            self._run([program, str(script)], block.place)
             return
         for step in parse_steps(block):
             what = f"{block.place}: {step.command}"

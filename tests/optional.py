@@ -1,8 +1,11 @@
 """Programs that some tests need; without them the suite is green and says once what it left out."""
 
+import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 import pytest
 
@@ -18,16 +21,28 @@ REMEDIES = {
     "mcp": "pip install 'palyra[mcp]'",
     "systemd-analyze": "apt install systemd",
     "tsc": "npm install --global typescript",
+    "node": "apt install nodejs (version 22 or newer)",
+    "npm": "apt install npm",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",
     "LoCoMo": "PALYRA_CORPORA=DIRECTORY with locomo/conv-*.json",
 }
 COMMANDS = {"bubblewrap": "bwrap"}  # where the program is called otherwise
+AT_LEAST = {"node": 22}  # major versions; an older one counts as missing
 MISSING = " is missing: "
 
 
 def is_installed(program: str) -> bool:
-    """Whether it is on PATH."""
-    return shutil.which(COMMANDS.get(program, program)) is not None
+    """Whether it is on PATH, and new enough."""
+    path = shutil.which(COMMANDS.get(program, program))
+    return path is not None and (program not in AT_LEAST or _major(path) >= AT_LEAST[program])
+
+
+@cache
+def _major(path: str) -> int:
+    """The major version of a program as `--version` says it; 0 if it says none."""
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+", done.stdout)
+    return int(found[0]) if found else 0
 
 
 def reason_without(program: str) -> str:

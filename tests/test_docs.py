@@ -8,7 +8,7 @@ import pytest
 
 from tests import docs_blocks
 from tests.docs_blocks import ROOT, BadBlock, Block, Desk, Step, find_blocks
-from tests.optional import reason_without
+from tests.optional import needs, reason_without
 from tests.rows import every_row
 
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
@@ -222,6 +222,17 @@ def test_python_block_that_raises_is_reported(desk: Desk) -> None:
         desk.run_block(fenced("python", "1 / 0"))
 
 
+@pytest.mark.real
+@needs("node")
+def test_js_block_runs_as_a_module(desk: Desk) -> None:
+    """It can await and import our package; one that throws is reported with its place."""
+    desk.run_block(
+        fenced("js", 'const { connect } = await import("palyra-client");\nconnect.name;')
+    )
+    with pytest.raises(BadBlock, match=r"(?s)page\.md:1.*exit status 1.*ReferenceError"):
+        desk.run_block(fenced("js", "nothing;"))
+
+
 def test_shell_block_runs_each_command(desk: Desk) -> None:
     """Quoting reaches the program as a shell would pass it, and shown output is checked."""
     desk.run_block(fenced("sh", """$ palyra run "/call x {\\"a\\": 1}"\nrun\n/call x {...}\n"""))
@@ -265,13 +276,16 @@ def test_curl_is_run_only_in_a_block_that_asks_for_it() -> None:
     assert [Step("curl -s http://h", ("ok",))] == docs_blocks.parse_steps(block)
 
 
-@pytest.mark.parametrize("program", ["curl", "bubblewrap"])
+@pytest.mark.parametrize(
+    ("info", "program"),
+    [("console curl", "curl"), ("console bubblewrap", "bubblewrap"), ("js", "node")],
+)
 def test_block_without_its_program_is_not_runnable(
-    program: str, monkeypatch: pytest.MonkeyPatch
+    info: str, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The missing one is named, so that the page can say what it left out."""
     monkeypatch.setenv("PATH", "/nowhere")
-    block = fenced(f"console {program} daemon", "$ palyra x")
+    block = fenced(f"{info} daemon", "$ palyra x")
     assert ([program], False) == (block.missing_programs, block.is_runnable)
 
 

@@ -1,10 +1,12 @@
 """Skipped tests are reported by reason: one line for each program that is missing."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.optional import REMEDIES, fold_skips, is_installed, needs, reason_without
+from tests.rows import every_row
 
 ROOT_ONLY = "only root can show this"
 
@@ -29,6 +31,19 @@ def test_a_program_off_path_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         needs("bubblewrap").args,
         needs("bubblewrap", is_found=True).args,
     ]
+
+
+@every_row(("said", "is_enough"), [("v22.0.0", True), ("v20.20.2", False), ("", False)])
+def test_an_old_program_is_missing(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_enough: bool
+) -> None:
+    """Node is asked for its version; one that says none does not count."""
+    program = tmp_path / said / "node"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\necho {said}\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert is_enough == is_installed("node")
 
 
 @pytest.mark.parametrize("program", REMEDIES)

@@ -1,5 +1,6 @@
 """The TypeScript types: each form of a schema, the copy in the repository, and the compiler."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -105,11 +106,24 @@ def test_a_removed_field_changes_the_types() -> None:
 @pytest.mark.real
 @needs("tsc")
 def test_the_compiler_takes_types_and_example(tmp_path: Path) -> None:
-    """Strictly; the example has two lines that must be errors."""
-    for name in ("palyra.d.ts", "example.ts"):
-        (tmp_path / name).write_text((FOLDER / name).read_text("utf-8"), "utf-8")
-    command = ["tsc", "--strict", "--noEmit", "--target", "es2022", "--lib", "es2022,dom"]
+    """Strictly; the example has four lines that must be errors."""
+    for path in (*FOLDER.glob("*.d.ts"), FOLDER / "example.ts"):
+        (tmp_path / path.name).write_text(path.read_text("utf-8"), "utf-8")
+    command = ["tsc", "--strict", "--noEmit", "--target", "es2022", "--module", "nodenext"]
     done = subprocess.run(
-        [*command, "example.ts"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*command, "--lib", "es2022,dom", *(path.name for path in tmp_path.iterdir())],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (0, "") == (done.returncode, done.stdout)
+
+
+def test_each_name_of_the_client_has_its_type() -> None:
+    """What the modules export is what their declarations say, but for types."""
+    exported = re.compile(r"(?m)^export (?:async )?(?:const|function|class) (\w+)")
+    for name in ("client", "node"):
+        declared = exported.findall((FOLDER / f"{name}.d.ts").read_text("utf-8"))
+        written = exported.findall((FOLDER / f"{name}.js").read_text("utf-8"))
+        assert sorted(written) == sorted(declared)
