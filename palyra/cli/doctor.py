@@ -61,7 +61,7 @@ PROBLEM_REMEDIES = (
     ("the vault ", "repair the named file, or set the secrets again with `palyra secrets set`"),
     (
         "the workspace ",
-        "restore the folder and its owner's permissions, or start with another --workspace",
+        "restore the folder and its owner's permissions, or name another (--workspace, tools.workspaces)",
     ),
     ("user policies: ", "`palyra policy check` checks policies without the daemon"),
     ("configuration: ", "`palyra config show` validates the configuration without the daemon"),
