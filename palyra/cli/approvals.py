@@ -13,7 +13,12 @@ from palyra.cli.output import age, due, print_json, print_table, say, without_em
 from palyra.cli.preview import beyond_files, find_preview, print_preview
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
-from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
+    ApprovalRecord,
+    ApprovalScope,
+    GrantRecord,
+)
 from palyra.core.policy.grants import describe_key
 from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
@@ -211,7 +216,8 @@ def _term(grant: GrantRecord) -> str:
         return f"ended {age(grant.ended_ms)} ago by {visible(grant.ended_by or '')}"
     if grant.expires_ms is None:
         return f"in {grant.session_id}"
-    return f"until {due(grant.expires_ms)}"
+    place = "" if grant.workspace == DEFAULT_WORKSPACE else f", workspace {grant.workspace}"
+    return f"until {due(grant.expires_ms)}{place}"
 
 
 @approvals.command()

@@ -183,6 +183,8 @@ async def test_an_answer_holds_in_one_workspace(two: Two) -> None:
             elsewhere = await client.start_run(write_call("made/b.txt", "b"))
             seen = await client.wait_run(elsewhere.run_id, until="attention")
         assert "awaiting_approval" == seen.phase
+        listed = await palyra("approvals", "grants", "--home", str(two.daemon.home))
+        assert "workspace site" in listed.out
         await client.cancel(elsewhere.run_id)
     assert not (two.daemon.workspace / "made").exists()
     shutil.rmtree(two.site / "made")
