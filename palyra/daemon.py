@@ -228,6 +228,7 @@ class Daemon:
         self._operator_token = operator_token
         self._tree: Supervisor | None = None
         self._stuck: list[str] = []
+        self._restarts = True  # after a drain, as far as is known
         self.abandon: Callable[[Sequence[str]], None] | None = None  # see `_notice`
         self.on_drain_asked: Callable[[], None] = self.begin_drain  # a process stops accepting too
         self._ready = trio.Event()
@@ -381,6 +382,7 @@ class Daemon:
         """Start the drain that a client asked for, unless one has begun."""
         if self.state != "draining":
             log.info("draining", open_runs=len(self.registry.runs), cause="system.drain")
+            self._restarts = False
             self.on_drain_asked()
 
     def begin_drain(self) -> None:
@@ -389,7 +391,7 @@ class Daemon:
         self.gateway.is_draining = True
         self.hub.broadcast(
             "system.draining",
-            {"restart_expected": True, "close_after_ms": self.config.runs.drain_ms},
+            {"restart_expected": self._restarts, "close_after_ms": self.config.runs.drain_ms},
         )
         self._draining.set()
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 FEWEST = 20
+IS_WHOLE = os.environ.get("EXAMPLES") == "all"
 
 
 def examples(count: int) -> int:
     """Return `count` with EXAMPLES=all in the environment, otherwise a quarter of it."""
-    if os.environ.get("EXAMPLES") == "all":
+    if IS_WHOLE:
         return count
     return min(count, max(FEWEST, count // 4))
 

@@ -7,12 +7,13 @@ import base64
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import msgspec
 
 from palyra.cli.errors import USAGE, CommandFailed
+from palyra.core.journal.records import BudgetMetric
 from palyra.core.model.images import IMAGE, MAX_PICTURE_BYTES, MAX_PICTURES, media_type_of
 from palyra.core.session.commands import WEEK_MS
 from palyra.core.tape.events import Budget
@@ -30,7 +31,11 @@ def parse_budget(amounts: tuple[str, ...], timeout_ms: int | None) -> Budget:
     """
     found: dict[str, int] = {}
     for text in amounts:
-        metric, amount = _parse_amount(text)
+        try:
+            metric, amount = parse_amount(text)
+        except click.BadParameter as error:
+            error.param_hint = "--budget"
+            raise
         if metric in found:
             raise click.BadParameter(f"{text!r}: there is another limit of {metric}")
         found[metric] = amount
@@ -41,20 +46,19 @@ def parse_budget(amounts: tuple[str, ...], timeout_ms: int | None) -> Budget:
     return Budget(**found)
 
 
-def _parse_amount(text: str) -> tuple[Literal["tokens", "usd_micros"], int]:
+def parse_amount(text: str) -> tuple[BudgetMetric, int]:
+    """Return the metric and number of an amount such as 0.50usd.  Raises click.BadParameter."""
     match = _AMOUNT.fullmatch(text)
     unit = match[2] or ("usd" if text.startswith("$") else "") if match else ""
     if match is None or not unit or (text.startswith("$") and unit != "usd"):
         raise click.BadParameter(
             f"{text!r}: write an amount and its unit, such as 0.50usd or 20000tokens",
-            param_hint="--budget",
         )
     number = Decimal(match[1])
     scaled = number * MICROS if unit == "usd" else number
     if scaled != int(scaled) or not 0 < scaled <= MAX_AMOUNT:
         raise click.BadParameter(
             f"{text!r}: more than nothing, whole tokens, and at most {MAX_AMOUNT // MICROS} dollars",
-            param_hint="--budget",
         )
     return ("usd_micros" if unit == "usd" else "tokens"), int(scaled)
 

@@ -55,12 +55,15 @@ def list_(options: Options, limit: int, cursor: str | None) -> None:
         print_json(page)
         return
     print_table(
-        ("SESSION", "KEY", "WORKSPACE", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"),
+        _COLUMNS,
         [_row(session) for session in page.sessions],
         empty="no sessions yet",
     )
     if page.next_cursor:
         say(f"more: --after {page.next_cursor}", dim=True)
+
+
+_COLUMNS = ("SESSION", "KEY", "WORKSPACE", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED")
 
 
 def _row(session: SessionRecord) -> tuple[object, ...]:
@@ -89,9 +92,7 @@ def show(options: Options, name: str) -> None:
     if options.as_json:
         print_json({"session": session, "queue": queue})
         return
-    print_table(
-        ("SESSION", "KEY", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED"), [_row(session)], empty=""
-    )
+    print_table(_COLUMNS, [_row(session)], empty="")
     _print_queue(queue)
     if session.purge is not None:
         state = age(session.purge.done_ms) if session.purge.done_ms else "not complete yet"

@@ -8,6 +8,7 @@ import click
 
 from palyra.cli.command import shared_options
 from palyra.cli.output import due, now_ms, print_json, print_table, say
+from palyra.cli.run_options import parse_amount
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
 from palyra.core.journal.changes import UsageBy, UsageSum
@@ -179,6 +180,29 @@ def _limit(amount: int | None, show: Callable[[int], str]) -> str:
     return "-" if amount is None else show(amount)
 
 
+def _amount(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[BudgetMetric | None, int] | None:
+    """Read an amount with or without its unit."""
+    if value is None:
+        return None
+    if value.isdecimal():
+        if int(value) < 1:
+            raise click.BadParameter("more than nothing is needed")
+        return None, int(value)
+    return parse_amount(value)
+
+
+def _read_amounts(given: dict[str, Any]) -> None:
+    """Replace amounts by numbers; a unit names the metric.  Raises click.UsageError for two metrics."""
+    for name in ("soft", "hard"):
+        if name not in given:
+            continue
+        metric, given[name] = given[name]
+        if metric is not None and given.setdefault("metric", metric) != metric:
+            raise click.UsageError(f"--{name} is in {metric}, the budget in {given['metric']}")
+
+
 @budget.command("set")
 @click.argument("budget_id")
 @click.option(
@@ -194,15 +218,23 @@ def _limit(amount: int | None, show: Callable[[int], str]) -> str:
 @click.option(
     "--length", "window_ms", callback=_span, help="Length of a sliding window: 30m, 12h, 7d."
 )
-@click.option("--soft", type=click.IntRange(1), help="Amount from which an alert is sent.")
-@click.option("--hard", type=click.IntRange(1), help="Amount from which the action applies.")
+@click.option(
+    "--soft", callback=_amount, help="Amount from which an alert is sent: 5usd, 20000tokens."
+)
+@click.option(
+    "--hard", callback=_amount, help="Amount from which the action applies: 5usd, 20000tokens."
+)
 @click.option(
     "--action", type=click.Choice(get_args(BudgetAction)), help="Action at the hard limit."
 )
 @shared_options
 def set_(options: Options, budget_id: str, **wanted: Any) -> None:  # noqa: ANN401 - as click gives them
-    """Set a budget, replacing one of the same name.  Money is in micro-dollars."""
+    """Set a budget, replacing one of the same name.
+
+    A number without a unit is in that of --metric, which is micro-dollars for money.
+    """
     given: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
+    _read_amounts(given)
     made = talk(options, lambda client: client.set_budget(budget_id, **given))
     if options.as_json:
         print_json(made)

@@ -13,7 +13,7 @@ from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.text.visible import visible
-from palyra.errors import InvalidParams
+from palyra.errors import Forbidden, InvalidParams, NotFound
 
 if TYPE_CHECKING:
     from palyra.client import Client
@@ -45,12 +45,15 @@ def workspaces(options: Options) -> None:
 async def find_here(client: Client, options: Options) -> str | None:
     """Return the workspace that the current directory lies in; None outside of all of them.
 
-    None as well for a daemon on another machine, whose folders are not those of this one, and for one
-    that has the default workspace alone.
+    None as well for a daemon on another machine, whose folders are not those of this one, for one that
+    has the default workspace alone, and for a token that may not list them.
     """
     if options.url is not None and urlsplit(options.url).hostname not in _HERE:
         return None
-    found = await client.list_workspaces()
+    try:
+        found = await client.list_workspaces()
+    except (NotFound, Forbidden):  # NotFound: a daemon of an earlier version
+        return None
     if len(found) == 1:
         return None
     here = Path.cwd()

@@ -234,6 +234,7 @@ class BlockingClient(Base):
     list_workspaces = blocking(Client.list_workspaces)
     get_session = blocking(Client.get_session)
     list_sessions = blocking(Client.list_sessions)
+    list_workspaces = blocking(Client.list_workspaces)
     archive_session = blocking(Client.archive_session)
     reset_session = blocking(Client.reset_session)
     compact_session = blocking(Client.compact_session)

@@ -49,16 +49,27 @@ class WatchedStream(trio.abc.Stream):
 
 
 async def open_stream(ws_url: str) -> WatchedStream:
-    """Open a TCP or TLS connection to the host of that address.  Raises OSError."""
+    """Open a TCP or TLS connection to the host of that address.
+
+    Raises OSError, and Unreachable if TLS cannot be agreed on, as with an untrusted certificate.
+    """
     parts = urlsplit(ws_url)
     host = parts.hostname or ""
     if parts.scheme == "ws":
         return WatchedStream(await trio.open_tcp_stream(host, parts.port or 80))
-    return WatchedStream(
-        await trio.open_ssl_over_tcp_stream(
-            host, parts.port or 443, ssl_context=ssl.create_default_context(), https_compatible=True
-        )
+    stream = await trio.open_ssl_over_tcp_stream(
+        host, parts.port or 443, ssl_context=ssl.create_default_context(), https_compatible=True
     )
+    try:
+        # Otherwise the first message would, and the WebSocket library waits on after its failure.
+        await stream.do_handshake()
+    except trio.BrokenResourceError as error:
+        await trio.aclose_forcefully(stream)
+        raise Unreachable(f"{ws_url}: TLS failed: {error.__cause__ or error}") from None
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return WatchedStream(stream)
 
 
 async def upgrade(

@@ -854,3 +854,32 @@ async def test_invalid_agent_options_are_refused() -> None:
         assert [] == [name for name, _ in daemon.requests if name.startswith("agent.")]
     assert ("/nowhere/x" in lost.err, 0) == (True, 0 if lost.code else 1)
     assert "exclude each other" in both.err
+
+
+@pytest.mark.parametrize(
+    ("amounts", "sent"),
+    [
+        (("--hard", "2.50usd", "--soft", "$1"), {"metric": "usd_micros", "hard": 2_500_000, "soft": 1_000_000}),
+        (("--hard", "9000tokens"), {"metric": "tokens", "hard": 9_000}),
+        (("--hard", "7", "--metric", "usd_micros"), {"metric": "usd_micros", "hard": 7}),
+    ],
+)  # fmt: skip
+async def test_a_budget_in_dollars(amounts: tuple[str, ...], sent: Json) -> None:
+    """An amount may have its unit, which is then the budget's metric; a bare number keeps its own."""
+    async with fake_daemon() as daemon:
+        daemon.reply_with("budget.set", BUDGET_SHOWN)
+        done = await palyra("budget", "set", "day", *amounts, url=daemon.url)
+    asked = dict(daemon.requests)["budget.set"]
+    assert (0, sent) == (done.code, {name: asked.get(name) for name in sent})
+
+
+@pytest.mark.parametrize(
+    "amounts",
+    [("--hard", "1usd", "--metric", "tokens"), ("--hard", "1usd", "--soft", "1tokens"),
+     ("--hard", "0"), ("--hard", "1euro"), ("--soft", "0.5tokens")],
+)  # fmt: skip
+async def test_a_budget_with_amounts_that_cannot_be(amounts: tuple[str, ...]) -> None:
+    """Two metrics, nothing, and an unknown unit are refused before anything is sent."""
+    async with fake_daemon() as daemon:
+        refused = await palyra("budget", "set", "day", *amounts, url=daemon.url)
+    assert (2, []) == (refused.code, daemon.requests)

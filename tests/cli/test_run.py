@@ -131,7 +131,7 @@ async def test_answer_is_standard_output() -> None:
     assert (0, "all good\n") == (done.code, done.out)
     for shown in ("write_file(", "allowed: as the person said", "2 bytes", "done: answered"):
         assert shown in done.err
-    assert "hello" == daemon.requests[1][1]["text"]
+    assert "hello" == daemon.requests[2][1]["text"]
 
 
 async def test_nothing_on_the_tape_steers_the_terminal() -> None:
@@ -201,7 +201,7 @@ async def test_text_comes_from_standard_input_and_options_arrive() -> None:
             "run", "-", "--session", "daily", "--deny", "--queue-mode", "steer",
             url=daemon.url, stdin=b"from a pipe",
         )  # fmt: skip
-    sent = daemon.requests[1][1]
+    sent = daemon.requests[2][1]
     assert ("from a pipe", "daily", "deny", "steer") == (
         sent["text"],
         sent["session_key"],
@@ -292,7 +292,7 @@ async def test_options_of_a_run_arrive(tmp_path: Path) -> None:
             "--json-schema", str(tmp_path / "s.json"), "--budget", "0.5usd", "--budget", "900tokens",
             url=daemon.url,
         )  # fmt: skip
-    sent = daemon.requests[1][1]
+    sent = daemon.requests[2][1]
     picture = {"type": "image", "media_type": "image/png", "name": "a.png"}
     assert picture.items() <= sent["attachments"][0].items()
     assert {"type": "object"} == sent["answer_schema"]

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -37,6 +38,7 @@ from tests.client.fake_daemon import (
     Refusal,
     fake_daemon,
 )
+from tests.tools.web.certificates import Authority
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("_no_pauses")]
 
@@ -508,6 +510,27 @@ async def test_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
         with trio.fail_after(WITHIN_S), pytest.raises(errors.Unavailable, match="did not answer"):
             async with connect(url, token=TOKEN):
                 pass
+
+
+async def test_untrusted_certificate(tmp_path: Path) -> None:
+    """It is named at once, not reported as a server that does not answer."""
+    context = Authority(tmp_path).server_context("127.0.0.1")
+
+    async def serve(stream: trio.SocketStream) -> None:
+        server = trio.SSLStream(stream, context, server_side=True)
+        with pytest.raises(trio.BrokenResourceError):
+            await server.do_handshake()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        url = f"wss://127.0.0.1:{listeners[0].socket.getsockname()[1]}/v1/ws"
+        with (
+            trio.fail_after(WITHIN_S),
+            pytest.raises(errors.Unreachable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            async with connect(url, token=TOKEN):
+                pass
+        nursery.cancel_scope.cancel()
 
 
 async def test_server_without_hello() -> None:

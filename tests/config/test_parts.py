@@ -57,6 +57,7 @@ def test_no_other_module_needs_a_part() -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_with_the_parts_every_module_is_imported() -> None:
     """The control: it is the hiding that keeps the modules from being imported."""
     assert set() == modules_that_fail()

@@ -74,7 +74,9 @@ async def test_suspended_restarted_resumed_and_drained_by_method(tmp_path: Path)
             under_way = await client.start_run("/delay 300\n/say to the end")
             lines = (await client.tail_log(level="info")).lines
             assert any("resumed" in line.text for line in lines)
-            await client.drain()
+            async with connected(daemon.port, daemon.token) as wire:
+                await client.drain()
+                assert not (await wire.named("system.draining"))["restart_expected"]
             with pytest.raises(Draining):
                 await client.start_run("too late")
             assert "done" == (await client.wait_run(under_way.run_id)).state

@@ -21,6 +21,7 @@ WORD = "aubergine"  # in every text of ann's
 SHARED = {
     "connect", "ping", "system.status", "system.describe", "model.list", "tool.list", "agent.list",
     "agent.get", "mcp.list", "mcp.resources", "mcp.prompts", "policy.explain",
+    "workspace.list",
 }  # fmt: skip
 # Results about the caller's own: the parameters name no object of anybody.
 OWN = {

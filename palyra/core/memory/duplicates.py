@@ -18,12 +18,12 @@ superseded only by an edit or an explicit reference.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from palyra.core.journal.records import MemoryRecord
+from palyra.core.text.visible import without_invisible
 from palyra.core.trust.labels import lowest
 
 NEAR_COSINE = 0.92
@@ -112,7 +112,7 @@ class PlainWord(NamedTuple):
 def read_tokens(text: str) -> list[PlainWord]:
     """Return the words of a text that carry meaning, in order."""
     found: list[PlainWord] = []
-    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
+    for match in _TOKEN.finditer(without_invisible(text)):
         word = match.group().replace("\u2019", "'")
         plain = word.casefold()
         plain = "not" if plain.endswith("n't") else plain.removesuffix("'s")

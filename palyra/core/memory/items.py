@@ -12,7 +12,6 @@ deletes every copy.
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -27,6 +26,7 @@ from palyra.core.journal.records import (
     MemorySource,
     MemoryWay,
 )
+from palyra.core.text.visible import without_invisible
 from palyra.core.trust.labels import Trust, lowest
 from palyra.errors import IllegalState, InvalidParams, TooLarge
 
@@ -155,7 +155,7 @@ def _check_range(value: int | None, least: int, most: int, field: str) -> None:
 
 def hash_text(text: str) -> str:
     """Return the SHA-256 of the text's words; case, punctuation and spacing do not count."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = without_invisible(text).casefold()
     words = " ".join(_WORD.findall(plain)) or plain.strip()
     return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -44,6 +44,7 @@ _INVISIBLE = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
     r"\ufff0-\ufff8\ufffc\U00013441\U00013442\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
+_FORMAT = re.compile(r"[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
 # Marks over or around the preceding letter that change its appearance.
 _OVERLAYS = re.compile(r"[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e6\u20ea\u20eb]")
 _IMITATES = frozenset(
@@ -145,6 +146,14 @@ _SHARED = {
 _BELONGING = frozenset(
     {"Nd", "No", "Nl", "Po", "Pd", "Ps", "Pe", "Pi", "Pf", "Sc", "So", "Mc", "Lm"}
 )
+
+
+def without_invisible(text: str) -> str:
+    """Return the text in its compatibility form (NFKC), without characters that show nothing.
+
+    For comparisons: a soft hyphen or a zero-width space inside of a word is no difference to a reader.
+    """
+    return _INVISIBLE.sub("", _FORMAT.sub("", unicodedata.normalize("NFKC", text)))
 
 
 def visible(text: str) -> str:

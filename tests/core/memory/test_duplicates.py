@@ -14,7 +14,7 @@ from palyra.core.memory.duplicates import (
     relate,
     resolve,
 )
-from palyra.core.memory.items import MemoryDraft, make_item
+from palyra.core.memory.items import MemoryDraft, hash_text, make_item
 from palyra.models.lexical_embeddings import text_similarity as similarity
 from tests.rows import every_row
 
@@ -91,6 +91,20 @@ UNLIKE = [
 def test_relations(relation: str, old: str, new: str) -> None:
     """Repetitions, corrections and unlike statements are told apart."""
     assert relation == relate(item(new), item(old), similarity)
+
+
+HIDDEN = [("zero-width space", "\u200b"), ("soft hyphen", "\u00ad"), ("word joiner", "\u2060"),
+          ("byte order mark", "\ufeff"), ("filler", "\u3164")]  # fmt: skip
+
+
+@every_row(("name", "char"), HIDDEN)
+def test_a_character_that_shows_nothing_is_no_difference(name: str, char: str) -> None:
+    """In a word it neither hides a repetition nor a correction; a space in its place does."""
+    old, said = item("The staging port is 5432"), f"The stag{char}ing port is 5432"
+    assert "same" == relate(item(said), old, similarity), name
+    assert hash_text(said) == hash_text(old.text)
+    assert "correction" == relate(item(f"The stag{char}ing port is 99"), old, similarity)
+    assert hash_text(said.replace(char, " ")) != hash_text(old.text)
 
 
 @every_row(("old", "new"), [*SAME, *NEAR, *CORRECTIONS])

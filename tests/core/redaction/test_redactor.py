@@ -19,6 +19,7 @@ from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Part, Scanner
 from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import HELD_LIMIT_BYTES
+from tests.examples import IS_WHOLE
 from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -427,8 +428,9 @@ def test_prepared_rules_are_compiled() -> None:
 
 
 def test_source_code_is_untouched() -> None:
-    """The package's own source comes back as it is."""
-    sources = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("palyra/**/*.py"))]
+    """The package's own source comes back as it is; by default every third file."""
+    paths = sorted(ROOT.glob("palyra/**/*.py"))[:: 1 if IS_WHOLE else 3]
+    sources = [path.read_text(encoding="utf-8") for path in paths]
     assert sources == [REDACTOR.redact_text(source)[0] for source in sources]
 
 

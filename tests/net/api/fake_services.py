@@ -304,7 +304,12 @@ class FakeGateway:
         return explain_context(run_id, event, None)
 
     async def preview_references(
-        self, _caller: Caller, text: str, _agent: str | None, _session_id: str | None
+        self,
+        _caller: Caller,
+        text: str,
+        _agent: str | None,
+        _session_id: str | None,
+        _workspace: str | None,
     ) -> ReferencePreview:
         return preview_references(text, [ContextSource(name="@file:a", text="x")], [])
 
@@ -314,9 +319,11 @@ class FakeGateway:
         tool: str,
         arguments: dict[str, Any],
         agent: str | None = None,
+        *,
         session_id: str | None = None,
+        workspace: str | None = None,
     ) -> Explanation:
-        del caller, arguments, agent, session_id
+        del caller, arguments, agent, session_id, workspace
         return Explanation(
             answer="allow", reason_code="allowed", reason=tool, policies=(), version="1"
         )
