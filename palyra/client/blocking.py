@@ -231,7 +231,6 @@ class BlockingClient(Base):
     revoke_grant = blocking(Client.revoke_grant)
     # --- SessionMethods
     resolve_session = blocking(Client.resolve_session)
-    list_workspaces = blocking(Client.list_workspaces)
     get_session = blocking(Client.get_session)
     list_sessions = blocking(Client.list_sessions)
     list_workspaces = blocking(Client.list_workspaces)
