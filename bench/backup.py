@@ -127,7 +127,7 @@ async def measure(base: Path) -> dict[str, Any]:
     handle = JournalHandle(store)
     workspace = base / "workspace"
     source = Home(
-        home, home / "palyra.toml", home / "policies", [workspace], keys, store.open_snapshot, "0"
+        home, home / "palyra.toml", home / "policies", (workspace,), keys, store.open_snapshot, "0"
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(journal, handle, on_committed=_ignore, on_opened=_ignore))

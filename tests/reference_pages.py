@@ -3,37 +3,42 @@
 `python -m tests.reference_pages` writes them; `test_reference_pages.py` fails when they are outdated.
 """
 
-import inspect
 import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
-from palyra.client import Client
 from palyra.config.load import allowed_values, schema
 from palyra.config.parts import PARTS as OPTIONAL
 from palyra.config.sections import SECTIONS, McpServerConfig, ModelProvider, ModelRoute
 from palyra.core.model.messages import FAILURE_CLASSES
 from palyra.models.scripted.directives import DIRECTIVES, MAX_DELAY_MS, MAX_TOKENS
 from palyra.models.scripted.scripts import scripts_schema
+from tests.client_reference import (
+    render_client_blocking,
+    render_client_functions,
+    render_client_members,
+    render_client_types,
+)
 from tests.layers import FREE_FOR_ALL, MAY_IMPORT, ONLY, ROOMS
 from tests.reference_tables import render_commands, render_methods, with_unit
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "docs/architecture.md",
-    "docs/clients.md",
     "docs/commands.md",
     "docs/configuration.md",
     "docs/decisions/README.md",
     "docs/licences.md",
     "docs/methods.md",
     "docs/models.md",
+    "docs/python.md",
+    "docs/python-types.md",
     "docs/scripted.md",
 )
 PART = re.compile(r"(?s)(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)")
@@ -131,49 +136,6 @@ def _type_of(member: Schema) -> str:
     if member.get("type") == "array":
         return f"list of {_type_of(member['items'])}"
     return str(member.get("type", "any JSON"))
-
-
-def render_client_methods() -> str:
-    """The methods of the client, by noun, each with its parameters and its docstring's first line."""
-    groups = [each for each in Client.__mro__ if each.__module__.startswith("palyra.client.")]
-    return "\n".join(line for group in groups for line in _group_of(group))
-
-
-def _group_of(group: type) -> Iterator[str]:
-    own = [
-        (name, getattr(Client, name))
-        for name, member in vars(group).items()
-        if inspect.isroutine(member) and not name.startswith("_")
-    ]
-    if not own:
-        return
-    yield f"**{inspect.cleandoc(group.__doc__ or '').splitlines()[0]}**\n"
-    for name, method in own:
-        summary = inspect.cleandoc(method.__doc__).split("\n\n", maxsplit=1)[0]
-        yield f"- `{name}({_parameters_of(method)})`: {' '.join(summary.split())}"
-    yield ""
-
-
-def _parameters_of(method: Callable[..., object]) -> str:
-    """The parameters by name; those of a TypedDict in its place, with a default."""
-    shown = []
-    is_keyword = False
-    for each in list(inspect.signature(method).parameters.values())[1:]:
-        if each.kind is each.KEYWORD_ONLY and not is_keyword:
-            shown.append("*")
-            is_keyword = True
-        match each.kind:
-            case each.VAR_POSITIONAL:
-                shown.append(f"*{each.name}")
-                is_keyword = True
-            case each.VAR_KEYWORD:
-                (options,) = get_args(each.annotation)
-                shown += [] if is_keyword else ["*"]
-                shown += [f"{key}=…" for key in get_type_hints(options)]
-            case _:
-                default = "" if each.default is each.empty else f"={each.default!r}"
-                shown.append(f"{each.name}{default}")
-    return ", ".join(shown)
 
 
 def render_floors() -> str:
@@ -282,7 +244,10 @@ def render_decisions() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "client_methods": render_client_methods,
+    "client_blocking": render_client_blocking,
+    "client_functions": render_client_functions,
+    "client_members": render_client_members,
+    "client_types": render_client_types,
     "commands": render_commands,
     "decisions": render_decisions,
     "floors": render_floors,

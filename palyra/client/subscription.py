@@ -119,25 +119,30 @@ class Subscription:
         self.route = None
 
     def take_event(self, frame: TapeEventNotice) -> None:
+        """Take an event from the connection, or drop it while the buffer is full."""
         if self._is_full:
             self._is_lagging = True
         if not self._is_lagging and not self.is_opening:
             self._guard(lambda: self.feed.event(frame))
 
     def take_progress(self, progress: ProgressItem) -> None:
+        """Take progress from the connection, if it is wanted and leaves room for events."""
         if self.wants_progress and not self._is_lagging and len(self._items) < PROGRESS_ITEMS:
             self._push([progress])
 
     def take_committed(self, seq: int) -> None:
+        """Note that everything up to `seq` is durable."""
         if not self._is_lagging and not self.is_opening:
             self.feed.commit(seq)
             self._wake()
 
     def take_caught_up(self, through: int) -> None:
+        """Note that everything up to `through` has been sent."""
         if not self._is_lagging and not self.is_opening:
             self._guard(lambda: self.feed.caught_up(through))
 
     def take_reset(self, reason: str, floor: int) -> None:
+        """Continue at `floor`, where the tape now begins."""
         self._guard(lambda: self.feed.reset(reason, floor))
 
     def fail(self, error: PalyraError) -> None:
@@ -206,10 +211,12 @@ class Inbox:
         return self._notices.popleft()
 
     def take(self, notice: Notice) -> None:
+        """Take a notification from the connection; the oldest is dropped when the inbox is full."""
         self._notices.append(notice)
         self._changed.set()
 
     def fail(self, error: PalyraError) -> None:
+        """End with that error, after the notifications that are buffered."""
         self._failure = self._failure or error
         self._changed.set()
 

@@ -200,6 +200,8 @@ const scenarios = {
       return transport;
     };
     const client = await connect({ ...child, open });
+    const second = await announced(localDaemon({ home: own }));
+    const { instance_id } = second.hello;
     const run = await client.runs.start({ text: WRITE("f.txt") });
     const events = await collect(run, ({ kind }) => {
       if (kind !== "approval.requested") return;
@@ -209,11 +211,25 @@ const scenarios = {
     assert.deepEqual(seqs(events), upTo(events.length));
     assert.equal(events.at(-1).kind, "run.done");
     assert.equal(pids.length, 2);
+    assert.equal((await second.wait(run.run_id)).state, "done");
+    assert.notEqual(second.hello.instance_id, instance_id); // found again at another port
+    await second.close();
     await client.close();
     for (const pid of pids) assert.throws(() => process.kill(pid, 0), { code: "ESRCH" });
     await assert.rejects(connect(childDaemon({ command: ["no-such-program"] })), isError("unavailable"));
   },
 };
+
+/** Connect as soon as the daemon has announced its address, which follows its `hello` to the parent. */
+async function announced(to) {
+  for (;;) {
+    try {
+      return await connect(to);
+    } catch (error) {
+      if (error.code !== "unavailable") throw error;
+    }
+  }
+}
 
 async function* stopAfter(items, kind) {
   for await (const item of items) {

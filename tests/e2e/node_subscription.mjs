@@ -107,6 +107,28 @@ const scenarios = {
     assert.deepEqual(await read(feed, 2), [["reset", 5], ["event", 5, "5"]]);
   },
 
+  async a_truncated_tape_voids_what_was_delivered() {
+    const { feed } = make();
+    open(feed, 2);
+    for (const seq of [0, 1, 2]) event(feed, seq);
+    feed.take("tape.reset", { subscription: "sub", run_id: "run_1", reason: "truncated", floor: 2 });
+    event(feed, 2, { text: "other" });
+    assert.deepEqual((await read(feed, 5)).slice(3), [["discarded", 1], ["event", 2, "other"]]);
+  },
+
+  async an_end_in_doubt_is_no_end() {
+    const { feed } = make();
+    open(feed, -1);
+    feed.take("tape.caught_up", { subscription: "sub", through: -1 });
+    event(feed, 0, { kind: "run.done", committed: -1 });
+    const items = read(feed);
+    feed.detach();
+    open(feed, 0, "another");
+    await new Promise((resolve) => setImmediate(resolve));
+    event(feed, 0, { kind: "run.cancelled" });
+    assert.deepEqual(await items, [["caught_up"], ["event", 0, "0"], ["discarded", -1], ["event", 0, "0"]]);
+  },
+
   async a_full_buffer_drops_and_opens_again_when_it_is_empty() {
     const { feed, owner } = make();
     open(feed, -1);
