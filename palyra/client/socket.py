@@ -60,15 +60,16 @@ async def open_stream(ws_url: str) -> WatchedStream:
     stream = await trio.open_ssl_over_tcp_stream(
         host, parts.port or 443, ssl_context=ssl.create_default_context(), https_compatible=True
     )
+    is_agreed = False
     try:
         # Otherwise the first message would, and the WebSocket library waits on after its failure.
         await stream.do_handshake()
+        is_agreed = True
     except trio.BrokenResourceError as error:
-        await trio.aclose_forcefully(stream)
         raise Unreachable(f"{ws_url}: TLS failed: {error.__cause__ or error}") from None
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
+    finally:
+        if not is_agreed:
+            await trio.aclose_forcefully(stream)
     return WatchedStream(stream)
 
 
