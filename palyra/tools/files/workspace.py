@@ -41,20 +41,26 @@ class Workspace:
     """A folder whose files tools may touch."""
 
     def __init__(
-        self, root: Path, *, keep_out: Sequence[Path] = (), use_openat2: bool | None = None
+        self,
+        root: Path,
+        *,
+        keep_out: Sequence[Path] = (),
+        setting: str = "--workspace",
+        use_openat2: bool | None = None,
     ) -> None:
         """Open the root.  `keep_out`: the daemon's own folders, which must lie elsewhere.
 
-        Raises InvalidParams for a root that contains too much, or cannot be opened.
+        `setting` is named in remedies.  Raises InvalidParams for a root that contains too much, or cannot be opened.
         """
         self._keep_out = keep_out
+        self._setting = setting
         try:
             self.root = root.resolve(strict=True)
             self._fd = self._open_root()
         except OSError as error:
             raise InvalidParams(
                 f"the workspace {str(root)!r} cannot be opened ({error.strerror}): "
-                "choose another one with --workspace",
+                f"choose another one with {setting}",
                 field="tools.workspace",
             ) from None
         supported = syscalls.is_supported(self._fd)
@@ -159,9 +165,9 @@ class Workspace:
                 return
             fd = self._open_root()
         except OSError as error:
-            raise _unusable(self.root, _why(error)) from None
+            raise _unusable(self.root, _why(error), self._setting) from None
         except InvalidParams as error:
-            raise _unusable(self.root, error.message) from None
+            raise _unusable(self.root, error.message, self._setting) from None
         with _closing(fd):
             os.dup2(fd, self._fd, inheritable=False)  # atomic, because other threads open below it
 
@@ -201,10 +207,10 @@ def _check_root(root: Path, keep_out: Sequence[Path]) -> None:
             )
 
 
-def _unusable(root: Path, why: str) -> ToolFailure:
+def _unusable(root: Path, why: str, setting: str) -> ToolFailure:
     return ToolFailure(
         f"the workspace {root} cannot be used: {why}; make the folder again, or start the daemon "
-        "with another --workspace"
+        f"with another {setting}"
     )
 
 

@@ -38,8 +38,9 @@ def open_workspaces(roots: Mapping[str, Path], keep_out: Sequence[Path]) -> dict
     """
     opened: dict[str, Workspace] = {}
     for name, root in roots.items():
+        setting = "--workspace" if name == DEFAULT_WORKSPACE else f"path of {name!r}"
         try:
-            workspace = Workspace(root, keep_out=keep_out)
+            workspace = Workspace(root, keep_out=keep_out, setting=setting)
         except InvalidParams as error:
             if name == DEFAULT_WORKSPACE:
                 raise
