@@ -535,12 +535,11 @@ export class Client {
   }
 
   /** Sleep, or until the client is closed. */
-  #pause(ms) {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      const stop = () => (clearTimeout(timer), resolve());
-      this.#closing.signal.addEventListener("abort", stop, { once: true });
-    });
+  async #pause(ms) {
+    let timer;
+    const slept = new Promise((resolve) => (timer = setTimeout(resolve, ms)));
+    await abortable(slept, this.#closing.signal).catch(() => {});
+    clearTimeout(timer);
   }
 
   #setOpen(connection) {
