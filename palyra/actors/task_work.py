@@ -35,7 +35,6 @@ from palyra.errors import (
     NotFound,
     PalyraError,
     Purged,
-    Unavailable,
 )
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
@@ -43,7 +42,7 @@ from palyra.services.memory_index import SharedMemoryIndex
 
 T = TypeVar("T", bound=msgspec.Struct)
 STEP_RUNS, STEP_PAGES = 16, 16  # of one step of retention: some tenths of a second
-PASS_ON_S = 5.0  # between two looks at the progress of a thread
+PASS_ON_S = 5.0  # between two looks at the progress of a thread, or at a run that cannot begin yet
 WAIT_S = 20.0  # between two looks at a run; a sixth of a lease
 
 
@@ -121,11 +120,11 @@ class RunWork:
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Start the run unless an earlier attempt did, and wait for its end.
 
-        Raises IllegalState if the run does not end as done, Unavailable if it cannot begin now.
-        Cancellation: the run continues.
+        Raises IllegalState if the run does not end as done.  Cancellation: the run continues.
         """
         caller, run_id = caller_of(task), _run_id(task)
-        if not await self._is_on_tape(run_id):
+        while not await self._is_on_tape(run_id):
+            progress()
             await self._start(caller, task, run_id)
         while True:
             progress()
@@ -139,20 +138,15 @@ class RunWork:
         return await self._journal.find(lambda store: store.find_run(run_id)) is not None
 
     async def _start(self, caller: Caller, task: TaskRecord, run_id: str) -> None:
-        """Start the run.  Raises Unavailable while the actor of a refused acceptance still exists.
+        """Start the run, or wait a little while the actor of a refused acceptance has its id.
 
-        That actor waits for the journal, under the id of the run, and takes the run over if its
-        acceptance is committed now.
+        That actor learns of the refusal with its next append, at the latest after its time limit.
         """
         command = msgspec.structs.replace(self._command(task.payload), run_id=run_id)
         try:
             await self._gateway.start_run(caller, command)
-        except Conflict as conflict:
-            refused = conflict
-        else:
-            return
-        if not await self._is_on_tape(run_id):
-            raise Unavailable(f"{run_id} cannot begin yet: {refused.message}") from refused
+        except Conflict:
+            await trio.sleep(PASS_ON_S)
 
     async def abandon(self, task: TaskRecord) -> None:
         """Cancel the run, if it was started."""

@@ -9,17 +9,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.gateway import Gateway
 from palyra.actors.task_work import Maintenance, RunWork, compaction, prompt
-from palyra.core.access import Caller
 from palyra.core.journal.changes import VerifyReport
 from palyra.core.ports import Journal
-from palyra.core.session.commands import RunView, StartRun
+from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import Budget
 from palyra.core.task.life import Submission, submit
-from palyra.errors import Conflict, InvalidParams, PalyraError, Unavailable
+from palyra.errors import DiskFull, InvalidParams, PalyraError, Unavailable
 from tests.actors.healing_kit import elapse
-from tests.actors.run.office_kit import running
+from tests.actors.run.office_kit import running, say
 from tests.actors.task_kit import Office
 from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
@@ -73,60 +71,35 @@ def test_a_prompt_at_its_limits_is_taken() -> None:
     assert wanted == prompt(payload)
 
 
-class BusyGateway:
-    """A gateway in which an actor of the run exists already; its acceptance may come meanwhile."""
-
-    def __init__(self, *, commits: bool) -> None:
-        self.commits = commits
-        self.is_on_tape = False
-        self.started = 0
-
-    async def start_run(self, caller: Caller, command: StartRun) -> None:
-        del caller, command
-        self.started += 1
-        self.is_on_tape = self.commits
-        raise Conflict("work: run:run_a is already running")
-
-    async def wait_run(
-        self, caller: Caller, run_id: str, *, until: str, timeout_s: float
-    ) -> tuple[RunView, bool]:
-        del caller, until, timeout_s
-        view = {"run_id": run_id, "session_id": "ses_a", "state": "done"}
-        return cast("RunView", _Ended(**view)), False
-
-    async def find(self, read: Callable[[Any], Any]) -> Any:
-        return read(self)
-
-    def find_run(self, run_id: str) -> str | None:
-        return run_id if self.is_on_tape else None
-
-
-class _Ended:
-    reason = "answered"
-
-    def __init__(self, run_id: str, session_id: str, state: str) -> None:
-        self.run_id, self.session_id, self.state = run_id, session_id, state
-
-
-def work_of(gateway: BusyGateway) -> RunWork:
-    return RunWork(cast("Gateway", gateway), cast("Journal", gateway), prompt)
-
-
-async def test_a_run_that_exists_already_is_continued() -> None:
-    """An actor left by an attempt on a full disk takes the run over: the task waits for its end."""
-    gateway = BusyGateway(commits=True)
-    wanted = Submission(kind="prompt", payload={"text": "a"})
-    task = msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
-    result = await work_of(gateway).work(task, lambda: None)
-    assert ({"run_id": "run_a", "session_id": "ses_a"}, 1) == (result, gateway.started)
-
-
-async def test_a_run_that_cannot_begin_yet_is_tried_again() -> None:
-    """Without an acceptance on the tape the failure is a passing one."""
-    wanted = Submission(kind="prompt", payload={"text": "a"})
-    task = msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
-    with pytest.raises(Unavailable, match="run_a cannot begin yet"):
-        await work_of(BusyGateway(commits=False)).work(task, lambda: None)
+async def test_a_run_whose_acceptance_was_refused_is_begun_after_it_has_ended(
+    autojump_clock: MockClock,
+) -> None:
+    """Its actor, which waits for a model, learns of the full disk late; a second one would disturb it."""
+    store = MemoryJournal()
+    store.open()
+    task = submit(Submission(kind="prompt", payload={"text": "a"}), "tsk_a", "ann", 0)
+    task = msgspec.structs.replace(task, run_id="run_a")
+    async with running(store) as kit, trio.open_nursery() as nursery:
+        work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
+        answers = trio.Event()
+        kit.model.turns = [answers, say("lost"), say("done")]
+        with pytest.RaisesGroup(DiskFull):
+            async with trio.open_nursery() as attempt:
+                kit.journal.hold = True
+                attempt.start_soon(work.work, task, lambda: None)
+                await elapse(1)
+                kit.journal.fail_with = DiskFull("full")
+                kit.journal.release()
+        kit.journal.fail_with = None
+        first = kit.registry.runs["run_a"]
+        nursery.start_soon(work.work, task, lambda: None)
+        await elapse(60)
+        assert (first, None) == (kit.registry.runs["run_a"], store.find_run("run_a"))
+        answers.set()
+        await elapse(60)
+        ended = store.find_run("run_a")
+    assert ended is not None
+    assert ("done", 2) == (ended.state, len(kit.model.requests))
 
 
 @pytest.mark.parametrize(

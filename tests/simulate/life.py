@@ -183,6 +183,7 @@ class Life:
         return True
 
     async def _serve(self, wire: Wire, *, task_status: trio.TaskStatus[None]) -> None:
+        LIFE.set(self)  # a connection is opened in the context of the person who dials
         task_status.started()
         await self.daemon.serve_transport(DaemonEnd(wire), Peer(wire.name))
 

@@ -1,14 +1,14 @@
 """Marks: words that say whose a text is, so that any answer or prompt can be searched for them.
 
 A mark of the memory (`zzannx7q`) is in one item; one of a rule (`ruannx7q`) or of a saying
-(`saannx7q`) is in one message.
+(`saannx7q`) is in one message; one that a tool or another run told (`toannx7q`) is nobody's statement.
 """
 
 import re
 from typing import Literal
 
-Kind = Literal["zz", "ru", "sa"]
-_MARK = re.compile(r"\b(?:zz|ru|sa)[a-z]+x\d+q\b")
+Kind = Literal["zz", "ru", "sa", "to"]
+_MARK = re.compile(r"\b(?:zz|ru|sa|to)[a-z]+x\d+q\b")
 
 
 def make_mark(kind: Kind, principal: str, number: int) -> str:

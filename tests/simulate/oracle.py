@@ -29,11 +29,13 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ModelRequest
 from palyra.core.run.state import RULES_CHANGED, Run, apply, begin
 from palyra.core.session.purge import purge_run
+from palyra.core.session.queue import BESIDE
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import digest_of_any
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import ToolCall
 from palyra.errors import Conflict, InvariantBroken, PalyraError
+from tests.simulate.backlog import Backlog
 from tests.simulate.consent import Consent
 from tests.simulate.models import SECRET
 from tests.simulate.purse import Purse
@@ -106,6 +108,7 @@ class Oracle:
     def __init__(self, fail: Fail, budgets: Sequence[BudgetConfig]) -> None:
         self.purse = Purse(fail, budgets)
         self.memory = Recollection(fail)
+        self.backlog = Backlog(fail)
         self.transcripts = Transcripts(fail)
         self.vigil = Vigil(fail)
         self.failovers = 0
@@ -126,6 +129,7 @@ class Oracle:
         }  # and versions there ever were
         self.paired: set[tuple[str, str, str]] = set()  # who ever was: principal, channel, sender
         self.left_alone: set[str] = set()  # runs that crashed too often, by the log
+        self._early: dict[str, list[ModelRequest]] = {}  # prompts of runs before their first row
         self.dirty: dict[str, None] = {}  # runs that committed since the last step
 
     # --- what is committed
@@ -169,6 +173,10 @@ class Oracle:
         """Runs that are not over."""
         return [run_id for run_id, run in self.runs.items() if not run.is_terminal]
 
+    def find_open(self) -> list[str]:
+        """Runs and tasks that are not over, and schedules."""
+        return self.open_runs() + self.backlog.find_open()
+
     def _row(self, row: TapeRow) -> None:
         tape = self.tapes.setdefault(row.run_id, [])
         if row.seq < len(tape):  # a repeat is a no-op, if it is one
@@ -188,6 +196,7 @@ class Oracle:
         self._fold(row, event)
         self._note_call(row, event)
         self.purse.note(event)
+        self.backlog.note(row.run_id, event)
         self.memory.note(self.runs[row.run_id], row, event)
         self.transcripts.note(self.runs, self.sessions, row, event)
         self.failovers += isinstance(event, ev.RouteChanged)
@@ -215,6 +224,8 @@ class Oracle:
         try:
             if run is None:
                 self.runs[row.run_id] = begin(row.run_id, cast("ev.RunAccepted", event), row.at_ms)
+                for request in self._early.pop(row.run_id, ()):
+                    self.memory.check_prompt(self.runs[row.run_id], request, self.runs)
             else:
                 self.runs[row.run_id] = apply(run, event, row.at_ms)
         except (InvariantBroken, AttributeError, TypeError) as broken:
@@ -246,10 +257,13 @@ class Oracle:
                 self._fail("one session a conversation", f"{record.session_id} {other.session_id}")
 
     def _check_alone(self, row: TapeRow) -> None:
-        """One run of a session is active at a time."""
+        """One run of a session is active at a time, besides those that stand beside its queue."""
+        if self.runs[row.run_id].accepted.origin in BESIDE:
+            return
         for other in self.runs.values():
             if (
                 other.accepted.session_id == row.session_id
+                and other.accepted.origin not in BESIDE
                 and other.state == "in_progress"
                 and other.run_id not in self.left_alone
             ):
@@ -315,6 +329,7 @@ class Oracle:
 
     def _record_who(self, record: msgspec.Struct) -> None:
         self.memory.take(record)
+        self.backlog.take(record)
         if isinstance(record, AgentRecord):
             self.agents.add((record.name, record.version))
         elif isinstance(record, PairingRecord) and record.state == "paired":
@@ -341,7 +356,8 @@ class Oracle:
             self._fail("nothing starts after the end", f"{call.call_id} of {call.run_id}")
         if digest_of_any(call.arguments) != facts.digest:
             self._fail("what runs is what was proposed", call.call_id)
-        self._check_rules(call, facts, life.daemon.policy.version)
+        if not self.backlog.has_child(call, self.runs):  # its end is only waited for
+            self._check_rules(call, facts, life.daemon.policy.version)
         if call.tool == "never":
             self._fail("a denial always denies", call.call_id)
         self.executions[call.call_id] += 1
@@ -364,8 +380,11 @@ class Oracle:
             self._fail("an effect happens once", call.call_id)
 
     def check_prompt(self, request: ModelRequest) -> None:
-        """A prompt is sent to a model."""
-        run = self.runs[request.run_id]
+        """A prompt is sent to a model; the first one of a run may be sent before it is committed."""
+        run = self.runs.get(request.run_id)
+        if run is None:
+            self._early.setdefault(request.run_id, []).append(request)
+            return
         self.memory.check_prompt(run, request, self.runs)
         self.transcripts.check_prompt(run, request, self.runs)
 

@@ -9,7 +9,7 @@ from palyra.tools.policy.cedar import CedarPolicy
 
 SETS = Path(__file__).parent / "policies"
 _SHIPPED = frozenset(
-    {"echo", "sleep", "list_dir", "memory_search", "memory_retain"}
+    {"echo", "sleep", "list_dir", "memory_search", "memory_retain", "delegate"}
 )  # the harmless ones among the tools here
 # The tools that each set allows without a person, as in its file.
 UNASKED: dict[str, frozenset[str]] = {

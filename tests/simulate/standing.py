@@ -10,10 +10,12 @@ from palyra.config.paths import Paths
 from palyra.config.sections import (
     BudgetConfig,
     HealingConfig,
+    LearningConfig,
     MemoryConfig,
     Models,
     PolicyConfig,
     RunsConfig,
+    TasksConfig,
     ToolsConfig,
     UsageConfig,
 )
@@ -31,6 +33,8 @@ def config(
     budgets: tuple[BudgetConfig, ...],
     runs: RunsConfig = RunsConfig(),  # noqa: B008 - frozen
     healing: HealingConfig = HealingConfig(),  # noqa: B008 - frozen
+    learning: LearningConfig = LearningConfig(),  # noqa: B008 - frozen
+    tasks: TasksConfig = TasksConfig(),  # noqa: B008 - frozen
 ) -> Config:
     """The configuration of a simulated daemon; its directories stay empty."""
     nowhere = Path(tempfile.gettempdir()) / "palyra-simulated"
@@ -44,6 +48,8 @@ def config(
         memory=MemoryConfig(embedder="hashed"),
         runs=runs,
         healing=healing,
+        learning=learning,
+        tasks=tasks,
         usage=UsageConfig(budgets=budgets),
     )
 

@@ -12,6 +12,7 @@ import pytest
 from tests.examples import one_of_three
 from tests.simulate.keeper_plants import KEEPER_PLANTS
 from tests.simulate.many import describe, tell
+from tests.simulate.planner_plants import PLANNER_PLANTS
 from tests.simulate.plants import PLANTS, Plant
 from tests.simulate.seed import simulate
 from tests.simulate.world import Cast
@@ -51,6 +52,7 @@ FIRST_SEEDS = {
     "clean_tapes_up": 3,
 }
 KEEPER_SEEDS = 5
+PLANNER_SEEDS = 3
 DIGEST = """
 import json
 import sys
@@ -76,6 +78,14 @@ def test_a_planted_bug_of_the_memory_is_found(
     assert _find(plant, "keepers") in invariants
 
 
+@pytest.mark.parametrize(("plant", "invariants"), one_of_three(PLANNER_PLANTS))
+def test_a_planted_bug_of_the_background_is_found(
+    plant: Callable[[], Plant], invariants: set[str]
+) -> None:
+    """Bugs of tasks, schedules, delegated runs and learning likewise."""
+    assert _find(plant, "planners") in invariants
+
+
 def _find(plant: Callable[[], Plant], cast: Cast) -> str | None:
     """Return the first broken invariant."""
     with plant():
@@ -87,7 +97,9 @@ def _find(plant: Callable[[], Plant], cast: Cast) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("cast", ["workers", pytest.param("keepers", marks=SLOW)])
+@pytest.mark.parametrize(
+    "cast", ["workers", *(pytest.param(cast, marks=SLOW) for cast in ("keepers", "planners"))]
+)
 def test_a_seed_is_a_story(cast: Cast) -> None:
     """The same seed gives the same events in the same order, step by step, in any process."""
     here = simulate(3, cast, is_thorough=True).digest
@@ -123,3 +135,13 @@ def test_memory_and_sessions_keep_every_promise(seeds: range) -> None:
     for seed in seeds:
         report = tell(seed, "keepers")
         assert report.failed is None, describe(report, "keepers")
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(PLANNER_SEEDS), pytest.param(range(PLANNER_SEEDS, 20), marks=SLOW)]
+)
+def test_what_is_left_to_the_daemon_keeps_every_promise(seeds: range) -> None:
+    """Tasks, schedules, delegated runs and learning over crashes, in the whole daemon."""
+    for seed in seeds:
+        report = tell(seed, "planners")
+        assert report.failed is None, describe(report, "planners")

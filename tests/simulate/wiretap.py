@@ -204,6 +204,21 @@ class Wiretap:
         if record.state != states[result["decision"]] or record.by != result["by"]:
             self._fail("an answer that is told is durable", params["approval_id"])
 
+    def _on_task_submit(self, _ear: _Ear, params: Json, result: Json) -> None:
+        if result["task_id"] not in self._oracle.backlog.tasks:
+            self._fail("an acknowledged task is durable", f"{params} {result['task_id']}")
+
+    _on_task_retry = _on_task_submit
+
+    def _on_task_cancel(self, _ear: _Ear, params: Json, result: Json) -> None:
+        durable = self._oracle.backlog.tasks[params["task_id"]]
+        if not durable.is_final or durable.state != result["state"]:
+            self._fail("a cancel is answered after the end", params["task_id"])
+
+    def _on_schedule_add(self, _ear: _Ear, params: Json, result: Json) -> None:
+        if result["schedule_id"] not in self._oracle.backlog.schedules:
+            self._fail("a schedule that is told is durable", params["name"])
+
     def _on_session_archive(self, _ear: _Ear, params: Json, _result: Json) -> None:
         if self._oracle.sessions[params["session_id"]].archived_ms is None:
             self._fail("an archive is durable", params["session_id"])

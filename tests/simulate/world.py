@@ -9,7 +9,7 @@ import trio.testing
 
 from palyra.actors.journal.actor import JournalHandle
 from palyra.config.load import Config
-from palyra.config.sections import HealingConfig, RunsConfig
+from palyra.config.sections import HealingConfig, LearningConfig, RunsConfig, TasksConfig
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.healing.rules import SWEEP_S, HealingMode
 from palyra.core.ids import Prefix
@@ -29,6 +29,7 @@ from tests.simulate.life import LIFE, Life
 from tests.simulate.network import Network
 from tests.simulate.officials import Approver, Operator, Pry
 from tests.simulate.oracle import Oracle
+from tests.simulate.planners import Planner
 from tests.simulate.purse import draw_budgets
 from tests.simulate.standing import KEYS, OPERATOR_TOKEN, config
 from tests.simulate.trace import InvariantFailed, Planted, Trace
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
     from tests.simulate.people import Person
 
 
-Cast = Literal["workers", "keepers"]  # of a story: those who start runs, or use the memory
+# Of a story: those who start runs, those who use the memory, those who leave work to the daemon.
+Cast = Literal["workers", "keepers", "planners"]
 HISTORIES = (300, 600, 1_200)  # tokens
 HEALING: tuple[HealingMode, ...] = ("auto", "auto", "observe_only", "disabled")
+LEARNING: tuple[Literal["auto", "review", "off"], ...] = ("auto", "auto", "review", "off")
 HEALED_WITHIN_S = 3 * SWEEP_S
-KEEPERS_WITHIN_S = 2 * 3_600.0  # they do all they wanted, if the weather permits
+DEEDS_WITHIN_S = 2 * 3_600.0  # they do all they wanted, if the weather permits
 EPOCH_MS = 1_800_000_000_000
 OVER_WITHIN_S = 12 * 3_600.0  # after the last fault; silence of a person costs a quarter hour each
 STOP_WITHIN_S = 180.0
@@ -146,6 +149,10 @@ class World:
         if self.cast == "workers":
             return config(draw_budgets(self.chance.stream("purse")), healing=healing)
         rng = self.chance.stream("story")
+        if self.cast == "planners":
+            learning = LearningConfig(mode=rng.choice(LEARNING))
+            tasks = TasksConfig(max_running=rng.choice((1, 2, 16)))
+            return config((), healing=healing, learning=learning, tasks=tasks)
         model = rng.choice(("", "", "scripted"))
         runs = RunsConfig(history_tokens=rng.choice(HISTORIES), compaction_model=model)
         return config((), runs, healing)
@@ -265,10 +272,13 @@ class World:
             crowd.start_soon(self._edit_rules)
 
     def _hire(self) -> None:
-        if self.cast == "keepers":
-            self._hire_keepers()
-        else:
-            self._hire_workers()
+        match self.cast:
+            case "keepers":
+                self._hire_keepers()
+            case "planners":
+                self._hire_planners()
+            case "workers":
+                self._hire_workers()
 
     def _hire_keepers(self) -> None:
         rng = self.chance.stream("story")
@@ -280,6 +290,22 @@ class World:
         ]
         self.starters = {person.name for person in keepers}
         self.people = [*keepers, Approver(self, "carol"), Snoop(self, "eve", "client")]
+
+    def _hire_planners(self) -> None:
+        rng = self.chance.stream("story")
+        deeds = rng.choice((4, 8, 16))
+        planners = [
+            Planner(self, "ann", "client", deeds),
+            Planner(self, "bob", "client", rng.randint(0, deeds)),
+            Planner(self, "oda", "operator", rng.choice((0, 2, 4))),
+        ]
+        self.starters = {person.name for person in planners}
+        self.people = [
+            *planners,
+            Approver(self, "carol"),
+            Pry(self, "eve", "client"),
+            Operator(self, "olga", "operator"),
+        ]
 
     def _hire_workers(self) -> None:
         rng = self.chance.stream("story")
@@ -340,18 +366,18 @@ class World:
             await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
             await self._suffer(rng.choice(TROUBLES))
         await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
-        with trio.move_on_after(KEEPERS_WITHIN_S):
-            while self.cast == "keepers" and self.starters:  # noqa: ASYNC110 - no event exists
+        with trio.move_on_after(DEEDS_WITHIN_S):
+            while self.cast != "workers" and self.starters:  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
         self.is_over = True
         self.weather.calm()
         self.trace.add("world", "peace")
         await self._restart()
         with trio.move_on_after(OVER_WITHIN_S) as patience:
-            while self.starters or self.starts or self.oracle.open_runs():  # noqa: ASYNC110 - no event exists
+            while self.starters or self.starts or self.oracle.find_open():  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
         if patience.cancelled_caught:
-            self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.open_runs()}")
+            self.fail("every run ends", f"{sorted(self.starters)} {self.oracle.find_open()}")
         self.is_settled = True
         await trio.sleep(HEALED_WITHIN_S)
         if self.life is not None and self.life.is_on:
@@ -441,6 +467,10 @@ class World:
         self._check_archive()
         if life is not None and not life.was_cut:
             self.oracle.purse.check_rest(life.daemon)
+        self.oracle.backlog.check_end(self.oracle.runs, self.oracle.records)
+        for task_id, task in self.oracle.backlog.tasks.items():
+            if self.durable.find_task(task_id) != task:
+                self.fail("an acknowledged task is there", task_id)
         for run_id, run in self.oracle.runs.items():
             if not run.is_terminal:
                 self.fail("every run ends", run_id)

@@ -225,13 +225,19 @@ class _SessionActor:
         *,
         is_urgent: bool = False,
     ) -> Submitted:
-        """Append the acceptance of a new run and put the run in its place.  Raises TooLarge."""
+        """Append the acceptance of a new run and put the run in its place.
+
+        Raises TooLarge, or Conflict if the run with the given id is open, perhaps in another session
+        that waits for the journal to take its acceptance.
+        """
         handle = self.handle
-        branch = message.command.branch
+        branch, run_id = message.command.branch, message.command.run_id
         if message.command.delegated is not None:
-            self._check_parent(message.command.delegated.parent_run_id, message.command.run_id)
+            self._check_parent(message.command.delegated.parent_run_id)
+        if run_id in self.services.registry.runs:
+            raise Conflict(f"{run_id} is open already")
         step = accept(
-            message.command.run_id or self.services.new_id("run"),
+            run_id or self.services.new_id("run"),
             accepted,
             _received(message),
             self.services,
@@ -255,14 +261,11 @@ class _SessionActor:
             self.begin_run(run)
         return submitted
 
-    def _check_parent(self, parent_run_id: str, run_id: str | None) -> None:
+    def _check_parent(self, parent_run_id: str) -> None:
         """Refuse a delegated run if the run above has ended, which would never cancel it."""
-        runs = self.services.registry.runs
-        parent = runs.get(parent_run_id)
+        parent = self.services.registry.runs.get(parent_run_id)
         if parent is None or parent.run.is_terminal or parent.ending is not None:
             raise IllegalState(f"{parent_run_id} has ended, so it delegates nothing")
-        if run_id in runs:
-            raise Conflict(f"{run_id} is open already")
 
     def _merge(self, message: SubmitMessage, run: RunHandle, text: ev.MessageReceived) -> Submitted:
         """Append the message to the tape of the collecting run.  Raises TooLarge."""
