@@ -23,6 +23,8 @@ REMEDIES = {
     "tsc": "npm install --global typescript",
     "node": "apt install nodejs (version 22 or newer)",
     "npm": "apt install npm",
+    "nginx": "apt install nginx-light",
+    "caddy": "apt install caddy",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",
     "LoCoMo": "PALYRA_CORPORA=DIRECTORY with locomo/conv-*.json",
 }

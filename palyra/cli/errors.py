@@ -54,7 +54,7 @@ EXPLAINED = {
 # Error class, exit code, remedy.  The first class that matches is used.
 REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     (errors.Unauthenticated, NO_PERMISSION, ""),  # `_remedy` reads the environment
-    (errors.Forbidden, NO_PERMISSION, "use a token with that scope (`palyra tokens create`)"),
+    (errors.Forbidden, NO_PERMISSION, ""),  # `_remedy` reads the field
     (
         errors.Unreachable,
         NO_DAEMON,
@@ -198,6 +198,9 @@ def _remedy(error: PalyraError) -> str | None:
     """Return the remedy that depends on the error's field: a list command or the `--help` call."""
     if isinstance(error, errors.Unauthenticated):
         return _token_remedy(error.message)
+    if isinstance(error, errors.Forbidden):
+        scope = "use a token with that scope (`palyra tokens create`)"
+        return None if error.field == "host" else scope  # which the message names
     if isinstance(error, errors.NotFound):
         listed = LISTS.get(error.field or "")
         return f"`palyra {listed}` shows which there are" if listed else None

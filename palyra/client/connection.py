@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -251,7 +252,12 @@ def explain_refusal(endpoint: Endpoint, status: int) -> PalyraError:
     if status == HTTPStatus.UNAUTHORIZED:
         return Unauthenticated(f"{endpoint.ws_url} refused the token")
     if status == HTTPStatus.FORBIDDEN:
-        return Forbidden(f"{endpoint.ws_url} refused this host name or origin (HTTP 403)")
+        name = urlsplit(endpoint.ws_url).hostname
+        return Forbidden(
+            f"{endpoint.ws_url} does not answer to this name (HTTP 403): "
+            f"add {name} to its `server.allowed_hosts`",
+            field="host",
+        )
     return Unreachable(f"{endpoint.ws_url} refused the WebSocket upgrade (HTTP {status})")
 
 

@@ -166,12 +166,7 @@ def parse_value(name: str, text: str) -> object:
     """
     section, _, key = name.partition(".")
     _check_section(section, "the command line")
-    value: object = text
-    with suppress(msgspec.DecodeError):
-        decoded = msgspec.json.decode(text)
-        value = decoded if isinstance(decoded, list) else text
-    is_text = isinstance(value, str)
-    given = _Given(section, key, value, "the command line", is_text=is_text)
+    given = _Given(section, key, text, "the command line", is_text=True)
     plain: object = msgspec.json.decode(msgspec.json.encode(_checked(given)))
     return plain
 
@@ -248,10 +243,11 @@ def _checked(given: _Given) -> object:
         raise InvalidParams(
             f"{given.origin}: there is no key {name}{_suggest(given.key, hints)}", field=name
         )
-    hint = hints[given.key]
-    value = _split(given.value) if given.is_text and _is_list(hint) else given.value
+    hint, value, is_text = hints[given.key], given.value, given.is_text
+    if is_text and _is_list(hint):
+        value, is_text = _list_of(str(value))
     try:
-        converted: object = msgspec.convert(value, hint, strict=not given.is_text)
+        converted: object = msgspec.convert(value, hint, strict=not is_text)
     except msgspec.ValidationError as error:
         problem = _explained(error, name, hint, value) or (
             f"{name}{_shown(given.value)}: expected {allowed_values(hint)}"
@@ -286,9 +282,13 @@ def _is_list(hint: object) -> bool:
     return isinstance(_type_of(hint), inspect.VarTupleType)
 
 
-def _split(value: object) -> list[str]:
-    """Split a list given as text, separated by commas."""
-    return [part.strip() for part in str(value).split(",") if part.strip()]
+def _list_of(text: str) -> tuple[list[object], bool]:
+    """Return a list given as text, JSON or separated by commas, and whether its items are texts."""
+    with suppress(msgspec.DecodeError):
+        decoded = msgspec.json.decode(text)
+        if isinstance(decoded, list):
+            return decoded, False
+    return [part.strip() for part in text.split(",") if part.strip()], True
 
 
 def _shown(value: object) -> str:
@@ -320,10 +320,8 @@ def allowed_values(hint: object) -> str:
             return "true or false"
         case inspect.LiteralType(values=values):
             return f"one of {', '.join(str(each) or 'empty' for each in sorted(values, key=str))}"
-        case inspect.VarTupleType(item_type=inspect.StructType()):
-            return "a list of tables with the keys of the schema (`palyra config schema`)"
         case inspect.VarTupleType(item_type=item):
-            return "a list of strings" if isinstance(item, inspect.StrType) else "a list of numbers"
+            return f"a list of {_allowed_items(item)}"
         case _:
             return "a string"
 
@@ -352,3 +350,13 @@ def first_file() -> str:
             default = msgspec.json.encode(described["default"]).decode()  # plain JSON is TOML too
             lines += [f"# {described['description']}", f"# {key} = {default}"]
     return "\n".join([*lines, ""])
+
+
+def _allowed_items(item: inspect.Type) -> str:
+    match item:
+        case inspect.StructType():
+            return "tables with the keys of the schema (`palyra config schema`)"
+        case inspect.Metadata(extra={"words": str(words)}):
+            return words
+        case _:
+            return "strings" if isinstance(item, inspect.StrType) else "numbers"

@@ -32,6 +32,22 @@ _Pause = Annotated[int, Meta(ge=0, le=60_000)]
 _Sweep = Annotated[int, Meta(ge=0, le=3_600_000)]
 _Micros = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]  # a million dollars
 _Amount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000)]
+# Compared with the Host and Origin headers of requests; anything else would never match.
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
+_Host = Annotated[
+    str,
+    Meta(
+        pattern=f"^{_HOST}$",
+        extra={"words": "host names, such as palyra.example or a.example:8443"},
+    ),
+]
+_Origin = Annotated[
+    str,
+    Meta(
+        pattern=f"^[a-z][a-z0-9+.-]*://({_HOST})?$",
+        extra={"words": "origins, such as https://palyra.example, without a path"},
+    ),
+]
 _Dollars = Annotated[str, Meta(pattern=dollars.PATTERN, extra={"words": dollars.WORDS})]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -57,10 +73,11 @@ class Server(Section, frozen=True, kw_only=True):
     ] = "127.0.0.1"
     port: Annotated[_Port, _doc("Port to listen on; 0 takes a free one.")] = 7467
     allowed_hosts: Annotated[
-        tuple[str, ...], _doc("Host header values that are accepted in addition to loopback names.")
+        tuple[_Host, ...],
+        _doc("Host header values that are accepted in addition to loopback names."),
     ] = ()
     allowed_origins: Annotated[
-        tuple[str, ...],
+        tuple[_Origin, ...],
         _doc("Origins of browser pages that are accepted in addition to the daemon's own."),
     ] = ()
     max_connections: Annotated[_Count, _doc("Maximum number of connections.")] = 512

@@ -275,7 +275,7 @@ def build_edge(
     settings = EdgeSettings(
         host=server.host,
         port=server.port,
-        hosts=frozenset(server.allowed_hosts),
+        hosts=frozenset(name.lower() for name in server.allowed_hosts),
         origins=frozenset(server.allowed_origins),
         max_connections=server.max_connections,
         websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),

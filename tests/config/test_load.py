@@ -21,6 +21,7 @@ from palyra.config.sections import SECTIONS
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.usage import dollars
 from palyra.errors import InvalidParams
+from tests.rows import every_row
 
 
 def write(home: Path, text: str) -> Path:
@@ -141,6 +142,7 @@ def test_directories_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 MONEY = f"expected a whole number from 0 to {10**12} or a text: {dollars.WORDS}"
+HOSTS = "expected a list of host names, such as palyra.example or a.example:8443"
 BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
 
 
@@ -164,9 +166,17 @@ BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
             "palyra.toml: logging.level = 'loud': expected one of debug, error, info, warning",
             '[logging]\nlevel = "loud"',
         ),
+        (f"palyra.toml: server.allowed_hosts = 'a': {HOSTS}", '[server]\nallowed_hosts = "a"'),
         (
-            "palyra.toml: server.allowed_hosts = 'a': expected a list of strings",
-            '[server]\nallowed_hosts = "a"',
+            f"palyra.toml: server.allowed_hosts = ['https://a.example']: {HOSTS}",
+            '[server]\nallowed_hosts = ["https://a.example"]',
+        ),
+        (
+            (
+                "palyra.toml: server.allowed_origins = ['a.example']: expected a list of origins, "
+                "such as https://palyra.example, without a path"
+            ),
+            '[server]\nallowed_origins = ["a.example"]',
         ),
         ("palyra.toml: server.host = 1: expected a string", "[server]\nhost = 1"),
         (
@@ -195,6 +205,15 @@ def test_bad_file_is_explained(expected: str, text: str, tmp_path: Path) -> None
     """File, key, value and what is allowed are named; a near miss gets a suggestion."""
     write(tmp_path, text)
     assert expected == complaint(tmp_path)
+
+
+@every_row("text", ["a.example,[::1]:8443", '["a.example", "[::1]:8443"]'])
+def test_a_list_in_the_environment_is_divided_by_commas_or_json(text: str) -> None:
+    """Both forms mean the same; text that looks like one and is neither is refused."""
+    config = load(environ={"PALYRA_SERVER__ALLOWED_HOSTS": text})
+    assert ("a.example", "[::1]:8443") == config.server.allowed_hosts
+    with pytest.raises(InvalidParams, match=HOSTS):
+        load(environ={"PALYRA_SERVER__ALLOWED_HOSTS": text[:-1] + '"'})
 
 
 @pytest.mark.parametrize(

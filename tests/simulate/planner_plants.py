@@ -10,6 +10,7 @@ import trio
 from palyra.actors.delegation import Delegations
 from palyra.actors.task_work import RunWork
 from palyra.core.access import Caller
+from palyra.core.learning.extraction import read_texts
 from palyra.core.tape.events import ToolCompleted
 from palyra.errors import NotFound
 from palyra.services import learning, schedules, task_queue
@@ -80,11 +81,10 @@ def forget_the_child() -> Plant:
 
 def learn_from_tools() -> Plant:
     """The outputs of tools are read like messages."""
-    read = learning.read_texts
 
     def careless(events: Any) -> Any:
         events = list(events)
-        texts = read(events)
+        texts = read_texts(events)
         told = [(seq, each.output) for seq, each in events if isinstance(each, ToolCompleted)]
         return msgspec.structs.replace(texts, messages=(*texts.messages, *told))
 
@@ -93,10 +93,9 @@ def learn_from_tools() -> Plant:
 
 def learn_for_others() -> Plant:
     """What one person said is learned for another."""
-    read = learning.read_texts
 
     def careless(events: Any) -> Any:
-        return msgspec.structs.replace(read(events), principal="oda")
+        return msgspec.structs.replace(read_texts(events), principal="oda")
 
     return patch.object(learning, "read_texts", careless)
 
