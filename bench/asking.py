@@ -4,16 +4,18 @@ Run: `python bench/asking.py [--seed N] [--tasks N] [--delicate PERCENT] [--fold
 
 Each task is one run of calls that an agent proposes: look, edit, test, lint, build, git, and at times
 install, fetch, remove, push, deploy.  The first half of the tasks is the history.  Rules are suggested
-from it with the same functions and the same policy engine that the daemon uses, all of them are applied,
-and the second half is evaluated with the shipped rules and with the suggested ones in addition.
+from it with the same functions and the same policy engine that the daemon uses, all of them are
+applied, and the second half is evaluated with the shipped rules and with the suggested ones in
+addition.
 
-The person is a model, not a recording, and knows no rule: she decides by a table of what she wants.  She
-allows edits of source, tests and pages, test runs, linters, builds and local git; she denies edits in
-`src/billing/` and `src/core/secrets_store.py`, everything that removes, pushes, deploys or sends, and one
-linter flag; she allows half of the packages.  She answers equal calls in the same way and each question only
-once.  The tasks share folders, file names and habits, as work on one repository does; a share measured here
-says what such habits give, not what every person would save.  `--delicate 2` has her deny edits of 2 % of
-all files, drawn by name: files the history does not have may then lie below a folder that a rule allows.
+The person is a model, not a recording, and knows no rule: she decides by a table of what she wants.
+She allows edits of source, tests and pages, test runs, linters, builds and local git; she denies
+edits in `src/billing/` and `src/core/secrets_store.py`, everything that removes, pushes, deploys or
+sends, and one linter flag; she allows half of the packages.  She answers equal calls in the same
+way and each question only once.  The tasks share folders, file names and habits, as work on one
+repository does; a share measured here says what such habits give, not what every person would save.
+`--delicate 2` has her deny edits of 2 % of all files, drawn by name: files the history does not
+have may then lie below a folder that a rule allows.
 """
 
 import argparse

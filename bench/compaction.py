@@ -28,9 +28,9 @@ from pathlib import Path
 
 from _memory_store import PRINCIPAL, MemoryFile, make_item
 
-from palyra.core.context import ledger as ledgers
-from palyra.core.context import session_window as sw
-from palyra.core.context.ledger import Placed
+from palyra.core.context import entries as ledgers
+from palyra.core.context import session_compaction as sw
+from palyra.core.context.entries import Placed
 from palyra.core.context.statements import topic, values
 from palyra.core.journal.changes import MemoryFilter
 from palyra.core.model.messages import AssistantMessage, UserMessage

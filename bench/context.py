@@ -23,11 +23,11 @@ import msgspec
 from _machine import calibrate
 
 from palyra.core.context.assembly import assemble, stable_prefix
+from palyra.core.context.entries import Placed
 from palyra.core.context.history import NO_HISTORY, History, PastRun
 from palyra.core.context.layers import ContextLimits
-from palyra.core.context.ledger import Placed
 from palyra.core.context.rendering import PromptCache
-from palyra.core.context.session_window import (
+from palyra.core.context.session_compaction import (
     coverable,
     find_defects,
     plan_summary,

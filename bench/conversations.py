@@ -1,7 +1,7 @@
 """Size of the search index of conversations: bytes a run of one message, one call and one answer.
 
-Prints one line of JSON: bytes of the tape, of the rows and words of texts and of outputs, and the time of
-the background to index them.  Vectors are added for texts only: 400 bytes each with MiniLM.
+Prints one line of JSON: bytes of the tape, of the rows and words of texts and of outputs, and the
+time of the background to index them.  Vectors are added for texts only: 400 bytes each with MiniLM.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Cost of a delegated run over a plain one, in one daemon and one process of measurement.
 
 Prints medians in milliseconds of three kinds of run that alternate: one with a call of `echo`, one that
-delegates a task whose run calls `echo`, and one that delegates four such tasks at once; and the ratio of
-each to the first.  A delegation has one model turn and one tape more than its child alone, so about 2 is
-expected of the second kind.
+delegates a task whose run calls `echo`, and one that delegates four such tasks at once; and the
+ratio of each to the first.  A delegation has one model turn and one tape more than its child alone,
+so about 2 is expected of the second kind.
 
 python bench/delegation.py [ROUNDS]
 """

@@ -1,7 +1,8 @@
 """The package in figures: size, prose, names used twice, helpers used once, imports.
 
 Prints a table and one JSON line; `--list` also prints the entries of the figures that should be
-small; `--check` prints only those over their limit, and exits with 1 if there are any.  Everything is read from the source; nothing is imported or run.
+small; `--check` prints only those over their limit, and exits with 1 if there are any.  Everything
+is read from the source; nothing is imported or run.
 """
 
 import argparse

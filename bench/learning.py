@@ -2,9 +2,10 @@
 
     python bench/learning.py
 
-The log is `tests/core/learning/corpus.py`.  A plant counts as found if it is proposed; every other proposal
-is wrong.  No model is asked.  The rules were written with this log at hand, so the figures are an
-upper bound: of 20 plants and 20 other sentences that were new to them, they proposed 16 and 1.
+The log is `tests/core/learning/corpus.py`.  A plant counts as found if it is proposed; every other
+proposal is wrong.  No model is asked.  The rules were written with this log at hand, so the figures
+are an upper bound: of 20 plants and 20 other sentences that were new to them, they proposed 16 and
+1.
 """
 
 import sys

@@ -2,7 +2,8 @@
 
 Prints one JSON line.  Milliseconds are medians of CPU time in one thread, without the event loop: the
 daemon makes a preview in a worker thread.  `redact_ms` is the part of a text that the redactor has not
-seen before; the others are of texts that it has.  `worst` is the slowest input that the bounds let through.
+seen before; the others are of texts that it has.  `worst` is the slowest input that the bounds let
+through.
 """
 
 import json

@@ -3,17 +3,19 @@
 Run: `python bench/procedures.py [--families N] [--instances N]`
 
 A family of jobs is a service whose steps succeed only in a hidden order and with a hidden setting.  The
-agent is a script that knows neither: it tries the steps that are left, those that failed least first, until
-one succeeds, and calls a procedure if the catalogue has one that ends with the step the job asks for.  After
-each job the run is reflected upon and a person accepts every procedure that is proposed.  Then the hidden
-order or setting changes, and the jobs go on.  Services of odd number forget a job when the run that worked on
-it is another one, so an agent has to begin again after a procedure failed; those of even number do not.
+agent is a script that knows neither: it tries the steps that are left, those that failed least
+first, until one succeeds, and calls a procedure if the catalogue has one that ends with the step
+the job asks for.  After each job the run is reflected upon and a person accepts every procedure
+that is proposed.  Then the hidden order or setting changes, and the jobs go on.  Services of odd
+number forget a job when the run that worked on it is another one, so an agent has to begin again
+after a procedure failed; those of even number do not.
 
 The control is work without regularity: calls of the same tools in drawn order with drawn values.
 
-Prints one JSON line: medians of turns, failed calls and input tokens (four bytes each) of a job from the
-third instance on, in both modes and as ratios; the runs after a change until the new procedure succeeds at
-its first call; and for the control the ratio of tokens and the number of proposals.
+Prints one JSON line: medians of turns, failed calls and input tokens (four bytes each) of a job
+from the third instance on, in both modes and as ratios; the runs after a change until the new
+procedure succeeds at its first call; and for the control the ratio of tokens and the number of
+proposals.
 """
 
 import argparse

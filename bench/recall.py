@@ -3,9 +3,11 @@
 Prints one JSON line.
 
 `conversations`: evidence recall@5, @10, @20 and by category on a corpus of labelled conversations
-(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and `pack`: the share of the evidence that a pack of 1 500 tokens holds.
+(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and
+`pack`: the share of the evidence that a pack of 1 500 tokens holds.
 `agent_tapes`: the same on generated tapes of agent work (`_agent_tapes.py`).
-`speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and size at 1 000, 10 000 and 100 000 synthetic items.
+`speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and
+size at 1 000, 10 000 and 100 000 synthetic items.
 
 Each for words only, words with hashed n-grams, and words with MiniLM (`--minilm WHEEL_OR_DIR`, or
 the installed one), beside the libraries alone: `fts5` is bm25 of FTS5 over single turns with all

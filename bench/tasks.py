@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import trio
 
-from palyra.actors.background import Background, keep_queue, note_exit
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, journal
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.threads import run_sync
+from palyra.actors.task_queue import Background, keep_queue, note_exit
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.records import At, Record, ScheduleRecord, TaskRecord
 from palyra.core.ports import Progress

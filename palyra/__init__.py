@@ -7,7 +7,8 @@
 
 The names of `palyra.client` and `palyra.errors` are offered here, with the clients for asyncio
 (`palyra.aio`) and for programs without an event loop (`palyra.blocking`).  A name is imported when it
-is first used (`__init__.pyi` has their types): the daemon and its command line start without the clients.
+is first used (`__init__.pyi` has their types): the daemon and its command line start without the
+clients.
 """
 
 import importlib

@@ -68,9 +68,9 @@ async def serve(
 
     `ready` is called once, when the daemon serves clients and every open run is adopted by its
     session.  With `is_stdio` the parent process is a client too, over standard input and output,
-    with the operator's rights; the daemon drains when the parent closes its end.  `report` is called with
-    each error that ends the daemon: it writes the log for a service manager, or a sentence for a
-    person.
+    with the operator's rights; the daemon drains when the parent closes its end.  `report` is
+    called with each error that ends the daemon: it writes the log for a service manager, or a
+    sentence for a person.
     """
     code = 0
     logs.setup(config.logging, Redactor([]))

@@ -32,7 +32,7 @@ from palyra.actors.session.recovery import abandon_run
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import ANSWER_S, Sessions
 from palyra.core.access import Caller
-from palyra.core.context.session_window import render
+from palyra.core.context.session_compaction import render
 from palyra.core.context.views import ContextExplained, ReferencePreview, preview_references
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
@@ -104,8 +104,8 @@ class Gateway:
     ) -> Started:
         """Start, queue or steer a run; return it once its acceptance is committed.
 
-        Raises Overloaded, Draining, Suspended, NotFound (session, channel), Unpaired, Conflict, IllegalState,
-        InvalidParams, Unavailable.
+        Raises Overloaded, Draining, Suspended, NotFound (session, channel), Unpaired, Conflict,
+        IllegalState, InvalidParams, Unavailable.
         Cancellation: the run may have been accepted; repeat with the idempotency key.
         """
         caller.require("runs:write")

@@ -1,4 +1,4 @@
-"""The upkeep of an index, of the memory or of conversations: indexes, builds, embeds and saves while there is something to do.
+"""Upkeep of an index, of items or of conversations: what is new is indexed, embedded and saved in steps.
 
 Owns: nothing; the index belongs to `services.memory_index`.  Talks to: that service.
 Never: stops the daemon: a journal or an embedder that is down is tried again after `RETRY_S`.

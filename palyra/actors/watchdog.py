@@ -2,13 +2,14 @@
 
 Owns: the crashes of services, the times of attempts.
 Talks to: the registry of actors, open approvals, the incidents, and the subjects of remedies.
-Never: sends a heartbeat, records progress for others, or occupies the loop for more than a batch of runs.
+Never: sends a heartbeat, records progress for others, or occupies the loop for more than a batch of
+runs.
 Restart: permanent.  The time of silence is kept by the runs, attempts are counted in the records of
 incidents.  The rules are `core.healing`.
 
 A sweep has two parts.  `find` looks for symptoms and opens or clears their incidents; `treat` takes the
-step of each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may hang as
-well; an incident has one attempt at a time.
+step of each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may
+hang as well; an incident has one attempt at a time.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

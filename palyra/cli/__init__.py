@@ -1,1 +1,1 @@
-"""Command line of Palyra, an ordinary client of `palyra.net`."""
+"""Command line of Palyra, an ordinary user of `palyra.client`."""

@@ -73,7 +73,8 @@ def resources(options: Options, server: str) -> None:
 def prompts(options: Options, server: str | None) -> None:
     """List the prompts of a server, or of all.
 
-    `/PROMPT ARGUMENTS` in `palyra chat` uses one; `@prompt:SERVER/PROMPT?NAME=VALUE` does in any message.
+    `/PROMPT ARGUMENTS` in `palyra chat` uses one; `@prompt:SERVER/PROMPT?NAME=VALUE` does in any
+    message.
     """
     found = talk(options, lambda client: client.list_mcp_prompts(server))
     if options.as_json:

@@ -23,7 +23,7 @@ from palyra.config.file import replace_text
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.redaction.references import parse_reference
+from palyra.core.redaction.secret_references import parse_reference
 from palyra.errors import InvalidParams, NotFound, PalyraError
 from palyra.models.presets import AWS_KEY, PRESETS, Preset
 from palyra.models.table import known_at

@@ -79,7 +79,7 @@ def compact(options: Options) -> None:
 
 
 def _rewrite(options: Options) -> CompactionReport:
-    from palyra.store.backup.compaction import rewrite_database  # noqa: PLC0415 - instant help
+    from palyra.store.backup.journal_compaction import rewrite_database  # noqa: PLC0415 - instant help
 
     try:
         return rewrite_database(load_config(options.home, None).paths.data_dir)

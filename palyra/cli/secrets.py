@@ -17,7 +17,7 @@ from palyra.cli.output import age, now_ms, print_json, print_table, say
 from palyra.cli.talk import Options
 from palyra.config.load import Config
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
 from palyra.models.presets import key_of
 from palyra.secrets.resolver import Resolver

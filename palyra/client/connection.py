@@ -93,8 +93,8 @@ class ClientConnection:
     ) -> msgspec.Raw:
         """Send a request and return the result; `on_result` gets it before any later frame is read.
 
-        Raises ConnectionLost, TooLarge (then nothing was sent) or the daemon's error.  Cancellation: the
-        request may have taken effect.
+        Raises ConnectionLost, TooLarge (then nothing was sent) or the daemon's error.
+        Cancellation: the request may have taken effect.
         """
         async with self._slots:
             request_id = self._next_id

@@ -75,7 +75,8 @@ class ConfigFile:
         """Write one value, or remove it; the file is complete and valid at every moment.
 
         Raises InvalidParams for a value that the daemon would not start with, Conflict for a file that
-        changed since `change.digest` or meanwhile, Unavailable for one that cannot be edited or written.
+        changed since `change.digest` or meanwhile, Unavailable for one that cannot be edited or
+        written.
         """
         from palyra.config.edit import set_value, unset_value  # noqa: PLC0415 - imports tomlkit
 

@@ -413,12 +413,15 @@ class Secrets(Section, frozen=True, kw_only=True):
     ] = ""
 
 
+Api = Literal["chat", "responses", "anthropic", "gemini", "azure", "bedrock"]  # dialects of models
+
+
 class ModelProvider(Section, frozen=True, kw_only=True):
     """A model provider; a preset (openai, anthropic, gemini, ollama …) needs only a name."""
 
     name: Annotated[str, _doc("Name of the provider; its models are called NAME/MODEL.")]
     api: Annotated[
-        Literal["", "chat", "responses", "anthropic", "gemini", "azure", "bedrock"],
+        Literal["", Api],
         _doc("Dialect of its API; empty: the one known for the name, else chat."),
     ] = ""
     base_url: Annotated[

@@ -3,14 +3,9 @@
 Imports no HTTP client, so that commands and a daemon without providers may read it.
 """
 
-from typing import Literal
-
 import msgspec
 
-from palyra.config.sections import ModelProvider
-
-Api = Literal["chat", "responses", "anthropic", "gemini", "azure", "bedrock"]
-
+from palyra.config.sections import Api, ModelProvider
 
 AWS_KEY = "env:AWS_SECRET_ACCESS_KEY"  # where every tool of AWS looks for it
 

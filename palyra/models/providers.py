@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import httpx
 import trio
 
-from palyra.config.sections import ModelProvider
+from palyra.config.sections import Api, ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
-from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, Unavailable
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.bedrock import BEDROCK, signed_bedrock
@@ -26,7 +26,7 @@ from palyra.models.gemini import GEMINI
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
 from palyra.models.http_exchange import ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
-from palyra.models.presets import PRESETS, Api, Preset, key_of
+from palyra.models.presets import PRESETS, Preset, key_of
 from palyra.models.responses import RESPONSES
 
 MAX_MADE = 256  # of cached models; beyond it they are created again

@@ -1,1 +1,1 @@
-"""The edge to clients: sockets, the protocol, the client library."""
+"""The edge to clients: sockets, the protocol, pages."""

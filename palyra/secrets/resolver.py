@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.redaction.references import SecretReference, parse_reference
+from palyra.core.redaction.secret_references import SecretReference, parse_reference
 from palyra.errors import NotFound, Unavailable
 from palyra.secrets.vault import MAX_VALUE_BYTES, Vault
 

@@ -13,7 +13,7 @@ from palyra.core.access import Caller
 from palyra.core.configuration import StoredSecret
 from palyra.core.ports import RunBlocking
 from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
-from palyra.core.redaction.references import parse_reference
+from palyra.core.redaction.secret_references import parse_reference
 from palyra.errors import InvalidParams, NotFound, PalyraError
 from palyra.secrets.resolver import Resolver, recognisable
 

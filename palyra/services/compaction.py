@@ -15,9 +15,9 @@ import msgspec
 import structlog
 import trio
 
+from palyra.core.context.entries import Placed
 from palyra.core.context.history import History, fresh_tokens
-from palyra.core.context.ledger import Placed
-from palyra.core.context.session_window import (
+from palyra.core.context.session_compaction import (
     ALGORITHM,
     DRAFT_INSTRUCTIONS,
     TRIGGER_BPS,
@@ -135,7 +135,8 @@ class SessionCompactor:
     ) -> CompactionApplied | CompactionSkipped:
         """Summarise what the window does not keep; the result is an event to record.
 
-        Cancellation: nothing is recorded; a drafting request that was sent is in the ledger as an estimate.
+        Cancellation: nothing is recorded; a drafting request that was sent is in the ledger as an
+        estimate.
         """
         pins = await self._read_pins(run, history)
         planned = await self._run_blocking(partial(self._plan, run, history, pins))

@@ -1,7 +1,8 @@
 """The configuration for clients: values with their sources, and changes of the file.
 
 Owns: nothing.  Talks to: the configuration file, in threads.
-Never: shows a secret (the file takes references only), or writes a value that the daemon would not start with.
+Never: shows a secret (the file takes references only), or writes a value that the daemon would not
+start with.
 """
 
 from collections.abc import Generator

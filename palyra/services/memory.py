@@ -420,7 +420,8 @@ class Memories:
     ) -> MemoryForgotten:
         """Delete items with all their revisions, index entries and vectors, and what they superseded.
 
-        Final: there is no undo; `dry_run` returns the ids and deletes nothing.  Raises NotFound, and deletes nothing, if one of them is unknown.
+        Final: there is no undo; `dry_run` returns the ids and deletes nothing.  Raises NotFound,
+        and deletes nothing, if one of them is unknown.
         Cancellation: they may have been deleted; none of them is returned by a search meanwhile.
         """
         caller.require(WRITE)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from palyra.core.context.ledger import Placed
+from palyra.core.context.entries import Placed
 from palyra.core.context.pins import find_pinned
 from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import TapeRow

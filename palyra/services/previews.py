@@ -55,9 +55,9 @@ class Previews:
     ) -> Preview:
         """Return the preview of an approval.
 
-        Files of a pending approval are read now; a difference from the question makes the preview stale.
-        A settled approval is shown by its arguments alone.  Raises NotFound, also for an approval of
-        another principal.  Cancellation: nothing happened.
+        Files of a pending approval are read now; a difference from the question makes the preview
+        stale.  A settled approval is shown by its arguments alone.  Raises NotFound, also for an
+        approval of another principal.  Cancellation: nothing happened.
         """
         caller.require("approvals:read")
         record, taint = await self._find(caller, approval_id)

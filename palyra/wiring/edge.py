@@ -6,7 +6,6 @@ from functools import partial
 from palyra import __version__
 from palyra.actors.approvals import Approvals
 from palyra.actors.backup import Backups
-from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
@@ -15,6 +14,7 @@ from palyra.actors.purge import DataRights
 from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
+from palyra.actors.session_checkpoints import Checkpointer
 from palyra.config.file import ConfigFile
 from palyra.config.load import Config
 from palyra.core.learning.candidates import LearningRules, Thresholds

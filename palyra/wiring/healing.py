@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from palyra.actors import watchdog as actor
-from palyra.actors.background import requeue_task
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
+from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Attempt, Watchdog
 from palyra.config.load import Config
 from palyra.core.healing.rules import Remedy, subject_of

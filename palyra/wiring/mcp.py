@@ -15,7 +15,7 @@ from palyra.config.load import Config
 from palyra.config.sections import McpServerConfig as Configured
 from palyra.config.sections import SandboxConfig
 from palyra.core.ports import IncidentReporter
-from palyra.core.redaction.references import is_reference, parse_reference
+from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvalidParams
 from palyra.secrets.service import SecretService

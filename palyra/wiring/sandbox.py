@@ -17,7 +17,7 @@ from palyra.core.ports import IncidentReporter
 from palyra.errors import InvalidParams
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspaces import tools_by_workspace
-from palyra.tools.programs.background_tools import Processes
+from palyra.tools.programs.process_tools import Processes
 from palyra.tools.programs.program import CommandEnvironment
 from palyra.tools.programs.shell import Shell
 from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits, Level
@@ -60,7 +60,8 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
 ) -> Processset:
     """Build the sandbox; its tools appear after the first health check.
 
-    A tool works in the workspace of its call.  `open_egress` makes the egress of one command to the configured hosts.  Raises InvalidParams for
+    A tool works in the workspace of its call.  `open_egress` makes the egress of one command to the
+    configured hosts.  Raises InvalidParams for
     an invalid host.
     """
     granted = read_hosts(config.sandbox.hosts)

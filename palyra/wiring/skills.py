@@ -42,8 +42,8 @@ def build_skillset(
 ) -> Skillset:
     """Build the skills of the data directory.
 
-    Without a sandbox or wasmtime, or if `wasm.enabled` is false, skills are listed but cannot be called: their
-    tools are not in the catalogue.
+    Without a sandbox or wasmtime, or if `wasm.enabled` is false, skills are listed but cannot be
+    called: their tools are not in the catalogue.
     """
     launch: Launch = no_workers if sandbox is None else JailedWorkers(sandbox)
     missing = find_missing("wasm")

@@ -5,11 +5,11 @@ from functools import partial
 from typing import NamedTuple
 
 from palyra.actors import housekeeping
-from palyra.actors.background import Background, child_spec, note_exit
 from palyra.actors.gateway import Gateway
 from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
+from palyra.actors.task_queue import Background, child_spec, note_exit
 from palyra.actors.task_work import (
     Cleanup,
     Embed,

@@ -9,7 +9,7 @@ from palyra.actors.egress import Egress, EgressBranch
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
 from palyra.config.sections import FetchCredential
-from palyra.core.redaction.references import parse_reference
+from palyra.core.redaction.secret_references import parse_reference
 from palyra.core.tool.hosts import normal_host
 from palyra.errors import InvalidParams
 from palyra.secrets.resolver import Resolver

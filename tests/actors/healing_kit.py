@@ -10,8 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from palyra.actors import watchdog as actor
-from palyra.actors.background import requeue_task
 from palyra.actors.kernel.child import Exit
+from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Watchdog, watch
 from palyra.core.healing.rules import HealingMode, Remedy
 from palyra.core.journal.changes import IncidentFilter

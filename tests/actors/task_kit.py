@@ -9,10 +9,10 @@ from typing import Any, cast
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from palyra.actors.background import Background, keep_queue, note_exit
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.task_queue import Background, keep_queue, note_exit
 from palyra.core.access import Caller
 from palyra.core.ids import Prefix
 from palyra.core.incident.incident import IncidentReport

@@ -6,8 +6,9 @@ memory, the descriptors, the threads and the files of the daemon are read; its t
 Prints the samples of the second and the last tenth, and the lags, as one line of JSON; the exit code
 is 1 if something grew.
 
-Memory and descriptors are compared over the second half.  In the first the caches fill: histories of ended runs up to
-16 MiB, the automata of the redactor's patterns by as much again as texts differ, pages of the readers.
+Memory and descriptors are compared over the second half.  In the first the caches fill: histories
+of ended runs up to 16 MiB, the automata of the redactor's patterns by as much again as texts
+differ, pages of the readers.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from palyra.core.access import Caller
 from palyra.core.context.pins import MAX_PINS
-from palyra.core.context.session_window import render
+from palyra.core.context.session_compaction import render
 from palyra.core.journal.records import Pin
 from palyra.core.model.messages import GuidanceMessage, ModelFailure, UserMessage
 from palyra.core.session.commands import StartRun

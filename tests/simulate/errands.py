@@ -12,7 +12,8 @@ returns the names of the invariants that did not hold:
     attempts    more attempts than allowed
     expired     a task succeeded after its time
     order       a task was begun before another that was due and ranked earlier
-    firing      an instant with two tasks, one that is none of its schedule, two on one day of a fixed hour
+    firing      an instant with two tasks, one that is none of its schedule, two on one day of a
+    fixed hour
 """
 
 import random

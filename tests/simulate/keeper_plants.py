@@ -9,8 +9,8 @@ import msgspec
 import trio
 
 from palyra.actors.purge import DataRights
-from palyra.core.context import ledger
-from palyra.core.context import session_window as window
+from palyra.core.context import entries
+from palyra.core.context import session_compaction as window
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.purged_row import make_tombstone
@@ -192,12 +192,12 @@ def purge_tapes_alone() -> Plant:
 
 def drop_pins() -> Plant:
     """A summary has no pinned messages; its check does not miss them."""
-    return patch.object(ledger._Builder, "replace_pins", lambda *_: None)
+    return patch.object(entries._Builder, "replace_pins", lambda *_: None)
 
 
 def drop_rules() -> Plant:
     """A ledger keeps the last rule alone; its check does not miss the others."""
-    make = ledger._Builder.ledger
+    make = entries._Builder.ledger
 
     def careless(self: Any) -> Any:
         made = make(self)
@@ -205,7 +205,7 @@ def drop_rules() -> Plant:
         kept = tuple(each for each in made.entries if each not in rules[:-1])
         return msgspec.structs.replace(made, entries=kept)
 
-    return patch.object(ledger._Builder, "ledger", careless)
+    return patch.object(entries._Builder, "ledger", careless)
 
 
 def show_no_rules() -> Plant:

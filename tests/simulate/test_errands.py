@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.actors.background import Background
+from palyra.actors.task_queue import Background
 from palyra.core.task import life
 from palyra.services import schedules, task_queue, tasks
 from tests.simulate.errands import errands

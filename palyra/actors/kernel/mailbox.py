@@ -128,7 +128,8 @@ class Mailbox(Generic[M]):
         """Send the message that `make` builds around a reply, and return the answer.
 
         Raises the error that the answerer set with `fail`; ActorGone as soon as no answer is
-        possible; TooSlow after `timeout_s`, which covers both the wait for room and the wait for the answer.
+        possible; TooSlow after `timeout_s`, which covers both the wait for room and the wait for
+        the answer.
         Cancellation, and TooSlow: effects until then remain; from then on the reply
         `is_abandoned`, and an actor that checks it does nothing.
         """

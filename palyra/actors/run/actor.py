@@ -78,7 +78,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
     Yield,
 )
-from palyra.core.run.transition import Transition, tape_rows
+from palyra.core.run.step import Transition, tape_rows
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import ToolCall
 from palyra.core.usage.budgets import settle_delegated

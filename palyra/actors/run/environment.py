@@ -20,8 +20,8 @@ from palyra.actors.run.approval import OpenApprovals
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix, assemble
-from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import History
+from palyra.core.context.overflow import plan_compaction
 from palyra.core.context.rendering import PromptCache
 from palyra.core.ids import NewId
 from palyra.core.model.messages import ModelRequest, ProposedCall, UserMessage

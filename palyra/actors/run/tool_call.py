@@ -159,8 +159,9 @@ async def run_preflight(services: RunServices, call: ToolCall) -> Preflight | No
 def compare_with_gate(execution: ToolExecution, version: str) -> None:
     """Raise NotExecuted unless the call is the one that was gated, and approved if it had to be.
 
-    `version` is the policy version now: a verdict ends with the version it was given under.  Arguments that held a secret are
-    on the tape in redacted form, so after a restart their digest differs from the gated one.
+    `version` is the policy version now: a verdict holds only under the version it was given under.
+    Arguments that held a secret are on the tape in redacted form, so after a restart their digest
+    differs from the gated one.
     """
     call, effect = execution.call, execution.effect
     recorded = execution.run.run.find_call(call.call_id)

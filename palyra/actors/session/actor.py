@@ -49,7 +49,7 @@ from palyra.core.journal.records import Record, SessionRecord
 from palyra.core.ports import NowMs
 from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, Cancel, Resume
-from palyra.core.run.transition import Transition, record_event, tape_rows
+from palyra.core.run.step import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import (
     Disposition,

@@ -150,7 +150,7 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     A retry sees the same conversation as the first attempt: messages that arrive between them wait
     for the next turn.  A turn that continues a text that was cut off gets a note about it; the note
     is part of this request only, so later turns see the text as one.  Parts removed by
-    `core.context.compaction` stay removed, and so do parts dropped for lack of room.  `cache` keeps
+    `core.context.overflow` stay removed, and so do parts dropped for lack of room.  `cache` keeps
     rendered messages between the turns of a run and changes no result.
     """
     said = transcript_with_results(run) if attempt == 1 else run.transcript

@@ -6,7 +6,7 @@ the oldest one included: its conversation replaces everything before it.  The li
 is on the run's tape, so a resumed run and a replay use the same list.  The daemon's guidance to
 earlier models is left out.
 
-A run may carry a summary (`core.context.session_window`).  The newest one replaces all messages it
+A run may carry a summary (`core.context.session_compaction`).  The newest one replaces all messages it
 covers: older runs contribute only what it does not cover, and the first run that it mentions is the
 oldest one included.
 """

@@ -7,8 +7,8 @@ in the next summary.
 
 from collections.abc import Iterable
 
+from palyra.core.context.entries import PINNED_CHARS, Placed
 from palyra.core.context.history import is_left_out
-from palyra.core.context.ledger import PINNED_CHARS, Placed
 from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage

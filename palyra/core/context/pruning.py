@@ -10,9 +10,9 @@ The tape keeps everything, and the model can read an artifact or make a call aga
 
 A stub changes the middle of a prompt, and everything after the change misses the provider's cache.
 So pruning advances in steps: all outputs before `Run.pruned` are pruned, all later ones are whole, and
-the place moves, by `STEP` messages at least, only when that saves at least `LEAST_SAVING` tokens and an eighth of the prompt.
-Between two moves the prompt only grows at its end.  Which outputs are pruned depends on the messages
-before the place only, so a stub never changes afterwards.
+the place moves, by `STEP` messages at least, only when that saves at least `LEAST_SAVING` tokens
+and an eighth of the prompt.  Between two moves the prompt only grows at its end.  Which outputs are
+pruned depends on the messages before the place only, so a stub never changes afterwards.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

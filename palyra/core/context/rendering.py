@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.context.compaction import shortened
 from palyra.core.context.history import History
+from palyra.core.context.overflow import shortened
 from palyra.core.context.pruning import (
     CallKeys,
     count_saving,
@@ -20,7 +20,7 @@ from palyra.core.context.pruning import (
     is_worth_it,
     next_place,
 )
-from palyra.core.context.session_window import render
+from palyra.core.context.session_compaction import render
 from palyra.core.context.sources import render_gathered, render_message
 from palyra.core.model.messages import (
     GuidanceMessage,

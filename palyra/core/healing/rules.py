@@ -25,8 +25,9 @@ the cool-down of the last attempt starts from its beginning.  A rule without rem
 the trouble needs a person, and nothing that the daemon could do would help.
 
 **Modes** of a domain: `auto` acts, `observe_only` records the remedy that `auto` would try next,
-`disabled` records no symptoms that a sweep finds.  Incidents that other parts of the daemon report are recorded
-in each mode: they are facts, and a damaged journal is not less damaged with healing switched off.
+`disabled` records no symptoms that a sweep finds.  Incidents that other parts of the daemon report
+are recorded in each mode: they are facts, and a damaged journal is not less damaged with healing
+switched off.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """Records: one row per object, committed in the transaction of the events that change it.
 
 A record is a projection that a fold of the tape can rebuild (runs, approvals, usage), or a small
-durable fact of its own (sessions, session checkpoints, idempotency records, tokens, agents, channels, pairings, grants,
-budgets, incidents, memories, tasks, schedules).  The wire shows them as they are.
+durable fact of its own (sessions, session checkpoints, idempotency records, tokens, agents,
+channels, pairings, grants, budgets, incidents, memories, tasks, schedules).  The wire shows them as
+they are.
 """
 
 from typing import Annotated, Any, Literal

@@ -4,7 +4,8 @@ A candidate has evidence: the words of an event, verbatim.  Its score decides ab
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
 itself if the mode is `auto`, the rules have found it, no sign speaks against it and every text of
-the run was trusted.  A procedure is never applied by itself; applied, it is a tool (`core.learning.procedures`).
+the run was trusted.  A procedure is never applied by itself; applied, it is a tool
+(`core.learning.procedures`).
 
     from        action      to
     proposed    applied     applied     a person accepts it, or the second threshold is reached

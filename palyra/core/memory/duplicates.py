@@ -13,8 +13,8 @@ Four relations, tried in this order for items of the same kind, place and author
 - `unlike`: everything else.  Both stay.
 
 The rules err towards `unlike`: two items where one would do cost a line of the prompt, a wrong
-update costs a fact.  A new item of lower trust never changes the text of a stored one, and a pinned item is
-superseded only by an edit or an explicit reference.
+update costs a fact.  A new item of lower trust never changes the text of a stored one, and a pinned
+item is superseded only by an edit or an explicit reference.
 """
 
 import re

@@ -2,10 +2,10 @@
 
 Statements that were made to last (facts, preferences, procedures, decisions) come first, at most
 eight, if they score at least half as much as the best hit.  A hit without any score has nothing to
-do with the question and is left out.  Then follow single items in the order of their rank: about 35 turns of a conversation in
-1 500 tokens.  Fewer turns, or turns with their neighbours, find less (`bench/recall.py`): the
-answer to a question about several events is in several places.  A text that is too long for the
-rest of the budget is passed over, not cut.
+do with the question and is left out.  Then follow single items in the order of their rank: about 35
+turns of a conversation in 1 500 tokens.  Fewer turns, or turns with their neighbours, find less
+(`bench/recall.py`): the answer to a question about several events is in several places.  A text
+that is too long for the rest of the budget is passed over, not cut.
 """
 
 from collections.abc import Sequence

@@ -10,8 +10,9 @@
     form     -0.25 · share of the item that is a question: a question rarely states a fact
     session  0.1 · mean of the three best scores of the item's session: the neighbourhood of several
              good hits is a better place than that of a single one
-    context  without a model of meaning, and behind the ten best hits only: 0.3 · the mean of above, 0.2 for the named author, 0.4 ·
-             the score of a neighbour that is among the five best, half of it two places away
+    context  for hits behind the ten best only, and without a model of meaning: 0.3 · the mean that
+             `session` uses, 0.2 for an item of the author that the question names, 0.4 · the score
+             of a neighbour among the five best, half of it two places away
 
 The ten best are a list of single answers.  Those behind them fill a prompt, where an answer in
 several places and the turns round it are worth more than one more turn with a word of the question:

@@ -1,8 +1,8 @@
 """Turns of conversations as a search returns them.
 
 A turn is a user's message, a text of the model or an output of a tool, in the form of an item of memory
-with the kind `turn` and one event as its lineage (`store.sqlite.turns`).  Its channel is the key of its conversation:
-what was said in one place is recalled in that place only.
+with the kind `turn` and one event as its lineage (`store.sqlite.turns`).  Its channel is the key of
+its conversation: what was said in one place is recalled in that place only.
 """
 
 import re

@@ -1,10 +1,11 @@
 """Forms of one word that the stemmer of the text index does not join.
 
 Porter's stemmer cuts regular endings: `walked`, `walking` and `walk` are one word to the index, while
-`went` and `go`, or `children` and `child`, are two.  A question of the past ("when did she buy …?") has the
-base form where its answer has the past one, so a word of a question means all its forms.  The
-same goes for everyday words of one meaning ("mom", "mother"): those that hardly ever differ, since
-each added meaning also adds wrong hits.  Classes overlap only where a form belongs to two words.
+`went` and `go`, or `children` and `child`, are two.  A question of the past ("when did she buy …?")
+has the base form where its answer has the past one, so a word of a question means all its forms.
+The same goes for everyday words of one meaning ("mom", "mother"): those that hardly ever differ,
+since each added meaning also adds wrong hits.  Classes overlap only where a form belongs to two
+words.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Summary of the older part of a session: what a compaction leaves in its place.
 
-`core.context.session_window` makes and renders summaries; the tape stores them
+`core.context.session_compaction` makes and renders summaries; the tape stores them
 (`compaction.applied`), so the fields may be added to but never renamed.
 """
 

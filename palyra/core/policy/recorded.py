@@ -136,7 +136,8 @@ def read_calls(run_id: str, rows: Iterable[TapeRow]) -> tuple[list[RecordedCall]
 def find_asked(record: ApprovalRecord, rows: Iterable[TapeRow]) -> RecordedCall | None:
     """Return the call of an approval, answered or not, with the state of its run now.
 
-    None if the tape has no such call any more.  The run counts as tainted if an event up to now says so.
+    None if the tape has no such call any more.  The run counts as tainted if an event up to now
+    says so.
     """
     tape = _Tape()
     kept = [row for row in rows if row.kind in NEEDED | TAINTING]

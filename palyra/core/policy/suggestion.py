@@ -14,19 +14,21 @@ has tried on every recorded decision.
 | anything else | digest of the arguments | none | none |
 
 The list of a choice has only paths that a person allowed in this place and that no other recorded call
-speaks against, so exact shapes and choices allow no path that a person has not seen.  A folder does: folders
-take the place of choices on request only.
+speaks against, so exact shapes and choices allow no path that a person has not seen.  A folder
+does: folders take the place of choices on request only.
 
-Principal, agent, tool, class, capabilities and workspace are always exact.  No shape matches a part of a word.
+Principal, agent, tool, class, capabilities and workspace are always exact.  No shape matches a part
+of a word.
 
 **Offered calls.**  A model may try to collect answers for a later call.  So equal calls of a run count
-once, support has to come from two runs, a choice and a folder need as many runs as answers and no run may
-bring more than half of the words, and calls of delegated, background or tainted runs count for nothing.  Never offered: a call with a secret, network
-egress other than reading, a path outside or protected, code in its arguments, a program of
-`NEVER`, critical risk, or a character outside of printable ASCII.
+once, support has to come from two runs, a choice and a folder need as many runs as answers and no
+run may bring more than half of the words, and calls of delegated, background or tainted runs count
+for nothing.  Never offered: a call with a secret, network egress other than reading, a path outside
+or protected, code in its arguments, a program of `NEVER`, critical risk, or a character outside of
+printable ASCII.
 
-**Choice.**  Shapes are tried from the narrowest to the widest; a shape is chosen if enough answers that no
-narrower rule gives remain for it (greedy set cover, Chvatal 1979).
+**Choice.**  Shapes are tried from the narrowest to the widest; a shape is chosen if enough answers
+that no narrower rule gives remain for it (greedy set cover, Chvatal 1979).
 """
 
 import hashlib
@@ -613,8 +615,9 @@ def trials(
     """Return the requests to evaluate each candidate on, with True for those that none may allow.
 
     A denied or tainted call is evaluated as a call of every principal, agent and workspace of the
-    candidates, in an untainted interactive run: a rule with one more condition must not allow it either.  Facts that
-    no candidate reads are left out, so that calls that differ in nothing else are evaluated once.
+    candidates, in an untainted interactive run: a rule with one more condition must not allow it
+    either.  Facts that no candidate reads are left out, so that calls that differ in nothing else
+    are evaluated once.
     """
     shapes = [each.shape for each in candidates]
     wholes = {(shape.principal, shape.agent, shape.workspace) for shape in shapes}

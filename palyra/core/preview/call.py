@@ -1,8 +1,8 @@
 """The preview of one approval, from its record and the targets that its tool names.
 
 Nothing is taken from the model's own description of its call.  The arguments are those of the record:
-redacted like the tape, and bound to the digest of the question.  File contents are read when the preview
-is made, so each is compared with the digest that the question recorded.
+redacted like the tape, and bound to the digest of the question.  File contents are read when the
+preview is made, so each is compared with the digest that the question recorded.
 """
 
 import json

@@ -66,7 +66,8 @@ class StreamHoldBack:
     def _replaced(self, *, is_end: bool) -> Iterator[bytes]:
         """Yield the text up to and including each secret that begins before the held-back end.
 
-        The search continues in the same buffer; a new one for each secret would be read to its end each time.
+        The search continues in the same buffer; a new one for each secret would be read to its end
+        each time.
         """
         data = self._buffer
         shown: bytes | bytearray = data

@@ -29,7 +29,7 @@ from palyra.core.replay.report import Divergence, ReplayReport
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.environment import RunEnvironment, RunLimits
 from palyra.core.run.state import Run
-from palyra.core.run.transition import EncodedEvent, Transition, record_event
+from palyra.core.run.step import EncodedEvent, Transition, record_event
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.errors import InvariantBroken, PalyraError

@@ -24,7 +24,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallEnded, Inspect, ReportIncident
 from palyra.core.run.state import ABORTED, DENIED_BY_PERSON, Question, Run
-from palyra.core.run.transition import Step
+from palyra.core.run.step import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.text.excerpt import excerpt

@@ -101,7 +101,7 @@ from palyra.core.run.state import (
     begin,
     is_between_turns,
 )
-from palyra.core.run.transition import EncodedEvent, Step, Transition, transition
+from palyra.core.run.step import EncodedEvent, Step, Transition, transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction, CompactionTrigger
 from palyra.core.text.canonical_json import digest_of

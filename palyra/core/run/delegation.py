@@ -11,7 +11,8 @@ A child never has more than its parent:
 
 - *Tools*: those of its agent that the parent has too, or the part of them that the call names.
 - *Rules*: every call of the child is decided under the names of all agents above it and the origin of
-  the outermost run as well, and the strictest decision holds.  The child's agent has the labels and the memory scope of the parent's.
+  the outermost run as well, and the strictest decision holds.  The child's agent has the labels and
+  the memory scope of the parent's.
 - *Budget*: its share is reserved while it is open.  The parent has no turn meanwhile, so its own calls
   cannot spend the same amount; at the end the actual usage replaces the share.
 - *Trust*: it begins with the parent's taint and lowest label, and hands both back.

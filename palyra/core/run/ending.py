@@ -18,7 +18,7 @@ from palyra.core.run.answer import answer_text
 from palyra.core.run.calls import abort_question, close_call
 from palyra.core.run.inputs import Cancel, Expire
 from palyra.core.run.state import Run, transcript_with_results
-from palyra.core.run.transition import Step
+from palyra.core.run.step import Step
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
 from palyra.core.text.visible import describe_call, visible

@@ -8,7 +8,7 @@
 - `core.replay.recorded_environment.RecordedEnvironment` answers from the tape of the run.  Its
   strict subclass asks the environment of today for everything that the configuration decides.
 
-A decision may be computed twice for one step (`core.run.transition`), so no method may count its
+A decision may be computed twice for one step (`core.run.step`), so no method may count its
 calls or reserve anything.  No method waits: the longest, `evaluate`, takes about 0.3 ms.
 """
 

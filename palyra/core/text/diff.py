@@ -1,10 +1,10 @@
 """Difference of two sequences: which items both have, in order.  Pure and bounded.
 
 Two steps.  Items that occur exactly once on both sides are anchors, and the longest increasing sequence
-of them splits the rest into gaps (patience diff, Bram Cohen; O(n log n)).  Each gap is compared with the
-greedy algorithm of Myers ("An O(ND) Difference Algorithm", 1986), whose cost is quadratic in the number
-of differences.  The steps of all gaps share one budget; a gap that exceeds it counts as replaced whole,
-which is a correct difference and not the smallest.
+of them splits the rest into gaps (patience diff, Bram Cohen; O(n log n)).  Each gap is compared
+with the greedy algorithm of Myers ("An O(ND) Difference Algorithm", 1986), whose cost is quadratic
+in the number of differences.  The steps of all gaps share one budget; a gap that exceeds it counts
+as replaced whole, which is a correct difference and not the smallest.
 """
 
 from bisect import bisect_left

@@ -13,8 +13,9 @@ Escaped, as the `\uXXXX` of JSON:
 - in text with no other accented letter, consonants with a mark below (`co\u1e43`) and marks that no
   letter is usually written with; a dotless i in a word and text without another Turkish letter;
 - the right-to-left word in front of a number, which would be drawn on the other side of it;
-- letters that mix scripts within a word, and words made of look-alikes alone (`\u0441\u043e\u0440\u0443`
-  for "copy") unless the text around them has a letter that only their own script has.
+- letters that mix scripts within a word, and words made of look-alikes alone
+  (`\u0441\u043e\u0440\u0443` for "copy") unless the text around them has a letter that only their
+  own script has.
 
 Unchanged, so that text in one language stays readable: letters and accents of every script, joiners
 between letters of scripts that need them, an emoji's own joiners and variation selectors,

@@ -1,3 +1,5 @@
+"""Usage and budgets as clients see them."""
+
 from typing import Literal
 
 import msgspec

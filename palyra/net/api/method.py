@@ -12,13 +12,13 @@ import msgspec
 
 from palyra.actors.approvals import Approvals
 from palyra.actors.backup import Backups
-from palyra.actors.checkpoints import Checkpointer
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.purge import DataRights
 from palyra.actors.retention import Retention
 from palyra.actors.session.sessions import Sessions
+from palyra.actors.session_checkpoints import Checkpointer
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey

@@ -1,4 +1,4 @@
-"""Hypercorn, driven one accepted connection at a time.  Imported late, by `app`.
+"""Hypercorn, driven one accepted connection at a time.  Imported with the first page, by `late`.
 
 Owns: no state between connections.  Hypercorn's own server loop is not used: a crash of one
 connection ends all of them, and its shutdown waits for a client that does not read.

@@ -1,7 +1,8 @@
 """Discovery of the daemon on the same machine: `daemon.json` and the operator token.
 
 The daemon writes `daemon.json` into its data directory when it is ready and removes it when it
-stops; the file holds no secret.  The token is in `keys/` of the same directory, readable by the owner only.
+stops; the file holds no secret.  The token is in `keys/` of the same directory, readable by the
+owner only.
 """
 
 import os

@@ -2,10 +2,11 @@
 
 h11 accepts all that RFC 9112 lets a server accept: bare line feeds, folded lines, repeated equal
 lengths, a length together with a transfer coding, anything after a chunk's size.  A proxy in front
-of the daemon may parse the same bytes differently, and one request then becomes two.  Every such head is
-refused with 400, and the connection ends.  So is a method in lower case, with 405.
-Used by: the head parser and the HTTP server, each of which puts `StrictBuffer` into its h11 connection
-(a private attribute: the version range in pyproject.toml is narrow, and a test fails when it moves).
+of the daemon may parse the same bytes differently, and one request then becomes two.  Every such
+head is refused with 400, and the connection ends.  So is a method in lower case, with 405.  Used
+by: the head parser and the HTTP server, each of which puts `StrictBuffer` into its h11 connection
+(a private attribute: the version range in pyproject.toml is narrow, and a test fails when it
+moves).
 Source: RFC 9112 sections 2.2, 3.2, 5.2, 6 and 7.1, RFC 9110 section 5.5.
 """
 

@@ -27,7 +27,7 @@ from palyra.core.journal.retention import PRUNES
 from palyra.core.journal.tape_row import GENESIS, link, merkle_root
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import find_fault
-from palyra.store.journal.admission import ChainLink
+from palyra.store.journal.append_check import ChainLink
 from palyra.store.journal.keys import is_signed_by
 from palyra.store.journal.signed_roots import SignedRoot
 

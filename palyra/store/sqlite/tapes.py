@@ -10,7 +10,7 @@ import msgspec
 
 from palyra.core.journal.changes import ChainedRow, TapePage
 from palyra.core.journal.tape_row import TapeRow
-from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
+from palyra.store.journal.append_check import NO_HEAD, ChainLink, TapeHead
 from palyra.store.journal.verification import PAGE_ROWS, SCAN_BYTES, ChainHead, TapeExtent
 
 # ?1 and ?2 bound the range, ?3 limits the rows and ?4 the bytes: the page ends before its payloads

@@ -49,7 +49,7 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.errors import InvariantBroken, PalyraError, TooLarge, Unavailable
-from palyra.store.journal.admission import Admission, TapeHead
+from palyra.store.journal.append_check import Admission, TapeHead
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.sqlite import memories, purges, queries, turns
 from palyra.store.sqlite.connection import (

@@ -50,7 +50,8 @@ class Workspace:
     ) -> None:
         """Open the root.  `keep_out`: the daemon's own folders, which must lie elsewhere.
 
-        `setting` is named in remedies.  Raises InvalidParams for a root that contains too much, or cannot be opened.
+        `setting` is named in remedies.  Raises InvalidParams for a root that contains too much, or
+        cannot be opened.
         """
         self._keep_out = keep_out
         self._setting = setting

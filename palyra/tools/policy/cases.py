@@ -23,7 +23,7 @@ from palyra.tools.files import read, search
 from palyra.tools.files import write as writes
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.rules import build_rules, read_policy_files, shipped_files
-from palyra.tools.programs import background_tools, command_line, shell
+from palyra.tools.programs import command_line, process_tools, shell
 from palyra.tools.web import fetch
 from palyra.tools.web import request as web
 
@@ -229,7 +229,7 @@ def known_tools() -> dict[str, tuple[ToolSpec, _FindFacets]]:
     found[write.name] = (write, writes.write_facets)
     found[patch.name] = (patch, writes.patch_facets)
     found[run.name] = (run, command_line.find_facets)
-    found[background_tools.START.name] = (background_tools.START, command_line.find_facets)
+    found[process_tools.START.name] = (process_tools.START, command_line.find_facets)
     found[fetch.FETCH.name] = (fetch.FETCH, web.find_facets)
     found[fetch.SEND.name] = (fetch.SEND, web.find_facets)
     return found

@@ -18,7 +18,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """One configured credential."""
 
     name: str
-    secret: str  # a reference, see `core.redaction.references`
+    secret: str  # a reference, see `core.redaction.secret_references`
     host: str  # normalized, see `core.tool.hosts`
     header: str = "authorization"
     prefix: str = "Bearer "

@@ -1,7 +1,8 @@
 """Checked outbound connections: resolve a host name once, check every address, dial a checked one.
 
-`http_client` and the egress proxy open all their connections through `Dialler`.  The checks resist DNS rebinding, because the connection is made to a checked
-address and the name is not resolved a second time.
+`http_client` and the egress proxy open all their connections through `Dialler`.  The checks resist
+DNS rebinding, because the connection is made to a checked address and the name is not resolved a
+second time.
 Never: connects when any address of the DNS answer is refused.
 """
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from palyra.core.context import session_window as sw
-from palyra.core.context.ledger import Placed
+from palyra.core.context import session_compaction as sw
+from palyra.core.context.entries import Placed
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
 from tests.core.context.conversations import Conversation

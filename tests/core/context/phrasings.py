@@ -1,8 +1,8 @@
 """Sentences by linguistic class: what must survive a compaction, and what need not.
 
 `KEPT` and `HELD_OUT` were used to find missing forms: each class was written down before it was
-compared with the cues.  `UNSEEN` was written last; no cue was added for a sentence of it, but one that took talk for a rule
-was narrowed.
+compared with the cues.  `UNSEEN` was written last; no cue was added for a sentence of it, but one
+that took talk for a rule was narrowed.
 """
 
 KEPT: dict[str, tuple[str, ...]] = {

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from palyra.core.context.entries import PROTECTED
 from palyra.core.context.forms import find_form
-from palyra.core.context.ledger import PROTECTED
 from palyra.core.context.statements import read_user
 from tests.core.context.phrasings import HELD_OUT, HELD_OUT_TALK, KEPT, TALK, UNSEEN, UNSEEN_TALK
 from tests.rows import every_row

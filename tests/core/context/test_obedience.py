@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from palyra.core.context import session_window as sw
-from palyra.core.context.ledger import Placed
+from palyra.core.context import session_compaction as sw
+from palyra.core.context.entries import Placed
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from palyra.core.context.ledger import PINNED_CHARS, Placed
+from palyra.core.context.entries import PINNED_CHARS, Placed
 from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin, find_pinned
 from palyra.core.journal.records import Pin
 from palyra.core.model.messages import ToolMessage, UserMessage

@@ -23,12 +23,12 @@ from palyra.core.run.inputs import (
     TurnFailedInput,
     TurnFinished,
 )
-from palyra.core.run.transition import record_event
+from palyra.core.run.step import record_event
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import DelegationState
 from palyra.core.tool.spec import DelegatedEnd
 from palyra.errors import InvariantBroken
-from tests.core.context.test_compaction import long_run, overflowing
+from tests.core.context.test_overflow import long_run, overflowing
 from tests.core.run.fates import live, rows
 from tests.core.run.run_world import ScriptedEnvironment, World, environment, turn
 from tests.core.run.test_delegation import delegating

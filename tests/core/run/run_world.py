@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import msgspec
 
 from palyra.core.context.assembly import Prefix, assemble, stable_prefix
-from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import NO_HISTORY
+from palyra.core.context.overflow import plan_compaction
 from palyra.core.journal.records import AgentRecord, Usage
 from palyra.core.model.messages import FinishReason, ModelRequest, ModelTurn, ProposedCall
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
@@ -20,7 +20,7 @@ from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, GoOn, Input, Yield
 from palyra.core.run.state import Run, fold
-from palyra.core.run.transition import Transition
+from palyra.core.run.step import Transition
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import Compaction
 from palyra.core.tool.arguments import Refused

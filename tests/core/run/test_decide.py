@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from palyra.core.model.messages import FailureClass, FinishReason, UserMessage
 from palyra.core.model.route_plan import RouteChange
-from palyra.core.run import transition
+from palyra.core.run import step as steps
 from palyra.core.run.calls import attest
 from palyra.core.run.decide import accept, decide
 from palyra.core.run.inputs import (
@@ -28,7 +28,7 @@ from palyra.core.run.inputs import (
     TurnFinished,
 )
 from palyra.core.run.state import RESTORE, apply, fold
-from palyra.core.run.transition import Step
+from palyra.core.run.step import Step
 from palyra.core.session.commands import RunView
 from palyra.core.tape import events as ev
 from palyra.core.trust.fences import inside_fence
@@ -571,7 +571,7 @@ def test_a_signature_is_not_redacted() -> None:
         call_id="call_hunter2", attestation={}, digest="d" * 64, signature="sk+hunter2=="
     )
     data = ev.encode_event(event).replace(b"hunter2", b"*")
-    kept, payload = transition._keep_computed(event, ev.decode_event(event.KIND, data), data)
+    kept, payload = steps._keep_computed(event, ev.decode_event(event.KIND, data), data)
     assert isinstance(kept, ev.ToolAttested)
     assert ("call_*", "sk+hunter2==") == (kept.call_id, kept.signature)
     assert kept == ev.decode_event(event.KIND, payload)

@@ -12,7 +12,7 @@ from palyra.core.replay.replay import Replay
 from palyra.core.run.decide import accept
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Steer, TurnFinished
 from palyra.core.run.state import fold
-from palyra.core.run.transition import Transition
+from palyra.core.run.step import Transition
 from palyra.core.session.commands import InheritedConversation
 from palyra.core.session.fork import (
     CHUNK_BYTES,

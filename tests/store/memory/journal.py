@@ -60,7 +60,7 @@ from palyra.errors import (
     Rejected,
     Unavailable,
 )
-from palyra.store.journal.admission import Admission
+from palyra.store.journal.append_check import Admission
 from palyra.store.journal.keys import KeyRing
 from palyra.store.journal.signed_roots import SignedRootsFile
 from palyra.store.journal.verification import verify_journal, verify_run

@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.journal.records import RunRemoval
 from palyra.core.journal.tape_row import TapeRow
-from palyra.store.journal.admission import NO_HEAD, ChainLink, TapeHead
+from palyra.store.journal.append_check import NO_HEAD, ChainLink, TapeHead
 from palyra.store.journal.verification import PAGE_ROWS, ChainHead, TapeExtent
 from palyra.store.sqlite.tapes import PAGE_BYTES
 

@@ -1,8 +1,9 @@
 """An MCP server that gives the answers of its argument: a JSON object by method.
 
 `null` is no answer, `{"error": TEXT}` an error; `repeat` multiplies the items of a list, with `{n}`
-replaced.  From its second time on the list of tools is `tools/list again`, if there is one.  A call of a tool answers with the number of tool lists so far, after `flood` notifications.  With `restless` each
-list is followed by the notification that it has changed.
+replaced.  From its second time on the list of tools is `tools/list again`, if there is one.  A call
+of a tool answers with the number of tool lists so far, after `flood` notifications.  With
+`restless` each list is followed by the notification that it has changed.
 """
 
 import json

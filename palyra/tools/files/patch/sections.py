@@ -6,8 +6,8 @@
                                 a blank (context), `-` (removed) or `+` (added)
 
 A hunk may begin with `@@ LINE`, a line above it in the file; several narrow the position down.
-`*** End of File` anchors its last line to the end of the file.  Context lines determine the position, so
-line numbers are not needed.  An empty line inside a hunk is an empty context line.
+`*** End of File` anchors its last line to the end of the file.  Context lines determine the
+position, so line numbers are not needed.  An empty line inside a hunk is an empty context line.
 """
 
 from palyra.tools.files.patch.model import (

@@ -1,7 +1,8 @@
 """Unified diffs, as `diff -u` and `git diff` write them.
 
 Headers of git are understood: new and deleted files, renames, the executable bit.  The counts of a
-hunk's header must be right; an empty line inside a hunk is an empty context line.  Binary patches, copies, links and submodules are refused.  Source: diff(1), git-diff(1).
+hunk's header must be right; an empty line inside a hunk is an empty context line.  Binary patches,
+copies, links and submodules are refused.  Source: diff(1), git-diff(1).
 """
 
 import re

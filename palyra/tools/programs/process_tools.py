@@ -16,8 +16,8 @@ from palyra.core.ports import RunBlocking
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
-from palyra.tools.programs.background import BackgroundProgram
 from palyra.tools.programs.command_line import find_facets, read_command
+from palyra.tools.programs.processes import BackgroundProgram
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
 from palyra.tools.programs.shell import WORDS, describe_ending
 from palyra.tools.sandbox.command import SandboxFailure

@@ -11,8 +11,8 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.background import requeue_task
 from palyra.actors.housekeeping import keep_house
+from palyra.actors.task_queue import requeue_task
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.records import At, Cron, TaskKind, TaskRecord, TaskState
 from palyra.core.task import life

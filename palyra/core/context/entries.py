@@ -13,7 +13,7 @@ piece of a message with the place it came from:
     error       a failed tool call and its cause
 
 `PROTECTED` kinds survive every compaction: a plan that loses one is refused
-(`core.context.session_window`).  The others are dropped oldest first when the ledger exceeds its
+(`core.context.session_compaction`).  The others are dropped oldest first when the ledger exceeds its
 budget, in the order of `DROPPED_FIRST`.  Only if the protected entries alone take more than
 HARD_FACTOR budgets, the oldest of them go too, and the summary says so.
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palyra.core.context import session_window as sw
-from palyra.core.context.ledger import Placed
+from palyra.core.context import session_compaction as sw
+from palyra.core.context.entries import Placed
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from palyra.core.context.ledger import (
+from palyra.core.context.entries import (
     DROPPED_FIRST,
     EMPTY,
     PINNED_CHARS,

@@ -2,7 +2,7 @@
 
 The tape keeps every message; a compaction only changes what the next prompts show.  It covers all
 messages but the last `WINDOW`, and leaves a `Summary`: a ledger of typed verbatim entries
-(`core.context.ledger`) and a short narrative.
+(`core.context.entries`) and a short narrative.
 
     plan    read the covered messages into the ledger and fit it to its budget
     draft   optional: a model writes the narrative, quotes what the cues missed, closes requests
@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.context import ledger as ledgers
+from palyra.core.context import entries as ledgers
+from palyra.core.context.entries import EMPTY, PROTECTED, Placed
 from palyra.core.context.history import History, is_left_out, uncovered
-from palyra.core.context.ledger import EMPTY, PROTECTED, Placed
 from palyra.core.context.statements import WORD, claim, is_normative, sentences, topic, values
 from palyra.core.model.messages import (
     AssistantMessage,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.core.redaction.references import SecretReference, is_reference, parse_reference
+from palyra.core.redaction.secret_references import SecretReference, is_reference, parse_reference
 from palyra.errors import InvalidParams
 from tests.rows import every_row
 

@@ -19,7 +19,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.retention import RetentionLimits
 from palyra.errors import NotFound, Unavailable
-from palyra.store.backup.compaction import rewrite_database
+from palyra.store.backup.journal_compaction import rewrite_database
 from palyra.store.files.data_directory import DataDirectory
 from palyra.store.files.retention import Pruned, RetainedFiles
 from palyra.store.sqlite.journal import SqliteJournal

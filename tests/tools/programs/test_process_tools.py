@@ -11,8 +11,8 @@ import trio.lowlevel
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.tools.files.workspace import Workspace
-from palyra.tools.programs import background_tools as module
-from palyra.tools.programs.background_tools import MAX_PER_RUN, Processes
+from palyra.tools.programs import process_tools as module
+from palyra.tools.programs.process_tools import MAX_PER_RUN, Processes
 from palyra.tools.programs.program import CommandEnvironment
 from palyra.tools.sandbox.command import CommandLimits
 from palyra.wiring.host import new_id

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.context.assembly import assemble
-from palyra.core.context.compaction import plan_compaction
 from palyra.core.context.history import NO_HISTORY, History, PastRun
+from palyra.core.context.overflow import plan_compaction
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
