@@ -139,15 +139,16 @@ $(VENV)/run.stamp: $(VENV)/venv.stamp requirements/run.txt pyproject.toml
 # test.txt holds everything run.txt does, at the same versions.  The provider that our models are
 # tried against pins other versions than we do, so it has an environment of its own.  Most of these
 # modules are never imported: compiling them all would take a third of the installation.  Both files
-# name every package, so there is nothing to resolve.
+# name every package, so there is nothing to resolve, and two processes can take half of them each.
 MOCK := $(VENV)/mock
 INSTALL_PINNED := install --quiet --no-compile --no-deps --require-hashes
 $(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt requirements/mock.txt pyproject.toml
 	$(call SAY_INSTALL,requirements/test.txt,500 MB; a minute to a few)
 	$(call SAY_INSTALL,requirements/mock.txt,in $(MOCK))
-	@{ $(PYTHON) -m venv --without-pip $(MOCK) && $(PIP) --python $(MOCK)/bin/python \
-	    $(INSTALL_PINNED) -r requirements/mock.txt; } & mock=$$!; \
-	  $(PIP) $(INSTALL_PINNED) -r requirements/test.txt; main=$$?; wait $$mock && exit $$main
+	@awk '/^[A-Za-z0-9]/ { n++ } { print > ("$(VENV)/half" n % 2 ".txt") }' requirements/test.txt
+	@{ $(PIP) $(INSTALL_PINNED) -r $(VENV)/half0.txt && $(PYTHON) -m venv --without-pip $(MOCK) \
+	    && $(PIP) --python $(MOCK)/bin/python $(INSTALL_PINNED) -r requirements/mock.txt; } & half=$$!; \
+	  $(PIP) $(INSTALL_PINNED) -r $(VENV)/half1.txt; main=$$?; wait $$half && exit $$main
 	$(INSTALL_SELF)
 	$(SAY_SIZE)
 	@touch $@
