@@ -192,7 +192,7 @@ class ContextConfig(Section, frozen=True, kw_only=True):
     """Parts of a prompt besides the conversation."""
 
     project_files: Annotated[
-        bool, _doc("Whether runs read AGENTS.md and PALYRA.md of the workspace.")
+        bool, _doc("Whether runs read AGENTS.md (or CLAUDE.md) and PALYRA.md of the workspace.")
     ] = True
     clock: Annotated[bool, _doc("Whether each prompt ends with the time.")] = False
     pictures: Annotated[

@@ -8,7 +8,7 @@ Each source fails alone: its error is part of the result.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from types import MappingProxyType
 from typing import Any
 
@@ -84,7 +84,7 @@ class ContextSources:
         run_blocking: RunBlocking,
         now_ms: NowMs,
         has_names: Mapping[str, Callable[[Sequence[str]], bool]] = MappingProxyType({}),
-        project_files: Sequence[str] = PROJECT_FILES,
+        project_files: Sequence[Sequence[str]] = PROJECT_FILES,
         read_diffs: Mapping[str, ReadDiff] = MappingProxyType({}),
         recall: PromptRecall | None = None,
     ) -> None:
@@ -205,7 +205,7 @@ class ContextSources:
     def has_project_files(self, workspace: str) -> bool:
         """True if the workspace has a file with a name of a project file.  Never waits."""
         has_names = self._has_names.get(workspace)
-        return has_names is not None and has_names(self._project_files)
+        return has_names is not None and has_names([*chain(*self._project_files)])
 
     def may_recall(self, principal: str) -> bool:
         """True if the principal may have memories.  Never waits."""
@@ -216,13 +216,13 @@ class ContextSources:
     async def find_project_files(
         self, asker: Asker, folders: Sequence[str]
     ) -> tuple[ContextSource, ...]:
-        """Return the project files nearest to these folders; of each name one for a folder.
+        """Return the project files nearest to these folders; of each row of names one for a folder.
 
         Cancellation: nothing happened.
         """
         looked: dict[str, ContextSource | None] = {}
-        for name, folder in product(self._project_files, folders or ("",)):
-            for place in nearest_first(folder):
+        for names, folder in product(self._project_files, folders or ("",)):
+            for place, name in product(nearest_first(folder), names):
                 path = f"{place}/{name}" if place else name
                 if path not in looked:
                     looked[path] = await self._find_project_file(asker, path)

@@ -421,6 +421,11 @@ async def test_the_nearest_project_file_wins(world: Sources) -> None:
     assert [("src/AGENTS.md", "inner agents"), ("PALYRA.md", "top palyra")] == await found("src")
     assert [("src/AGENTS.md", "inner agents"), ("PALYRA.md", "top palyra")] == await found("src/x")
     assert 3 == len(await found("", "src"))
+    (world.root / "CLAUDE.md").write_text("not read")
+    (world.root / "src" / "AGENTS.md").unlink()
+    (world.root / "src" / "CLAUDE.md").write_text("in its place")
+    assert [("AGENTS.md", "top agents"), ("PALYRA.md", "top palyra")] == await found()
+    assert [("src/CLAUDE.md", "in its place"), ("PALYRA.md", "top palyra")] == await found("src")
 
 
 async def test_project_files_are_confined(world: Sources) -> None:

@@ -25,7 +25,9 @@ MAX_CHARS: dict[ReferenceKind, int] = {
 }
 FOLDER_FILES = 6
 MEMORY_ITEMS = 4
-PROJECT_FILES = ("AGENTS.md", "PALYRA.md")
+# Files with instructions of a project.  Of one row a folder's first one counts: `CLAUDE.md` is read
+# where there is no `AGENTS.md`, because many repositories have only one of them.
+PROJECT_FILES = (("AGENTS.md", "CLAUDE.md"), ("PALYRA.md",))
 PROJECT_CHARS = 12_000  # of one project file
 PROJECT_TOTAL_CHARS = 24_000  # of all project files
 RECALLED_CHARS = 24_000  # of all recalled memories
