@@ -67,6 +67,7 @@ from palyra.errors import (
     InvalidParams,
     NotFound,
     Overloaded,
+    PalyraError,
     TooSlow,
     Unavailable,
 )
@@ -144,7 +145,15 @@ class Gateway:
                 followup = msgspec.structs.replace(chosen, queue_mode="followup")
                 placed = await self._place(caller, followup, receipt)
         assert isinstance(placed, Submitted)  # noqa: S101 - a followup never steers
-        await _settle(placed.ticket)
+        try:
+            await _settle(placed.ticket)
+        except ActorGone:  # it may be committed: the run learns it from its tape
+            raise
+        except PalyraError:
+            if placed.started.disposition == "started":  # no model is paid for a run that is none
+                run_id = placed.started.run_id
+                services.registry.stop_actor(f"run:{run_id}", "its acceptance was refused")
+            raise
         return placed.started
 
     async def compact_session(

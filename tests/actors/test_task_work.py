@@ -11,13 +11,14 @@ from trio.testing import MockClock
 
 from palyra.actors.task_work import Maintenance, RunWork, compaction, prompt
 from palyra.core.journal.changes import VerifyReport
+from palyra.core.journal.records import TaskRecord
 from palyra.core.ports import Journal
 from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import Budget
 from palyra.core.task.life import Submission, submit
-from palyra.errors import DiskFull, InvalidParams, PalyraError, Unavailable
+from palyra.errors import ActorGone, DiskFull, InvalidParams, PalyraError, Unavailable
 from tests.actors.healing_kit import elapse
-from tests.actors.run.office_kit import running, say
+from tests.actors.run.office_kit import Kit, running, say
 from tests.actors.task_kit import Office
 from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
@@ -71,27 +72,62 @@ def test_a_prompt_at_its_limits_is_taken() -> None:
     assert wanted == prompt(payload)
 
 
-async def test_a_run_whose_acceptance_was_refused_is_begun_after_it_has_ended(
-    autojump_clock: MockClock,
+async def attempt(kit: Kit, task: TaskRecord, fail: Callable[[], None]) -> None:
+    """Begin the run of a task, whose model waits; then the journal fails."""
+    work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
+    async with trio.open_nursery() as nursery:
+        kit.journal.hold = True
+        nursery.start_soon(work.work, task, lambda: None)
+        await elapse(1)
+        assert 1 == len(kit.model.requests)
+        fail()
+
+
+@pytest.fixture
+def task() -> TaskRecord:
+    """A prompt whose run has its id, as if a worker had claimed it."""
+    wanted = Submission(kind="prompt", payload={"text": "a"})
+    return msgspec.structs.replace(submit(wanted, "tsk_a", "ann", 0), run_id="run_a")
+
+
+async def test_a_run_whose_acceptance_is_refused_stops_asking_its_model(
+    task: TaskRecord, autojump_clock: MockClock
 ) -> None:
-    """Its actor, which waits for a model, learns of the full disk late; a second one would disturb it."""
+    """On a full disk nothing is paid for; the next attempt begins the run."""
     store = MemoryJournal()
     store.open()
-    task = submit(Submission(kind="prompt", payload={"text": "a"}), "tsk_a", "ann", 0)
-    task = msgspec.structs.replace(task, run_id="run_a")
+    async with running(store) as kit:
+        kit.model.turns = [trio.Event(), say("done")]
+
+        def fill_disk() -> None:
+            kit.journal.fail_with = DiskFull("full")
+            kit.journal.release()
+
+        with pytest.RaisesGroup(DiskFull):
+            await attempt(kit, task, fill_disk)
+        kit.journal.fail_with = None
+        await elapse(1)
+        assert "run_a" not in kit.registry.runs
+        await RunWork(kit.gateway, cast("Journal", kit.journal), prompt).work(task, lambda: None)
+    ended = store.find_run("run_a")
+    assert ended is not None
+    assert "done" == ended.state
+
+
+async def test_a_run_whose_acceptance_is_unknown_is_begun_when_its_actor_has_ended(
+    task: TaskRecord, autojump_clock: MockClock
+) -> None:
+    """After a crash of the journal the actor waits for its model; a second one would disturb it."""
+    store = MemoryJournal()
+    store.open()
     async with running(store) as kit, trio.open_nursery() as nursery:
-        work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
         answers = trio.Event()
         kit.model.turns = [answers, say("lost"), say("done")]
-        with pytest.RaisesGroup(DiskFull):
-            async with trio.open_nursery() as attempt:
-                kit.journal.hold = True
-                attempt.start_soon(work.work, task, lambda: None)
-                await elapse(1)
-                kit.journal.fail_with = DiskFull("full")
-                kit.journal.release()
-        kit.journal.fail_with = None
+        with pytest.RaisesGroup(ActorGone):
+            await attempt(kit, task, kit.journal.fall)
+        kit.journal.is_down = kit.journal.hold = False
         first = kit.registry.runs["run_a"]
+        work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
         nursery.start_soon(work.work, task, lambda: None)
         await elapse(60)
         assert (first, None) == (kit.registry.runs["run_a"], store.find_run("run_a"))
