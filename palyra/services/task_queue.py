@@ -254,7 +254,8 @@ class TaskQueue:
     async def reclaim(self, look: Look) -> list[TaskRecord]:
         """Expire tasks and queue those whose worker is lost; return those whose work must stop.
 
-        Raises Unavailable.
+        Among them are those that this process takes for running and the journal does not: a change of
+        them was committed and its reply lost with a crash of the journal.  Raises Unavailable.
         """
         now_ms, epoch = self.now_ms(), self.epoch()
         changed = {task.task_id: expire(task, now_ms) for task in look.expired}
@@ -266,7 +267,7 @@ class TaskQueue:
                 changed[task.task_id] = lapse(task, epoch, now_ms, self.random)
             elif entry is not None and entry.given_up and entry.outcome is None:
                 changed[task.task_id] = requeue(task, entry.given_up, now_ms, self.random)
-        stopped = []
+        stopped = await self._find_ended({task.task_id for task in look.running})
         for task, write in [(task, self._append(task)) for task in changed.values()]:
             try:
                 await write.wait()
@@ -276,6 +277,18 @@ class TaskQueue:
             self.tasks.publish(task)
             stopped.append(task)
         return stopped
+
+    async def _find_ended(self, running: set[str]) -> list[TaskRecord]:
+        """Return the tasks of live workers that are not among those."""
+        ended = [
+            task_id
+            for task_id, entry in self.running.items()
+            if entry.outcome is None and task_id not in running
+        ]
+        if not ended:
+            return []
+        found = await self.journal.read(lambda store: [store.find_task(each) for each in ended])
+        return [task for task in found if task is not None]
 
     async def list_ended(self, task_ids: Sequence[str]) -> list[str]:
         """Return those of the tasks that are final, paused or unknown.  Raises Unavailable."""

@@ -18,6 +18,7 @@ from palyra.core.journal.records import At, Cron, TaskKind, TaskRecord, TaskStat
 from palyra.core.task import life
 from palyra.core.task.life import LEASE_MS, Submission, claim
 from palyra.errors import (
+    ActorGone,
     Conflict,
     DiskFull,
     Forbidden,
@@ -29,7 +30,7 @@ from palyra.errors import (
     Unavailable,
 )
 from palyra.services.schedules import find_due, find_problem, find_zone
-from tests.actors.run.office_kit import SECRET
+from tests.actors.run.office_kit import SECRET, InlineTicket
 from tests.actors.task_kit import ANN, Office, caller, settle
 
 DAY_MS = 86_400_000
@@ -176,6 +177,27 @@ async def test_an_outcome_wins_over_a_remedy(autojump_clock: MockClock) -> None:
         office.queue.give_up(task.task_id, "hung")
         await settle(60.0)
     assert (["succeeded"], 1) == (office.states(), len(office.work.begun))
+
+
+async def test_a_change_whose_reply_is_lost_is_noticed(autojump_clock: MockClock) -> None:
+    """The task is queued again, and the journal crashed before it said so: it begins again later."""
+    office = Office()
+    office.work.gate = trio.Event()
+    task = await office.submit()
+    append = office.journal.append
+
+    def lose_reply(change: Change) -> InlineTicket:
+        office.journal.append = append  # type: ignore[method-assign]
+        ticket = append(change)
+        ticket.error = ActorGone("the journal crashed")
+        return ticket
+
+    async with office.live():
+        await settle()
+        office.journal.append = lose_reply  # type: ignore[method-assign]
+        office.parts.workers.cancel_child(f"task:{task.task_id}", "a restart")
+        await settle(60.0)
+        assert (["running"], 2) == (office.states(), len(office.work.begun))
 
 
 async def test_crashes_of_workers_are_noticed_by_kind(autojump_clock: MockClock) -> None:
