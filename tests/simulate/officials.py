@@ -57,6 +57,9 @@ class Approver(Person):
                 self.world.trace.counts["grants"] += outcome.won and bool(beyond)
         except IllegalState as error:
             self.note(f"comes too late: {error.message[:60]}")
+        except NotFound as error:
+            if self.world.oracle.sessions[prompt.session_id].purge is None:
+                self.fail("a question is there until its session is purged", error.message)
 
     def draw_scope(self, prompt: ApprovalRecord) -> dict[str, Any]:
         """Sometimes an answer holds for more than once."""

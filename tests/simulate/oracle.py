@@ -105,9 +105,11 @@ class CallFacts:
 class Oracle:
     """The durable state, and the checks that follow from it."""
 
-    def __init__(self, fail: Fail, budgets: Sequence[BudgetConfig]) -> None:
+    def __init__(
+        self, fail: Fail, budgets: Sequence[BudgetConfig], now_ms: Callable[[], int]
+    ) -> None:
         self.purse = Purse(fail, budgets)
-        self.memory = Recollection(fail)
+        self.memory = Recollection(fail, now_ms)
         self.backlog = Backlog(fail)
         self.transcripts = Transcripts(fail)
         self.vigil = Vigil(fail)
@@ -151,10 +153,16 @@ class Oracle:
             self.memory.begin_commit()
             for row in change.rows:
                 self._row(row)
+            self._check_early_prompts(change)
             self._check_incidents(change)
             if not _is_probe(change):
                 for record in change.records:
                     self._record(record)
+
+    def _check_early_prompts(self, change: Change) -> None:
+        """Check the prompts that were sent before the first rows of their run were committed."""
+        for request in self._early.pop(change.rows[0].run_id, ()) if change.rows else ():
+            self.memory.check_prompt(self.runs[request.run_id], request, self.runs)
 
     def _check_incidents(self, change: Change) -> None:
         """Check that each incident is committed together with its cause on the tape."""
@@ -224,8 +232,6 @@ class Oracle:
         try:
             if run is None:
                 self.runs[row.run_id] = begin(row.run_id, cast("ev.RunAccepted", event), row.at_ms)
-                for request in self._early.pop(row.run_id, ()):
-                    self.memory.check_prompt(self.runs[row.run_id], request, self.runs)
             else:
                 self.runs[row.run_id] = apply(run, event, row.at_ms)
         except (InvariantBroken, AttributeError, TypeError) as broken:

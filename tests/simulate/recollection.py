@@ -32,8 +32,8 @@ class Place(NamedTuple):
 class Recollection:
     """Every item there ever was, by its commits."""
 
-    def __init__(self, fail: Fail) -> None:
-        self._fail = fail
+    def __init__(self, fail: Fail, now_ms: Callable[[], int]) -> None:
+        self._fail, self._now_ms = fail, now_ms
         self.now = 0  # commits so far
         self._times_ms = [0]  # latest time of an event before each commit
         self._latest_ms = 0
@@ -103,7 +103,7 @@ class Recollection:
 
     def note(self, run: Run, row: TapeRow, event: ev.Event) -> None:
         """Check the texts that an event brings from the memory into a run."""
-        self._latest_ms = row.at_ms
+        self._latest_ms = min(row.at_ms, self._now_ms())  # the clock may have been set back since
         match event:
             case ev.RunAccepted():
                 self._began[row.run_id] = self.now

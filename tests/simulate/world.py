@@ -118,7 +118,7 @@ class World:
             if self.archive is None
             else self.archive.journal
         )
-        self.oracle = Oracle(self.fail, self.config.usage.budgets)
+        self.oracle = Oracle(self.fail, self.config.usage.budgets, self.now_ms)
         self.network = Network(self.weather, self.trace)
         self.people: list[Person] = []
         self.known_runs: list[str] = []  # that were acknowledged
