@@ -97,7 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def workspaces(self) -> dict[str, Path]:
         """Absolute paths of all workspaces by name, the default one first; the tools validate them."""
         found = {DEFAULT_WORKSPACE: self.workspace}
-        return found | {each.name: Path(each.path) for each in self.tools.workspaces}
+        return found | {each.name: absolute(Path(each.path)) for each in self.tools.workspaces}
 
     @property
     def policy_dir(self) -> Path:

@@ -207,7 +207,7 @@ class WorkspaceConfig(Section, frozen=True, kw_only=True):
     """A further folder that sessions can work in."""
 
     name: Annotated[str, _doc("Name that sessions and rules use.")]
-    path: Annotated[str, _doc("Directory, absolute; outside of every other workspace.")]
+    path: Annotated[str, _doc("Directory, absolute or from ~; outside of every other workspace.")]
 
 
 class ToolsConfig(Section, frozen=True, kw_only=True):

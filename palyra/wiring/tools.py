@@ -182,7 +182,7 @@ def check_workspaces(config: Config) -> None:
                 f"- and _ that is not {DEFAULT_WORKSPACE!r}",
                 field="tools.workspaces",
             )
-        if not Path(each.path).is_absolute():
+        if not (each.path.startswith("~") or Path(each.path).is_absolute()):
             raise InvalidParams(
                 f"tools.workspaces: {each.name!r} names the folder {each.path!r}, which is not an "
                 "absolute path",
