@@ -1,10 +1,12 @@
 """What `make package` and `make container` find, without building anything."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from palyra.cli.serve import serve
+from palyra.config.sections import Server
 from tests.container import Image, StepFailed, build, read_instructions
 from tests.package import find_wheel_faults, shipped_files
 from tests.rows import every_row
@@ -71,3 +73,8 @@ def test_the_image_runs_the_daemon_as_a_user_of_its_own(tmp_path: Path) -> None:
     known = {option for parameter in serve.params for option in parameter.opts}
     assert "serve" == name
     assert {each for each in options if each.startswith("--")} <= known
+    port = Server().port
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    assert [f"{port}"] == re.findall(r"^EXPOSE (\d+)$", text, re.MULTILINE)
+    for each in (text, page):
+        assert [f"127.0.0.1:{port}:{port}"] == re.findall(r"-p (\S+:\d+:\d+)\b", each)

@@ -30,6 +30,7 @@ from palyra.core.task.life import (
     claim,
     expire,
     fail,
+    is_claimable,
     is_lapsed,
     lapse,
     renew,
@@ -234,8 +235,8 @@ class TaskQueue:
         now_ms, epoch = self.now_ms(), self.epoch()
         writes = []
         for task in found:
-            if task.task_id in self.running:
-                continue
+            if task.task_id in self.running or not is_claimable(task, now_ms):
+                continue  # it has expired since the look
             claimed = claim(task, epoch, now_ms)
             if task.kind in RUN_KINDS and task.run_id is None:
                 claimed = msgspec.structs.replace(claimed, run_id=self.new_id("run"))

@@ -200,6 +200,14 @@ async def test_a_change_whose_reply_is_lost_is_noticed(autojump_clock: MockClock
         assert (["running"], 2) == (office.states(), len(office.work.begun))
 
 
+async def test_a_task_may_expire_between_the_look_and_the_claim(autojump_clock: MockClock) -> None:
+    """The commits in between take time; it is left to the next look."""
+    office = Office()
+    task = await office.submit(expires_ms=office.now_ms() + 1_000)
+    await trio.sleep(2.0)
+    assert [] == await office.queue.claim([task])
+
+
 async def test_crashes_of_workers_are_noticed_by_kind(autojump_clock: MockClock) -> None:
     """Each task of a kind has another id, and a bug of the kind crashes them all."""
     office = Office()

@@ -107,7 +107,10 @@ PLANNER_PLANTS: list[tuple[Callable[[], Plant], set[str]]] = [
     (acknowledge_tasks_early, {"an acknowledged task is durable", "an acknowledged task is there"}),
     (show_all_tasks, {"nothing crosses principals", "scope isolation"}),
     (believe_the_worker, {"a task succeeds with its run"}),
-    (forget_the_child, {"the journal refuses nothing sound"}),
+    (
+        forget_the_child,
+        {"the journal refuses nothing sound", "the end of a delegated run is true"},
+    ),
     (learn_from_tools, {"what a tool says is not learned"}),
     (learn_for_others, {"scope isolation"}),
 ]
