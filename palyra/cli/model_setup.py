@@ -73,8 +73,12 @@ class _Plan(NamedTuple):
     after: str
 
 
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [each for each in PRESETS if each.startswith(incomplete)]
+
+
 @click.command()
-@click.argument("provider", type=click.Choice(list(PRESETS)))
+@click.argument("provider", shell_complete=_complete)
 @click.option(
     "--key", help="Reference to the key: env:NAME, vault:NAME, file:PATH, keyring:S/NAME."
 )
@@ -92,6 +96,9 @@ class _Plan(NamedTuple):
 @shared_options
 def add(options: Options, provider: str, **given: Any) -> None:  # noqa: ANN401 - the options
     """Add a model provider to palyra.toml.
+
+    PROVIDER is openai, anthropic, gemini, bedrock, azure, openrouter, ollama, vllm, llamacpp, or a name of your own for a
+    server with an OpenAI-compatible API, whose address is --base-url.
 
     Asks for what the options leave out, tries one call, shows the change and writes it.  The key
     itself is never an option: name the place where it is (--key env:OPENAI_API_KEY).
@@ -135,7 +142,7 @@ def _load(options: Options, file: Path | None) -> Config:
 
 def _ask(config: Config, name: str, answers: _Answers) -> _Wanted:
     """Return the provider to configure.  Raises InvalidParams for an answer that is missing."""
-    preset = PRESETS[name]
+    preset = _preset_of(name, answers)
     before = next((each for each in config.models.providers if each.name == name), None)
     found = before or ModelProvider(name=name)
     plain = {key: getattr(answers, key) for key in ("region", "key_id", "session", "api_version")}
@@ -149,6 +156,21 @@ def _ask(config: Config, name: str, answers: _Answers) -> _Wanted:
         raise InvalidParams(f"{model!r} is no name of a model", field="model")
     models = tuple(dict.fromkeys([*found.models, model]))
     return _Wanted(msgspec.structs.replace(found, key=reference, models=models), model, False)  # noqa: FBT003 - decided later
+
+
+def _preset_of(name: str, answers: _Answers) -> Preset:
+    """Return the defaults of a provider; one of a name of its own needs an address."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if not answers.base_url and not answers.is_asking:
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise InvalidParams(
+            f"{name} is none of the known providers ({', '.join(PRESETS)}): {meant}"
+            "give the address of your own with --base-url",
+            field="provider",
+        )
+    return Preset("")
 
 
 def _refuse_strangers(name: str, preset: Preset, given: dict[str, str]) -> None:
@@ -165,7 +187,10 @@ def _ask_url(preset: Preset, found: ModelProvider, answers: _Answers) -> str:
     given = found.base_url if answers.base_url is None else answers.base_url
     if given or preset.base_url or not answers.is_asking:
         return given
-    answer: str = click.prompt("address (https://NAME.openai.azure.com)", err=True)
+    example = (
+        "https://NAME.openai.azure.com" if preset.api == "azure" else "http://127.0.0.1:8000/v1"
+    )
+    answer: str = click.prompt(f"address ({example})", err=True)
     return answer.strip()
 
 
@@ -259,9 +284,12 @@ def _try(config: Config, wanted: _Wanted) -> "ModelTurn":
                  "model": f"it has no model {wanted.model!r}", "quota": "it answers no more for now",
                  "other": "the call failed"}  # fmt: skip
         shown, _ = Redactor([]).redact_text(failure.message)
+        remedy = REMEDIES[problem]
+        if problem == "key" and not wanted.provider.key:
+            words["key"], remedy = "it wants a key", "name the place of its key with --key"
         raise CommandFailed(
             f"{wanted.provider.name}: {words[problem]}: {shown}",
-            REMEDIES[problem],
+            remedy,
             code=FAILED,
             kind=failure.failure_class,
             field={"key": "key", "model": "model", "network": "base_url"}.get(problem),
@@ -292,7 +320,7 @@ def _plan(config: Config, wanted: _Wanted) -> _Plan:
 def _entry(provider: ModelProvider) -> dict[str, object]:
     """Return the keys of the provider that differ from the defaults, in the order of the schema."""
     plain = ModelProvider(name="")
-    preset = PRESETS[provider.name]
+    preset = PRESETS.get(provider.name, Preset(""))
     given = {key: getattr(provider, key) for key in ModelProvider.__struct_fields__}
     kept = {key: value for key, value in given.items() if value != getattr(plain, key)}
     if kept.get("key") in {preset.key, AWS_KEY if provider.key_id else ""}:
@@ -309,7 +337,7 @@ def _apply(plan: _Plan, answers: _Answers, *, is_quiet: bool) -> bool:
     """Show the change and write it; return True if the file was written."""
     if plan.after == plan.before:
         return False
-    if not is_quiet and (answers.dry_run or answers.is_asking):
+    if not is_quiet:
         _show(plan)
     if answers.dry_run:
         return False

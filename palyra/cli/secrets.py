@@ -144,7 +144,7 @@ def _try(resolver: Resolver, text: str) -> dict[str, str]:
 def open_resolver(config: Config) -> Resolver:
     """Return the resolver of the configuration.  Raises PalyraError for an invalid setting."""
     data = config.paths.data_dir
-    return Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
+    return Resolver(data, data / "keys", passphrase=config.secrets.passphrase, owner="this command")
 
 
 def _open(options: Options) -> Resolver:

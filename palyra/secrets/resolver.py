@@ -27,12 +27,15 @@ class Resolver:
         *,
         passphrase: str = "",
         environ: Mapping[str, str] = os.environ,
+        owner: str = "the daemon",
     ) -> None:
         """`passphrase`: reference to the vault's passphrase, "" if the vault uses a key file.
 
+        `owner` is whose environment it is, for messages.
+
         Raises InvalidParams for an invalid reference, Unavailable for one into the vault itself.
         """
-        self._environ = environ
+        self._environ, self._owner = environ, owner
         self.vault = Vault(data, keys, self._passphrase_finder(passphrase))
 
     def resolve(self, text: str) -> str:
@@ -47,7 +50,9 @@ class Resolver:
         match reference.kind:
             case "env":
                 if reference.name not in self._environ:
-                    raise NotFound(f"{reference.text}: the daemon's environment has no such name")
+                    raise NotFound(
+                        f"{reference.text}: the environment of {self._owner} has no such name"
+                    )
                 return self._environ[reference.name]
             case "file":
                 # `Path.expanduser` raises for an unknown user; `os.path.expanduser` keeps the name.

@@ -81,6 +81,28 @@ async def test_a_failed_call_writes_nothing(tmp_path: Path, answer: bytes, said:
     assert not (tmp_path / "palyra.toml").exists()
 
 
+async def test_a_server_that_wants_a_key_is_not_said_to_refuse_one(tmp_path: Path) -> None:
+    """Without --key the remedy is to name its place."""
+    async with provider((refusal(401, {}),)) as served:
+        named = ("ours", "--yes", "--model", "m", "--base-url", served.url)
+        done = await palyra("models", "add", *named, home=tmp_path)
+    assert (1, True) == (done.code, "ours: it wants a key" in done.err)
+    assert "with --key" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("opanai", "did you mean openai? give the address of your own with --base-url"),
+        ("ours", "give the address of your own with --base-url"),
+    ],
+)
+async def test_an_unknown_name_needs_an_address(tmp_path: Path, name: str, said: str) -> None:
+    """It may be a slip, or a provider of one's own."""
+    done = await palyra("models", "add", name, "--yes", "--model", "m", home=tmp_path)
+    assert (2, True) == (done.code, said in done.err), done.err
+
+
 async def test_a_closed_port_is_no_network(tmp_path: Path) -> None:
     """A local server that is not running is named as the reason."""
     async with provider() as served:
@@ -125,6 +147,8 @@ async def test_wrong_answers_write_nothing(
                        api_version="9")),
         ("openrouter", ("--model", "meta-llama/llama-4"),
          ModelProvider(name="openrouter", models=("meta-llama/llama-4",))),
+        ("ours", ("--model", "m", "--base-url", "http://127.0.0.1:8000/v1"),
+         ModelProvider(name="ours", models=("m",), base_url="http://127.0.0.1:8000/v1")),
     ],
 )  # fmt: skip
 async def test_every_kind_of_provider(
