@@ -545,7 +545,11 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
     if model not in services.models and not is_player:
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""
         known = ", ".join(sorted(services.models))
-        raise InvalidParams(f"no model {model!r}{whose}; known: {known}", field="model")
+        raise InvalidParams(
+            f"no model {model!r}{whose}; known: {known}; a provider that was added to palyra.toml "
+            "is known from the daemon's next start",
+            field="model",
+        )
     choice = command.model_choice or _choice(command, agent)
     has_pictures = _needs_vision(services, command)
     if choice == "pinned":

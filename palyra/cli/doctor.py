@@ -60,6 +60,10 @@ PROBLEM_REMEDIES = (
     ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
     ("the vault ", "repair the named file, or set the secrets again with `palyra secrets set`"),
     (
+        "env:",
+        "start the daemon with that variable, or name vault:NAME after `palyra secrets set NAME`",
+    ),
+    (
         "the workspace ",
         "restore the folder and its owner's permissions, or name another (--workspace, tools.workspaces)",
     ),

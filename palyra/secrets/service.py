@@ -32,7 +32,13 @@ class SecretService:
         self._run_blocking = run_blocking
         self._learn = learn
         self._stamp: tuple[int, int, int] | None = None  # of the vault at the last poll
-        self.problems: tuple[str, ...] = ()  # reason for an unreadable vault, empty if readable
+        self._vault_problems: tuple[str, ...] = ()  # why it cannot be read; empty if it can
+        self._absent: tuple[str, ...] = ()  # configured names that the environment lacks, for good
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What an operator has to see to: an unreadable vault, names that the environment lacks."""
+        return (*self._vault_problems, *self._absent)
 
     async def find(self, reference: str) -> str:
         """Return the secret; the redactor removes it from every later record.
@@ -105,8 +111,8 @@ class SecretService:
         """Register configured and vault secrets with the redactor, and the vault's at each change.
 
         The values are thereby redacted from all records before their first use.  A missing secret
-        is only logged here and raises at its use.  An unreadable vault is listed in `problems`
-        until it can be read.  Keyring references are skipped, because a keyring may prompt the
+        is logged here and raises at its use; a name that the environment lacks is in `problems`
+        too.  So is an unreadable vault until it can be read.  Keyring references are skipped, because a keyring may prompt the
         user.  Cancellation: registered values stay registered.
         """
         self._learn(*await self._run_blocking(self._find_named, tuple(references)))
@@ -117,24 +123,34 @@ class SecretService:
             self._learn(*await self._run_blocking(self._find_changed))
 
     def _find_named(self, references: tuple[str, ...]) -> list[str]:
-        named = (each for each in references if not each.startswith("keyring:"))
-        return list(_each_found((each, self._resolver.resolve) for each in named))
+        found, absent = [], []
+        for reference in references:
+            if reference.startswith("keyring:"):
+                continue
+            try:
+                found.append(self._resolver.resolve(reference))
+            except PalyraError as error:
+                log.warning("a secret cannot be found", reason=error.message)
+                if reference.startswith("env:"):
+                    absent.append(error.message)
+        self._absent = tuple(absent)
+        return found
 
     def _find_changed(self) -> list[str]:
         """Return the vault's secrets, [] if it was readable and is unchanged since the last poll."""
         stamp = self._resolver.vault.stamp()
-        if stamp == self._stamp and not self.problems:
+        if stamp == self._stamp and not self._vault_problems:
             return []
         self._stamp = stamp
         try:
             entries = self._resolver.vault.read()
         except PalyraError as error:
             problem = f"the vault cannot be read: {error.message}"
-            if self.problems != (problem,):
+            if self._vault_problems != (problem,):
                 log.warning("the vault cannot be read", reason=error.message)
-            self.problems = (problem,)
+            self._vault_problems = (problem,)
             return []
-        self.problems = ()
+        self._vault_problems = ()
         return list(
             _each_found(
                 (f"vault:{name}", partial(recognisable, value=entry.value))

@@ -99,6 +99,7 @@ class ContextSources:
         self._now_ms = now_ms
         self._has_names = has_names
         self._project_files = project_files
+        self._project_names = [*chain(*project_files)]
         self._read_diffs = read_diffs
         self._recall = recall
         self._resolvers: dict[ReferenceKind, Resolver] = {
@@ -205,7 +206,7 @@ class ContextSources:
     def has_project_files(self, workspace: str) -> bool:
         """True if the workspace has a file with a name of a project file.  Never waits."""
         has_names = self._has_names.get(workspace)
-        return has_names is not None and has_names([*chain(*self._project_files)])
+        return has_names is not None and has_names(self._project_names)
 
     def may_recall(self, principal: str) -> bool:
         """True if the principal may have memories.  Never waits."""

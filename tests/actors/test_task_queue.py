@@ -204,7 +204,7 @@ async def test_a_task_may_expire_between_the_look_and_the_claim(autojump_clock: 
     """The commits in between take time; it is left to the next look."""
     office = Office()
     task = await office.submit(expires_ms=office.now_ms() + 1_000)
-    await trio.sleep(2.0)
+    await settle(2.0)
     assert [] == await office.queue.claim([task])
 
 

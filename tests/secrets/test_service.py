@@ -58,6 +58,15 @@ async def test_what_is_not_found_is_an_error(tmp_path: Path) -> None:
         await a_keeper(tmp_path, redactor).find("env:TOKEN")
 
 
+async def test_a_name_that_the_environment_lacks_is_a_problem(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """It can only be given at a start; a secret of the vault may still come, and is none."""
+    keeper = a_keeper(tmp_path, Redactor([]), TOKEN=FIRST)
+    async with knowing(keeper, "env:TOKEN", "env:NONE", "vault:NONE"):
+        assert ("env:NONE: the environment of the daemon has no such name",) == keeper.problems
+
+
 async def test_the_vault_by_name(tmp_path: Path) -> None:
     """None for a name it does not have."""
     keeper = a_keeper(tmp_path, Redactor([]))

@@ -121,7 +121,8 @@ ACTIONS = {  # how to correct a failure, by class; the default is to check the p
     "content_policy": "change the message, or choose another model",
     "quota": "see to the provider's account, or name another model in models.failover",
     "step_failed": "read the result of that step; make the calls that are left one by one",
-    "auth": "see to the provider's key; `palyra secrets test` looks for it",
+    "auth": "see to the provider's key: `palyra config get models.providers` names its place, "
+    "`palyra models add PROVIDER` tries it",
 }
 
 
