@@ -37,7 +37,7 @@ class SecretService:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What an operator has to see to: an unreadable vault, names that the environment lacks."""
+        """Problems for an operator: an unreadable vault, names that the environment lacks."""
         return (*self._vault_problems, *self._absent)
 
     async def find(self, reference: str) -> str:
