@@ -104,7 +104,7 @@ def note_exit(queue: TaskQueue, notice: ExitListener, end: Exit) -> None:
 
 def requeue_task(queue: TaskQueue, key: str) -> str:
     """Put the task of the incident back into the queue; the attempt counts."""
-    if not queue.give_up(subject_of(key), "hung: it made no progress"):
+    if not queue.give_up(subject_of(key), "hung: it made no progress", is_hung=True):
         return "the attempt has ended"
     return "its work is stopped, and begins again later"
 

@@ -4,8 +4,8 @@ Owns: the crashes of services, the times of attempts.
 Talks to: the registry of actors, open approvals, the incidents, and the subjects of remedies.
 Never: sends a heartbeat, records progress for others, or occupies the loop for more than a batch of
 runs.
-Restart: permanent.  The time of silence is kept by the runs, attempts are counted in the records of
-incidents.  The rules are `core.healing`.
+Restart: permanent.  The time of silence is kept by the runs, attempts are counted by key in the records
+of incidents.  The rules are `core.healing`.
 
 A sweep has two parts.  `find` looks for symptoms and opens or clears their incidents; `treat` takes the
 step of each unresolved incident.  Attempts are child tasks with a deadline, because a remedy may
@@ -26,6 +26,7 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.supervisor import run_task
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.run.handle import RunHandle
+from palyra.actors.run.tool_call import ToolExecution
 from palyra.actors.session.handle import CancelQueued
 from palyra.actors.session.registry import ActorRegistry
 from palyra.core.healing import symptoms
@@ -35,6 +36,7 @@ from palyra.core.healing.rules import (
     CRASH_WINDOW_S,
     JOURNAL_STUCK,
     OVERDUE_S,
+    PERIOD_MS,
     RUN_STUCK,
     SWEPT,
     TASK_STUCK,
@@ -42,6 +44,7 @@ from palyra.core.healing.rules import (
     Propose,
     Remedy,
     Try,
+    calm_s,
     is_crash_loop,
     is_stuck,
     kind_of,
@@ -95,8 +98,9 @@ class Watchdog:
     damaged_s: dict[str, float] = field(default_factory=dict)  # since this time, by index
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
-    tried_s: dict[str, float] = field(default_factory=dict)  # by incident
+    tried_s: dict[str, float] = field(default_factory=dict)  # of the last attempt, by key
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
+    found_s: dict[str, float] = field(default_factory=dict)  # last found, of unresolved incidents
     attempts: dict[str, ChildTask] = field(default_factory=dict)  # in progress, by incident
     wakeup: trio.Event = field(default_factory=trio.Event)
 
@@ -157,8 +161,18 @@ class Watchdog:
             if run is None:
                 if self.registry.is_complete:
                     self.incidents.clear(key, "the run has ended")
-            elif run.silent_since_s is None and not is_only_resumed(run):
+            elif self._has_recovered(key, has_progressed=run.silent_since_s is None):
                 self.incidents.clear(key, "the run progresses")
+
+    def _has_recovered(self, key: str, *, has_progressed: bool) -> bool:
+        """True if the subject of an incident progresses without help."""
+        incident = self.incidents.find_open(key)
+        if incident is None or not incident.attempts:
+            return has_progressed
+        if incident.incident_id in self.attempts:
+            return False
+        last_s = max(self.found_s.get(key, -inf), self.tried_s.get(key, -inf))
+        return trio.current_time() - last_s >= calm_s(self.modes.stuck_s, self.modes.sweep_s)
 
     async def find_runs(self) -> None:
         """Compare the silence of all runs with the window, in batches."""
@@ -194,10 +208,19 @@ class Watchdog:
             self._report(symptoms.call_stuck(run.run_id, call.id, still_s))
 
     def _find_tasks(self, queue: TaskQueue) -> None:
-        """Report attempts of tasks that are silent; a full disk does not count."""
+        """Report attempts of tasks that are silent; a full disk does not count.
+
+        The run of a task is looked after as a run: while it is live, its progress is that of the task.
+        """
         now_s = trio.current_time()
         for task_id, entry in queue.running.items():
             if entry.outcome is not None:
+                continue
+            run = self.registry.runs.get(entry.task.run_id or "")
+            if run is not None:
+                if run.silent_since_s is None or is_waiting(run):
+                    queue.progress(task_id)
+                entry.silent_since_s = None
                 continue
             if entry.silent_since_s is None:
                 entry.silent_since_s = now_s
@@ -212,10 +235,14 @@ class Watchdog:
 
         A task that was put back keeps its incident, so that its attempts are counted.
         """
-        keys = self._list_unresolved({TASK_STUCK})
+        keys, now_s = self._list_unresolved({TASK_STUCK}), trio.current_time()
         for key in keys:
             entry = queue.running.get(subject_of(key))
-            if entry is not None and entry.has_progressed and key not in self.found:
+            if entry is None:
+                self.found_s[key] = now_s  # it waits for its next attempt, which is no recovery
+            elif key not in self.found and self._has_recovered(
+                key, has_progressed=entry.has_progressed
+            ):
                 self.incidents.clear(key, "the task progresses")
         gone = {subject_of(key): key for key in keys if subject_of(key) not in queue.running}
         if not gone:
@@ -291,6 +318,7 @@ class Watchdog:
     def _report(self, report: IncidentReport) -> None:
         """Report a symptom once, unless its domain is disabled."""
         self.found.add(report.key)
+        self.found_s[report.key] = trio.current_time()
         if self.modes.mode(report.domain) != "disabled" and not self.incidents.is_reported(
             report.key
         ):
@@ -298,12 +326,17 @@ class Watchdog:
 
     # --- treat
 
-    def recover(self) -> None:
-        """Reopen incidents whose attempt a restart interrupted; their cool-down starts now."""
-        now_s = trio.current_time()
-        for incident in self.incidents.list_unresolved():
-            if incident.attempts and incident.incident_id not in self.tried_s:
-                self.tried_s[incident.incident_id] = now_s
+    async def recover(self) -> None:
+        """Reopen incidents whose attempt a restart interrupted; cool-downs of all keys start now."""
+        now_s, unresolved = trio.current_time(), self.incidents.list_unresolved()
+        keys = [each.key for each in unresolved if each.attempts]
+        try:
+            keys += await self.incidents.load_treated()
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
+            log.debug("earlier attempts were not read", error=error.message)
+        for key in keys:
+            self.tried_s.setdefault(key, now_s)
+        for incident in unresolved:
             if incident.state == "remediating" and incident.incident_id not in self.attempts:
                 self.incidents.end_attempt(incident.key, "a restart of the daemon interrupted it")
 
@@ -316,7 +349,7 @@ class Watchdog:
             if kind_of(incident.key) in SWEPT and incident.key not in self.found:
                 continue
             mode = self.modes.mode(incident.domain)
-            tried_s = self.tried_s.get(incident.incident_id)
+            tried_s = self.tried_s.get(incident.key)
             match plan_step(incident, mode, tried_s=tried_s, now_s=now_s):
                 case Try(remedy=remedy):
                     self._start_attempt(nursery, incident, remedy, now_s)
@@ -328,13 +361,18 @@ class Watchdog:
                     log.error("an incident is escalated", key=incident.key, reason=reason)
                 case None:
                     pass
-        for gone in self.tried_s.keys() - {each.incident_id for each in unresolved}:
-            del self.tried_s[gone]
+        keys = {each.key for each in unresolved}
+        self.found_s = {key: at_s for key, at_s in self.found_s.items() if key in keys}
+        self.tried_s = {
+            key: at_s
+            for key, at_s in self.tried_s.items()
+            if key in keys or now_s - at_s <= PERIOD_MS / 1000
+        }
 
     def _start_attempt(
         self, nursery: trio.Nursery, incident: IncidentRecord, remedy: Remedy, now_s: float
     ) -> None:
-        self.tried_s[incident.incident_id] = now_s
+        self.tried_s[incident.key] = now_s
         self.incidents.begin_attempt(incident.key, remedy)
         log.warning(
             "attempts a remedy", key=incident.key, remedy=remedy, attempt=incident.attempts + 1
@@ -382,12 +420,6 @@ def is_waiting(run: RunHandle) -> bool:
     return is_asking or any(task.waits_for in EXTERNAL_WAITS for task in run.tasks.values())
 
 
-def is_only_resumed(run: RunHandle) -> bool:
-    """True if a run was resumed and has not progressed since: no token, and no turn or call ended."""
-    is_resumed = run.is_recovering or run.run.recoveries > 0
-    return is_resumed and (run.reservation is None or not run.reservation.chars)
-
-
 def batches_of(runs: list[RunHandle], size: int) -> Iterable[list[RunHandle]]:
     """Split a list into batches of at most this size."""
     return (runs[start : start + size] for start in range(0, len(runs), size))
@@ -403,10 +435,10 @@ async def watch(
 
     Cancellation: attempts in progress are abandoned; the next incarnation counts them.
     """
-    watchdog.recover()
+    task_status.started()
+    await watchdog.recover()
     watchdog.checks.clear()  # of the last incarnation
     async with trio.open_nursery() as nursery:
-        task_status.started()
         while True:
             with trio.move_on_after(watchdog.modes.sweep_s):
                 await watchdog.wakeup.wait()
@@ -416,6 +448,16 @@ async def watch(
 
 
 # --- remedies ------------------------------------------------------------------------------------
+
+
+def end_calls(registry: ActorRegistry, key: str) -> str:
+    """Stop the running calls of the run, which goes on with their outcomes."""
+    run = registry.runs.get(subject_of(key))
+    if run is None:
+        return "the run has ended"
+    calls = [each for each in run.tasks.values() if isinstance(each, ToolExecution)]
+    count = sum(each.stop("it gave no sign of life, so the watchdog stopped it") for each in calls)
+    return f"{count} calls were stopped" if count else "no call could be stopped"
 
 
 async def cancel_run(registry: ActorRegistry, key: str) -> str:

@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from palyra.core.access import Caller
-from palyra.core.healing.rules import SWEPT, kind_of
+from palyra.core.healing.rules import PERIOD_MS, SWEPT, kind_of
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import (
     KEPT_RESOLVED,
@@ -73,6 +73,8 @@ class Incidents:
             str, IncidentRecord
         ] = {}  # by id: the newest version, until it is committed
         self._found: set[str] = set()  # keys of `_open` that were reported since the start
+        # The last resolved incident of each key with attempts that still count, oldest first.
+        self._treated: dict[str, IncidentRecord] = {}
         self._wake = trio.Event()
 
     @property
@@ -115,7 +117,8 @@ class Incidents:
         if known is not None:
             incident = count_again(known, report, now_ms)
         else:
-            incident = open_incident(report, self._new_id("inc"), now_ms)
+            attempts = self._count_attempts(report.key, now_ms)
+            incident = open_incident(report, self._new_id("inc"), now_ms, attempts)
             _log_opened(incident)
             self._notify("incident.opened", incident)
         self._keep(incident)
@@ -145,7 +148,37 @@ class Incidents:
         """See `IncidentReporter.is_reported`."""
         return key in self._open or len(self._open) >= MAX_OPEN  # else the shared one of its domain
 
+    def _count_attempts(self, key: str, now_ms: int) -> int:
+        """Return the attempts that count for a new incident of the key."""
+        treated = self._treated.get(key)
+        return treated.attempts if treated is not None and _counts(treated, now_ms) else 0
+
+    def _note_treated(self, ended: IncidentRecord) -> None:
+        """Keep the attempts of a resolved incident for their period, of the newest `KEPT_RESOLVED`."""
+        if ended.attempts:
+            self._treated.pop(ended.key, None)
+            self._treated[ended.key] = ended
+            if len(self._treated) > KEPT_RESOLVED:
+                del self._treated[next(iter(self._treated))]
+
     # --- for the watchdog
+
+    async def load_treated(self) -> list[str]:
+        """Read the attempts that count from before a restart; return all keys that have some.
+
+        Raises Unavailable.  Cancellation: nothing was read.
+        """
+        wanted = IncidentFilter(states=("resolved",), limit=KEPT_RESOLVED)
+        now_ms = self._now_ms()
+        for each in reversed(await self._journal.read(lambda store: store.list_incidents(wanted))):
+            known = self._treated.get(each.key)
+            if _counts(each, now_ms) and (known is None or known.incident_id < each.incident_id):
+                self._note_treated(each)
+        return list(self._treated)
+
+    def find_open(self, key: str) -> IncidentRecord | None:
+        """Return the unresolved incident of the key."""
+        return self._open.get(key)
 
     def list_unresolved(self) -> list[IncidentRecord]:
         """List the unresolved incidents, in no order."""
@@ -238,6 +271,7 @@ class Incidents:
     def _end(self, incident: IncidentRecord, *, by: str, reason: str) -> IncidentRecord:
         self._found.discard(incident.key)
         ended = resolve(incident, by=by, reason=reason, now_ms=self._now_ms())
+        self._note_treated(ended)
         log.info("an incident is resolved", key=ended.key, incident_id=ended.incident_id, by=by)
         self._notify("incident.resolved", ended)
         self._keep(ended)
@@ -296,6 +330,14 @@ class Incidents:
             del self._unsaved[incident.incident_id]
         if incident.count > 1 and incident.state != "resolved":
             self._notify("incident.updated", incident)
+
+
+def _counts(ended: IncidentRecord, now_ms: int) -> bool:
+    """True if the attempts of a resolved incident count for the next one of its key.
+
+    A time further ahead than the period is one of a clock that was wrong.
+    """
+    return bool(ended.attempts) and abs(now_ms - (ended.resolved_ms or 0)) <= PERIOD_MS
 
 
 def _log_opened(incident: IncidentRecord) -> None:

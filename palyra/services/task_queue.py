@@ -73,6 +73,7 @@ class Running:
     has_progressed: bool = False
     silent_since_s: float | None = None  # set by the watchdog, erased by progress
     given_up: str = ""  # why the task goes back to the queue
+    is_hung: bool = False  # it was given up because it made no progress
 
 
 class Look(NamedTuple):
@@ -125,12 +126,15 @@ class TaskQueue:
             entry.outcome = outcome
             self.tasks.notify()
 
-    def give_up(self, task_id: str, reason: str) -> bool:
-        """Have the next cycle put a running task back; False if its attempt has ended."""
+    def give_up(self, task_id: str, reason: str, *, is_hung: bool = False) -> bool:
+        """Have the next cycle put a running task back; False if its attempt has ended.
+
+        A task that hangs fails after its last attempt, even if its run goes on.
+        """
         entry = self.running.get(task_id)
         if entry is None or entry.outcome is not None:
             return False
-        entry.given_up = reason
+        entry.given_up, entry.is_hung = reason, is_hung
         self.tasks.notify()
         return True
 
@@ -267,7 +271,9 @@ class TaskQueue:
             if entry is None and is_lapsed(task, epoch, now_ms):
                 changed[task.task_id] = lapse(task, epoch, now_ms, self.random)
             elif entry is not None and entry.given_up and entry.outcome is None:
-                changed[task.task_id] = requeue(task, entry.given_up, now_ms, self.random)
+                changed[task.task_id] = requeue(
+                    task, entry.given_up, now_ms, self.random, is_hung=entry.is_hung
+                )
         stopped = await self._find_ended({task.task_id for task in look.running})
         for task, write in [(task, self._append(task)) for task in changed.values()]:
             try:

@@ -45,6 +45,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     """Build the watchdog with its remedies."""
     book, registry = services.incidents, services.registry
     remedies: dict[Remedy, Attempt] = {
+        "end_call": partial(actor.end_calls, registry),
         "cancel_run": partial(actor.cancel_run, registry),
         "resume_run": partial(actor.resume_run, registry, work),
         "requeue_task": partial(requeue_task, queue),

@@ -55,6 +55,7 @@ class Desk:
         self.index = Damaged()
         self.helps: Callable[[str], None] = lambda _key: None  # effect of the recorded remedies
         real: dict[Remedy, Callable[[str], Any]] = {
+            "end_call": partial(actor.end_calls, kit.registry),
             "cancel_run": partial(actor.cancel_run, kit.registry),
             "resume_run": partial(actor.resume_run, kit.registry, kit.work),
             "requeue_task": partial(requeue_task, self.office.queue),

@@ -277,8 +277,8 @@ CELLS = (
         "hang",
         hang_call,
         "call_stuck",
-        "125 opened run, 125 would cancel_run",
-        "125 opened run, 125 cancel_run, 130 resolved",
+        "125 opened run, 125 would end_call",
+        "125 opened run, 125 end_call, 130 resolved",
     ),
     Cell("tool_runtime", "crash", crash_tool, *left_alone("tool_crashed", "0 opened tool_runtime")),
     Cell(

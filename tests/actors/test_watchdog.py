@@ -2,18 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.kernel.awake_clock import AwakeClock
-from palyra.core.healing.rules import RULES, is_stuck
+from palyra.core.healing.rules import PERIOD_MS, RULES, cool_down_s, is_stuck
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.model.messages import Delta, ModelFailure
 from palyra.core.model.routing import ProviderHealth
+from palyra.core.tape.events import ToolCompleted
 from palyra.core.tool.spec import ToolOutput
 from tests.actors.healing_kit import (
     SWEEP_S,
@@ -23,9 +26,11 @@ from tests.actors.healing_kit import (
     damage_index,
     elapse,
     forever,
+    submit_task,
     watching,
 )
 from tests.actors.run.office_kit import call, say
+from tests.actors.task_kit import Work
 from tests.store.memory.journal import MemoryJournal
 
 # --- runs
@@ -95,23 +100,118 @@ async def test_a_resumed_run_that_answers_resolves_its_incident(autojump_clock: 
         assert ["resolved"] == [each.state for each in desk.incidents()]
 
 
-async def test_a_hung_tool_is_cancelled_and_never_repeated(autojump_clock: MockClock) -> None:
-    """Its effect is unknown, so the run is cancelled."""
+async def test_a_hung_call_is_stopped_and_its_run_goes_on(autojump_clock: MockClock) -> None:
+    """Its effect is unknown, so it is not repeated: the model gets the outcome."""
     async with watching("auto") as desk:
-        desk.watchdog.modes.stuck_s = 2.0
-        desk.kit.model.turns = [call(("hang", {"text": "x"}))]
+        add_tool(desk, "frozen", forever)
+        desk.kit.model.turns = [call(("frozen", {"text": "x"})), say("then not")]
         run_id = await desk.kit.start()
-        for _ in range(2):  # two sweeps within the tool's own deadline of 5 s
-            await elapse(1.5)
-            desk.watchdog.wake()
-        await elapse(0.9)
-        desk.watchdog.wake()
-        assert "cancelled" == await desk.kit.end(run_id)
+        assert "done" == await desk.kit.end(run_id)
         await elapse(2 * SWEEP_S)
-        assert ["cancel_run"] == desk.remedies
+        assert ["end_call"] == desk.remedies
         assert [(f"call_stuck:{run_id}", "resolved")] == [
             (each.key, each.state) for each in desk.incidents()
         ]
+        (outcome,) = desk.kit.events(run_id, ToolCompleted.KIND)
+        assert ("timed_out", True) == (outcome.status, "no sign of life" in f"{outcome.output}{outcome.error}")
+
+
+async def test_a_run_whose_calls_keep_hanging_is_cancelled(autojump_clock: MockClock) -> None:
+    """The attempts of its calls count together, however well the run goes on in between."""
+    async with watching("auto") as desk:
+        add_tool(desk, "frozen", forever)
+        desk.kit.model.turns = [call(("frozen", {"text": "x"})) for _ in range(9)]
+        run_id = await desk.kit.start()
+        assert "cancelled" == await desk.kit.end(run_id)
+        assert ["end_call", "end_call", "cancel_run"] == desk.remedies
+
+
+@pytest.mark.parametrize("pause_s", [0.5, 100, 400])
+async def test_a_flicker_is_no_recovery(autojump_clock: MockClock, pause_s: float) -> None:
+    """A model that sends a token, or some for a while, and then hangs has three attempts, not one a flicker."""
+
+    async def flicker(_request: Any, on_delta: Any) -> Any:
+        for _ in range(4):
+            await elapse(pause_s / 4)
+            on_delta(Delta("text", "word "))
+        await forever()
+
+    async with watching("auto") as desk:
+        desk.play(flicker)
+        run_id = await desk.kit.start()
+        assert "cancelled" == await desk.kit.end(run_id)
+        assert ["resume_run", "resume_run", "cancel_run"] == desk.remedies
+        pauses = [later - at_s for (_, at_s), (_, later) in pairwise(desk.tried)]
+        assert all(pause >= cool_down_s(1 + at) for at, pause in enumerate(pauses))
+
+
+@pytest.mark.parametrize("stuck_s", [1.0, 120.0])
+async def test_the_run_of_a_task_is_treated_as_a_run(
+    autojump_clock: MockClock, stuck_s: float
+) -> None:
+    """A task whose run streams is not put back, and one whose run hangs has no incident besides."""
+
+    async def slow(_request: Any, on_delta: Any) -> Any:
+        for _ in range(20):
+            await elapse(stuck_s / 2)
+            on_delta(Delta("text", "word "))
+        await forever()
+
+    async with watching("auto") as desk:
+        desk.watchdog.modes.stuck_s = stuck_s
+        desk.play(slow)
+        run_id = await desk.kit.start()
+        task_id = await submit_task(desk, kind="prompt", payload={"text": "x"}, max_attempts=2)
+        await wait_all_tasks_blocked()
+        entry = desk.office.queue.running[task_id]
+        entry.task = msgspec.structs.replace(entry.task, run_id=run_id)
+        assert "cancelled" == await desk.kit.end(run_id)
+        assert {f"run_stuck:{run_id}"} == {each.key for each in desk.incidents()}
+        assert 1 == entry.task.attempts
+
+
+async def test_a_task_that_starts_again_has_not_recovered(autojump_clock: MockClock) -> None:
+    """A sign of life at the start of each attempt ends neither the incident nor its count."""
+
+    class Starter(Work):
+        async def work(self, task: Any, progress: Any) -> Any:
+            progress()
+            return await super().work(task, progress)
+
+    async with watching("auto") as desk:
+        desk.office.work = Starter()
+        desk.office.tasks.handlers = dict.fromkeys(desk.office.tasks.handlers, desk.office.work)
+        task_id = await submit_task(desk, max_attempts=2)
+        await elapse(2_000)
+        assert ["requeue_task", "requeue_task"] == desk.remedies
+        ended = desk.office.task(task_id)
+        assert ("failed", 2) == (ended.state, ended.attempts)
+        assert [("resolved", 2)] == [(each.state, each.attempts) for each in desk.incidents()]
+
+
+async def test_attempts_of_a_key_count_for_an_hour_and_across_restarts(
+    autojump_clock: MockClock,
+) -> None:
+    """Damage that comes again goes on with the next remedy, after its cool-down; after an hour with the first."""
+    store = MemoryJournal()
+    store.open()
+    for known in (0, 1, 2):
+        async with watching("auto", store) as desk:
+            desk.helps = lambda _key, desk=desk: setattr(desk.index, "damage", "")
+            damage_index(desk)
+            await elapse(300)
+            assert [RULES["index_damaged"].remedies[known]] == desk.remedies
+            assert known == 0 or desk.tried[0][1] - desk.begun_s >= cool_down_s(known)
+    async with watching("auto", store) as desk:
+        damage_index(desk)
+        await elapse(300)
+        assert [] == desk.remedies
+        assert "escalated" == desk.incidents()[-1].state
+        desk.index.damage = ""
+        await elapse(PERIOD_MS / 1000 + 60)
+        damage_index(desk)
+        await elapse(60)
+        assert ["rebuild_vectors"] == desk.remedies
 
 
 async def test_a_run_that_waits_for_a_person_is_not_stuck(autojump_clock: MockClock) -> None:

@@ -68,6 +68,16 @@ class ToolExecution(ChildTask):
     call: ToolCall  # from step 2 on with its new preflight
     effect: Execute  # what the gate and the approval covered
     start: PendingCommit  # of `tool.started`
+    scope: trio.CancelScope | None = None  # of steps 2 to 5
+    stopped: str = ""  # why it was ended before its deadline
+
+    def stop(self, reason: str) -> bool:
+        """End the call as timed out, for that reason; False if it does not run (any more)."""
+        if self.scope is None or self.stopped:
+            return False
+        self.stopped = reason
+        self.scope.cancel(reason)
+        return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +110,7 @@ async def execute_call(execution: ToolExecution) -> None:
     started_s = trio.current_time()
     ended: CallEnded | None = None
     try:  # noqa: PLW0717 - the steps
-        with trio.move_on_after(spec.deadline_s):
+        with trio.move_on_after(spec.deadline_s) as execution.scope:
             if not await has_child(execution):
                 execution.waits_for = "preflight"
                 preflight = await run_preflight(services, call)
@@ -116,6 +126,8 @@ async def execute_call(execution: ToolExecution) -> None:
         ended = _ended_without(execution, "failed", failure.message, "workspace")
     if ended is None:
         why = f"{call.tool} was stopped at its deadline of {spec.deadline_s:g} s"
+        if execution.stopped:
+            why = f"{call.tool} was stopped: {execution.stopped}"
         ended = _ended_without(execution, "timed_out", why, "trusted_local")
     took_ms = round((trio.current_time() - started_s) * 1000)
     await execution.run.report(msgspec.structs.replace(ended, took_ms=took_ms))

@@ -20,9 +20,18 @@ treated like this:
 
 The n-th attempt uses the n-th remedy of the rule; an incident is escalated when the cool-down after
 the last one has passed and it is still open.  The cool-down is 60 s after the first attempt and
-doubles.  Attempts are counted in the record, so a restart does not reset the count; after a restart
-the cool-down of the last attempt starts from its beginning.  A rule without remedies escalates at once:
-the trouble needs a person, and nothing that the daemon could do would help.
+doubles.  A rule without remedies escalates at once: the trouble needs a person, and nothing that the
+daemon could do would help.
+
+Attempts and cool-down belong to the key, not to one incident: an incident that is opened within
+`PERIOD_MS` of the end of the last one of its key goes on counting where that ended.  So a subject that
+flickers has three attempts an hour, and a person learns of it.  The count is in the records, so a
+restart does not reset it; after a restart the cool-down of the last attempt starts from its beginning.
+
+**Recovery.**  A remedy is never judged by the progress that it makes itself: a resumed run appends an
+event, and its model may send a token before it hangs again.  An incident that was treated is resolved
+when its subject has ended, or was not found for `calm_s`: two windows, in which a subject that hangs
+again is found again.
 
 **Modes** of a domain: `auto` acts, `observe_only` records the remedy that `auto` would try next,
 `disabled` records no symptoms that a sweep finds.  Incidents that other parts of the daemon report
@@ -39,12 +48,13 @@ from palyra.core.journal.records import IncidentDomain, IncidentRecord
 
 HealingMode = Literal["disabled", "observe_only", "auto"]
 Remedy = Literal[
-    "cancel_run", "resume_run", "requeue_task", "expire_approval", "restart_actor",
+    "end_call", "cancel_run", "resume_run", "requeue_task", "expire_approval", "restart_actor",
     "trip_provider", "rebuild_vectors", "reverify_journal", "checkpoint_wal",
 ]  # fmt: skip
 
 MAX_ATTEMPTS = 3
 COOL_DOWN_S = 60.0  # after the first attempt; doubled by each further one
+PERIOD_MS = 3_600_000  # for which the attempts of a key count, after the end of its incident
 STUCK_S = 120.0  # of a run, a task, and a build of vectors
 OVERDUE_S = 60.0  # of an approval, after its deadline
 SWEEP_S, AUTO_SWEEP_S = 15.0, 5.0
@@ -81,8 +91,10 @@ def _always(remedy: Remedy) -> tuple[Remedy, ...]:
 RULES: Mapping[str, HealingRule] = {
     # A turn is repeated from the tape, which costs a model call; calls of tools have ended.
     RUN_STUCK: HealingRule("run", ("resume_run", "resume_run", "cancel_run"), "one run"),
-    # A call may have had an effect, so it is not repeated.
-    CALL_STUCK: HealingRule("run", _always("cancel_run"), "one run and its programs"),
+    # A call may have had an effect, so it is not repeated; the model learns that it was stopped.
+    CALL_STUCK: HealingRule(
+        "run", ("end_call", "end_call", "cancel_run"), "one call and its programs; then its run"
+    ),
     # The attempt counts; the run of a prompt is not stopped, the next attempt waits for its end.
     TASK_STUCK: HealingRule("task", _always("requeue_task"), "one task: its work begins again"),
     APPROVAL_OVERDUE: HealingRule("approval", _always("expire_approval"), "one approval: denied"),
@@ -119,6 +131,11 @@ def subject_of(key: str) -> str:
 def is_stuck(since_s: float, now_s: float, window_s: float = STUCK_S) -> bool:
     """True if a subject that should progress is silent for the window."""
     return now_s - since_s >= window_s
+
+
+def calm_s(window_s: float, sweep_s: float) -> float:
+    """Return how long a subject must not be found before its treated incident is resolved."""
+    return 2 * (window_s + sweep_s)
 
 
 def note_crash(crashes: tuple[float, ...], now_s: float) -> tuple[float, ...]:

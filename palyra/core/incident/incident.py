@@ -73,8 +73,10 @@ def merged(report: IncidentReport) -> IncidentReport:
     return msgspec.structs.replace(report, key=f"more:{report.domain}", resolves_itself=False)
 
 
-def open_incident(report: IncidentReport, incident_id: str, now_ms: int) -> IncidentRecord:
-    """Open an incident for a cleaned report."""
+def open_incident(
+    report: IncidentReport, incident_id: str, now_ms: int, attempts: int = 0
+) -> IncidentRecord:
+    """Open an incident for a cleaned report, with the attempts that count for its key already."""
     return IncidentRecord(
         incident_id=incident_id,
         domain=report.domain,
@@ -85,6 +87,7 @@ def open_incident(report: IncidentReport, incident_id: str, now_ms: int) -> Inci
         resolves_itself=report.resolves_itself,
         opened_ms=now_ms,
         last_ms=now_ms,
+        attempts=attempts,
     )
 
 

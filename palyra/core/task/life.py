@@ -232,14 +232,17 @@ def lapse(task: TaskRecord, epoch: int, now_ms: int, rng: Callable[[], float]) -
     return requeue(task, f"the worker of attempt {task.attempts} was lost", now_ms, rng)
 
 
-def requeue(task: TaskRecord, error: str, now_ms: int, rng: Callable[[], float]) -> TaskRecord:
+def requeue(
+    task: TaskRecord, error: str, now_ms: int, rng: Callable[[], float], *, is_hung: bool = False
+) -> TaskRecord:
     """Return the task whose worker this process gave up: queued for a later attempt, or failed.
 
-    The work of a run continues without the worker, so the next attempt only waits for its end.
+    The work of a run continues without the worker, so the next attempt only waits for its end, and
+    the last one is no end.  It is for a task that hangs, since each attempt would wait in vain.
     Raises IllegalState unless it is running.
     """
     _check(task, "lapse")
-    if task.attempts >= task.max_attempts and task.run_id is None:
+    if task.attempts >= task.max_attempts and (is_hung or task.run_id is None):
         return _move(task, "fail", task.lease, error=error, finished_ms=now_ms, lease=None)
     return _move(task, "lapse", error=error, lease=None, not_before_ms=_later_ms(task, now_ms, rng))
 
