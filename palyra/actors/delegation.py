@@ -18,7 +18,6 @@ from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
-from palyra.core.policy.gate import UNATTENDED
 from palyra.core.ports import JournalStore
 from palyra.core.run.call import DelegatedRun
 from palyra.core.run.delegation import (
@@ -132,7 +131,6 @@ class Delegations:
             raise NotFound(f"no agent {accepted.agent!r}", field="agent")
         if why := find_other_rights(own, other):
             raise IllegalState(why)
-        is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
         depth = accepted.depth + 1
         above = () if accepted.delegation is None else accepted.delegation.agents
         return StartRun(
@@ -142,7 +140,7 @@ class Delegations:
             model=work.model or (run.model if is_own else None),
             model_choice="pinned" if work.model else accepted.model_choice if is_own else None,
             queue_mode="followup",
-            approval_mode="ask" if is_attended else "deny",
+            approval_mode=accepted.approval_mode,
             budget=child.budget,
             origin=DELEGATED,
             workspace=accepted.workspace,

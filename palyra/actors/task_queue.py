@@ -21,6 +21,7 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec, Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
+from palyra.actors.task_work import RunFailedEarly
 from palyra.core.healing.rules import subject_of
 from palyra.core.journal.records import TaskRecord
 from palyra.core.ports import TaskHandler
@@ -124,7 +125,8 @@ async def work(
     try:
         result = await handler.work(task, partial(queue.progress, task.task_id))
     except PalyraError as error:
-        queue.finish(task, AttemptFailed(error.message, may_retry=isinstance(error, _LATER)))
+        may_retry, needs_run = isinstance(error, _LATER), isinstance(error, RunFailedEarly)
+        queue.finish(task, AttemptFailed(error.message, may_retry, needs_run))
     else:
         queue.finish(task, Succeeded(result))
 

@@ -27,6 +27,7 @@ from palyra.core.session.commands import (
     WallMs,
 )
 from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.core.task.run_end import find_failure, may_repeat, read_end
 from palyra.errors import (
     Conflict,
     IllegalState,
@@ -35,10 +36,12 @@ from palyra.errors import (
     NotFound,
     PalyraError,
     Purged,
+    Unavailable,
 )
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.run_loader import read_rows
 
 T = TypeVar("T", bound=msgspec.Struct)
 STEP_RUNS, STEP_PAGES = 16, 16  # of one step of retention: some tenths of a second
@@ -83,6 +86,10 @@ class NoPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Payload of work without settings."""
 
 
+class RunFailedEarly(Unavailable):
+    """The run of a task failed before it did anything: the next attempt is another run."""
+
+
 def _convert(payload: dict[str, Any], kind: type[T]) -> T:
     """Return the typed payload.  Raises InvalidParams."""
     try:
@@ -99,7 +106,8 @@ def caller_of(task: TaskRecord) -> Caller:
 class RunWork:
     """Work that one run does.  The run is durable: every attempt continues it.
 
-    While the run is open the task progresses: the run has its own limits of time, and an approval
+    A run that failed because its provider was down, before any call was started, is followed by
+    another one (`core.task.run_end`).  While the run is open the task progresses: the run has its own limits of time, and an approval
     that a person has not answered is not a hang.
     """
 
@@ -120,7 +128,8 @@ class RunWork:
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
         """Start the run unless an earlier attempt did, and wait for its end.
 
-        Raises IllegalState if the run does not end as done.  Cancellation: the run continues.
+        Raises IllegalState if the run does not end as done or a call of it was refused, RunFailedEarly
+        if another run may do the work.  Cancellation: the run continues.
         """
         caller, run_id = caller_of(task), _run_id(task)
         while not await self._is_on_tape(run_id):
@@ -132,7 +141,17 @@ class RunWork:
                 caller, run_id, until="terminal", timeout_s=WAIT_S
             )
             if not is_late:
-                return _result(run)
+                return await self._result(run)
+
+    async def _result(self, run: RunView) -> dict[str, Any]:
+        """Return the result of a run.  Raises as `work`."""
+        end = await self._journal.read(lambda store: read_end(read_rows(store, run.run_id)))
+        failure = find_failure(run.state, run.reason or "", end)
+        if failure and may_repeat(run.state, end):
+            raise RunFailedEarly(f"{run.run_id} {failure}")
+        if failure:
+            raise IllegalState(f"{run.run_id} {failure}")
+        return {"run_id": run.run_id, "session_id": run.session_id}
 
     async def _is_on_tape(self, run_id: str) -> bool:
         return await self._journal.find(lambda store: store.find_run(run_id)) is not None
@@ -355,11 +374,3 @@ def _run_id(task: TaskRecord) -> str:
     if task.run_id is None:
         raise InvariantBroken(f"{task.task_id} was claimed without a run id")
     return task.run_id
-
-
-def _result(run: RunView) -> dict[str, Any]:
-    """Return the result of a run that is done.  Raises IllegalState for another end."""
-    if run.state != "done":
-        why = f": {run.reason}" if run.reason else ""
-        raise IllegalState(f"{run.run_id} ended as {run.state}{why}")
-    return {"run_id": run.run_id, "session_id": run.session_id}

@@ -212,9 +212,10 @@ class Budgets:
         while accounts := find():  # the accounts may change during the wait
             now_ms = self.now_ms()
             cost = self.prices.most(meter.model, most, now_ms)
+            least = self.prices.least(meter.model, most.input_tokens, now_ms)
             let_go = lifted()
             strict = (each for each in accounts if each.budget.budget_id not in let_go)
-            obstacle = judge(strict, cost, now_ms)
+            obstacle = judge(strict, most.input_tokens, least, now_ms)
             if obstacle is None:
                 meter.hold(accounts, most.input_tokens + most.output_tokens, cost or 0)
                 break

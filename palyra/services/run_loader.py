@@ -1,8 +1,11 @@
 """Loading a run from its committed tape, with its open approvals."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run, fold
 from palyra.errors import InvariantBroken
@@ -19,17 +22,21 @@ class LoadedRun(msgspec.Struct, frozen=True):
     last_ms: int = 0  # time of its last event
 
 
+def read_rows(store: JournalStore, run_id: str) -> Iterator[TapeRow]:
+    """Yield the committed rows of a run, in order.  Blocks."""
+    after_seq: int | None = -1
+    while after_seq is not None:
+        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
+        yield from page.rows
+        after_seq = page.next_after_seq
+
+
 def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
     """Fold the committed tape of a run; return None if it has none.  Blocks.
 
     Raises InvariantBroken for a tape that cannot be folded.
     """
-    rows = []
-    after_seq: int | None = -1
-    while after_seq is not None:
-        page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
-        rows.extend(page.rows)
-        after_seq = page.next_after_seq
+    rows = list(read_rows(store, run_id))
     if not rows:
         return None
     if rows[-1].seq != len(rows) - 1:

@@ -57,6 +57,7 @@ class AttemptFailed(NamedTuple):
 
     error: str
     may_retry: bool
+    needs_run: bool = False  # the run has ended: the next attempt begins another one
 
 
 Outcome = Succeeded | AttemptFailed
@@ -197,7 +198,7 @@ class TaskQueue:
                 return succeed(entry.task, entry.held, self._redact(outcome.result), now_ms)
             case AttemptFailed():
                 error = self.redactor.redact_text(outcome.error)[0]
-                return fail(
+                failed = fail(
                     entry.task,
                     entry.held,
                     error,
@@ -205,6 +206,9 @@ class TaskQueue:
                     self.random,
                     may_retry=outcome.may_retry,
                 )
+                if outcome.needs_run and not failed.is_final:
+                    return msgspec.structs.replace(failed, run_id=None)
+                return failed
 
     def _redact(self, result: dict[str, Any]) -> dict[str, Any]:
         text = self.redactor.redact_bytes(msgspec.json.encode(result))[0]

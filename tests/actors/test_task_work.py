@@ -10,15 +10,17 @@ import trio
 from trio.testing import MockClock
 
 from palyra.actors.task_work import Maintenance, RunWork, compaction, prompt
-from palyra.core.journal.changes import VerifyReport
+from palyra.core.journal.changes import RunFilter, VerifyReport
 from palyra.core.journal.records import TaskRecord
+from palyra.core.model.messages import ModelFailure
 from palyra.core.ports import Journal
 from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import Budget
 from palyra.core.task.life import Submission, submit
-from palyra.errors import ActorGone, DiskFull, InvalidParams, PalyraError, Unavailable
+from palyra.errors import ActorGone, DiskFull, IllegalState, InvalidParams, PalyraError, Unavailable
 from tests.actors.healing_kit import elapse
-from tests.actors.run.office_kit import Kit, running, say
+from tests.actors.run.asking_kit import answer, pending
+from tests.actors.run.office_kit import Kit, call, running, say
 from tests.actors.task_kit import Office
 from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
@@ -83,6 +85,12 @@ async def attempt(kit: Kit, task: TaskRecord, fail: Callable[[], None]) -> None:
         fail()
 
 
+def opened() -> MemoryJournal:
+    store = MemoryJournal()
+    store.open()
+    return store
+
+
 @pytest.fixture
 def task() -> TaskRecord:
     """A prompt whose run has its id, as if a worker had claimed it."""
@@ -112,6 +120,80 @@ async def test_a_run_whose_acceptance_is_refused_stops_asking_its_model(
     ended = store.find_run("run_a")
     assert ended is not None
     assert "done" == ended.state
+
+
+async def finish(kit: Kit, task: TaskRecord) -> Any:
+    """Do the work of a task; return its result, or the error."""
+    try:
+        return await RunWork(kit.gateway, cast("Journal", kit.journal), prompt).work(
+            task, lambda: None
+        )
+    except PalyraError as error:
+        return error
+
+
+async def test_a_prompt_may_ask_and_waits_for_the_answer(
+    task: TaskRecord, autojump_clock: MockClock
+) -> None:
+    """An answer lets the call run and the task succeed; without one the task fails in bounded time."""
+    for decision in ("allow", "deny", None):
+        store = MemoryJournal()
+        store.open()
+        results = list[Any]()
+
+        async def do(kit: Kit, results: list[Any] = results) -> None:
+            results.append(await finish(kit, task))
+
+        async with running(store) as kit, trio.open_nursery() as nursery:
+            kit.model.turns = [call(("ask_note", {"text": "x"})), say("so it is")]
+            nursery.start_soon(do, kit)
+            await elapse(60)
+            (asked,) = await pending(kit, "run_a")
+            if decision is not None:
+                await answer(kit, asked, decision)
+            await elapse(3_600)
+        (result,) = results
+        if decision == "allow":
+            assert "run_a" == result["run_id"]
+        else:
+            assert isinstance(result, IllegalState)
+            assert "refused" in result.message
+
+
+async def test_a_refused_call_fails_the_task(task: TaskRecord, autojump_clock: MockClock) -> None:
+    """However well the run ends."""
+    refused = {"text": "a", "approval_mode": "deny"}
+    async with running(opened()) as kit:
+        kit.model.turns = [call(("ask_note", {"text": "x"})), say("then not")]
+        result = await finish(kit, msgspec.structs.replace(task, payload=refused))
+    assert isinstance(result, IllegalState)
+    assert "no_approver" in result.message
+
+
+async def test_a_provider_that_is_down_before_any_call_is_tried_again(
+    autojump_clock: MockClock,
+) -> None:
+    """By another run, after a pause; after a call has run the task fails at once."""
+    down = [ModelFailure("unavailable", "no route to host") for _ in range(20)]
+    acted = call(("note", {"text": "x"}))
+    for turns, states in (
+        ([*down[:4], say("up again")], ["failed", "done"]),
+        ([acted, *down], ["failed"]),
+        ([ModelFailure("auth", "no"), say("never")], ["failed"]),
+    ):
+        office = Office()
+        async with running(opened()) as kit:
+            kit.model.turns = turns
+            work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
+            office.tasks.handlers = {"prompt": work}  # type: ignore[dict-item]
+            async with office.live():
+                task = await office.submit(kind="prompt", payload={"text": "a"})
+                await elapse(600)
+            runs = kit.journal.store.list_runs(RunFilter(limit=9))
+            assert states == [each.state for each in runs][::-1]
+            ended = office.task(task.task_id)
+            done = "succeeded" if states[-1] == "done" else "failed"
+            assert (done, len(states)) == (ended.state, ended.attempts)
 
 
 async def test_a_run_whose_acceptance_is_unknown_is_begun_when_its_actor_has_ended(

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,7 +12,14 @@ from trio.testing import MockClock
 
 from palyra.actors.hub import Hub
 from palyra.core.journal.changes import Change, RunFilter, UsageFilter
-from palyra.core.journal.records import BudgetRecord, BudgetScope, Usage, UsageRecord
+from palyra.core.journal.records import (
+    BudgetMetric,
+    BudgetRecord,
+    BudgetScope,
+    BudgetWindow,
+    Usage,
+    UsageRecord,
+)
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.tape import events as ev
 from palyra.core.usage.prices import Price, Prices
@@ -94,9 +102,10 @@ async def test_a_hundred_runs_stay_within_one_reservation(
         answering(kit)
         run_ids = [await kit.start(f"hello {n}") for n in range(100)]
         states = await end_all(kit, run_ids)
-        assert hard <= spent(kit) < hard + largest_reservation(kit)
+        least = largest_reservation(kit, reserve=0)
+        assert hard - least < spent(kit) < hard + largest_reservation(kit)
         assert spent(kit) == 1_000 * states.count("done")
-        assert states.count("done") == len(kit.model.requests) == -(-hard // 1_000)
+        assert states.count("done") == len(kit.model.requests) == 1 + (hard - least) // 1_000
         assert {"done", "failed"} == set(states)
         refused = 100 - len(kit.model.requests)
         assert (refused, 0) == (kit.services.budgets.refusals["global"], reserved(kit))
@@ -175,7 +184,7 @@ async def test_a_refusal_is_typed_and_makes_no_call(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """The tape names budget, account, limit and the time of its reset."""
-    async with running(store, make_budgets=having(budget(hard=500))) as kit:
+    async with running(store, make_budgets=having(budget(hard=900))) as kit:
         answering(kit)
         assert "done" == await kit.end(await kit.start())
         run_id = await kit.start()
@@ -183,7 +192,7 @@ async def test_a_refusal_is_typed_and_makes_no_call(
         assert ["turn.started", "budget.exceeded", "run.failed"] == kit.kinds(run_id)[-3:]
         (exceeded,) = kit.events(run_id, "budget.exceeded")
         (failed,) = kit.events(run_id, "run.failed")
-        assert ("b", 1_000, 500, 86_400_000) == (
+        assert ("b", 1_000, 900, 86_400_000) == (
             exceeded.budget_id,
             exceeded.spent,
             exceeded.limit,
@@ -191,6 +200,48 @@ async def test_a_refusal_is_typed_and_makes_no_call(
         )
         assert "budget_exceeded" == failed.failure_class
         assert (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).matched
+
+
+CHEAP = Prices([Price(model="scripted", input=1_000_000, output=0, cached_input=100_000)])
+
+
+@pytest.mark.parametrize("metric", get_args(BudgetMetric))
+async def test_a_call_that_cannot_fit_is_not_made(
+    store: MemoryJournal, autojump_clock: MockClock, metric: BudgetMetric
+) -> None:
+    """In each scope and window; where the least that it takes fits it is made."""
+    async with running(store, make_budgets=having(prices=CHEAP)) as kit:
+        answering(kit)
+        for scope, window in product(get_args(BudgetScope), get_args(BudgetWindow)):
+            fields: dict[str, Any] = {"scope": scope, "window": window, "metric": metric}
+            if window == "sliding":
+                fields["window_ms"] = 60_000
+            kit.services.budgets.enforce(budget(hard=20, **fields), {})
+            refused, answered = await kit.start(), len(kit.model.requests)
+            assert ("failed", answered) == (await kit.end(refused), len(kit.model.requests))
+            (exceeded,) = kit.events(refused, "budget.exceeded")
+            (seen,) = kit.events(refused, "context.assembled")
+            (failed,) = kit.events(refused, "run.failed")
+            price = 1 if metric == "tokens" else 10
+            assert (0, 20, -(-seen.input_tokens // price)) == (
+                exceeded.spent,
+                exceeded.limit,
+                exceeded.needs,
+            )
+            assert f"takes at least {exceeded.needs}" in failed.reason
+            kit.services.budgets.enforce(budget(hard=exceeded.needs + 20, **fields), {})
+            assert "done" == await kit.end(await kit.start())
+            kit.services.budgets.lift("b")
+
+
+async def test_a_runs_own_limit_refuses_its_first_call(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """A prompt that is longer than the limit of the run costs nothing."""
+    async with running(store) as kit:
+        answering(kit)
+        run_id = await kit.start(budget=ev.Budget(tokens=100))
+        assert ("failed", 0) == (await kit.end(run_id), len(kit.model.requests))
 
 
 async def test_warnings_refuse_no_call(store: MemoryJournal, autojump_clock: MockClock) -> None:
@@ -215,7 +266,7 @@ async def test_only_shared_budgets_stop_a_run(
     store: MemoryJournal, autojump_clock: MockClock, fields: dict[str, Any], others: str
 ) -> None:
     """A run is stopped only by accounts that it shares."""
-    async with running(store, make_budgets=having(budget(hard=1, **fields))) as kit:
+    async with running(store, make_budgets=having(budget(hard=900, **fields))) as kit:
         answering(kit)
         assert "done" == await kit.end(await kit.start())
         assert others == await kit.end(await kit.start(caller=OTHER))
@@ -325,7 +376,7 @@ async def test_a_sliding_window_rolls(store: MemoryJournal, autojump_clock: Mock
 
 async def test_a_day_rolls_at_midnight(store: MemoryJournal, autojump_clock: MockClock) -> None:
     """In UTC, where virtual time begins at midnight too."""
-    async with running(store, make_budgets=having(budget(hard=1))) as kit:
+    async with running(store, make_budgets=having(budget(hard=900))) as kit:
         answering(kit)
         assert ["done", "failed"] == [await kit.end(await kit.start()) for _ in range(2)]
         await trio.sleep(86_400 - trio.current_time() % 86_400)

@@ -474,10 +474,10 @@ async def test_an_unattended_run_may_use_a_grant(
 ) -> None:
     """Without one it is denied at once, with the reason."""
     async with running(store) as kit:
-        run_id = await ask(kit, origin="background")
+        run_id = await ask(kit, origin="background", approval_mode="deny")
         assert kit.events(run_id, "tool.decided")[0].reason_code == "no_approver"
         await grant(kit, scope="timeboxed", ttl_ms=HOUR_MS)
-        run_id = await ask(kit, origin="background")
+        run_id = await ask(kit, origin="background", approval_mode="deny")
         assert kit.events(run_id, "tool.decided")[0].reason_code == "granted"
         run_id = await ask(kit, approval_mode="deny", text="rm")
         assert kit.events(run_id, "tool.decided")[0].reason_code == "no_approver"

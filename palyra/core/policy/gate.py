@@ -48,7 +48,6 @@ from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
 PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
-UNATTENDED = frozenset({"background"})  # origins of runs that cannot request approvals
 LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
 _MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 
@@ -287,7 +286,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_attended(self) -> bool:
         """True if the run may request approvals."""
-        return self.approval_mode == "ask" and self.origin not in UNATTENDED
+        return self.approval_mode == "ask"
 
 
 def policy_request(checked: CheckedCall, context: GateContext) -> PolicyRequest:
@@ -391,9 +390,8 @@ def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | N
     """Return why no approval can be requested, as reason code and reason."""
     if not context.is_attended:
         return "no_approver", (
-            f"{checked.spec.name} needs an approval and nobody can give one to a run with origin "
-            f"{context.origin!r} and approval mode {context.approval_mode!r}; a rule that permits the "
-            "call would"
+            f"{checked.spec.name} needs an approval and nobody can give one to a run with the approval "
+            f"mode {context.approval_mode!r}; a rule that permits the call would"
         )
     if context.end:
         return "budget_spent", f"{context.end}, so nobody is asked: the run ends with this turn"

@@ -40,7 +40,7 @@ from palyra.core.incident.kinds import recovery_exhausted
 from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
 from palyra.core.model.routing import FAILS_OVER
-from palyra.core.policy.gate import UNATTENDED, NeedsApproval
+from palyra.core.policy.gate import NeedsApproval
 from palyra.core.run.answer import answer_text
 from palyra.core.run.call import Call
 from palyra.core.run.calls import (
@@ -478,9 +478,8 @@ def budget_refused(step: Step, incoming: BudgetRefused) -> None:
         return
     step.add(exceeded)
     accepted = run.accepted
-    is_attended = accepted.approval_mode == "ask" and accepted.origin not in UNATTENDED
     asks = exceeded.action == "ask" and not exceeded.is_unpriced
-    if asks and is_attended and incoming.approval_id:
+    if asks and accepted.approval_mode == "ask" and incoming.approval_id:
         _ask(step, exceeded, incoming.approval_id)
     else:
         end_exceeded(step, exceeded)
@@ -553,7 +552,8 @@ def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> N
         if exceeded.scope == "run" and exceeded.window == "run"
         else "raise the budget (usage.budgets, or `palyra budget set`), or wait until it rolls"
     )
-    end_failed(step, EXCEEDED, f"{name} is spent: {describe(exceeded)}{answer}", action)
+    why = "leaves too little" if exceeded.spent < exceeded.limit else "is spent"
+    end_failed(step, EXCEEDED, f"{name} {why}: {describe(exceeded)}{answer}", action)
 
 
 def describe(exceeded: ev.BudgetExceeded) -> str:
@@ -565,6 +565,8 @@ def describe(exceeded: ev.BudgetExceeded) -> str:
         "sliding": f"the last {(exceeded.window_ms or 0) // 1000} s",
     }.get(exceeded.window, f"the {exceeded.window}")
     text = f"{exceeded.spent} of {exceeded.limit} {unit} of {whose} in {within}"
+    if exceeded.spent < exceeded.limit:
+        text = f"{text} are spent, and the call takes at least {exceeded.needs}"
     if exceeded.rolls_ms is None:
         return text
     rolls = datetime.fromtimestamp(exceeded.rolls_ms / 1000, UTC)

@@ -451,6 +451,7 @@ class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):
     action: BudgetAction
     model: str
     is_unpriced: bool = False  # the budget is in money and the model has no price
+    needs: int = 0  # the least that the request takes
 
 
 class SteerReceived(Event, frozen=True, kw_only=True, gc=False):

@@ -2,9 +2,9 @@
 
 A budget has an account for each of its subjects (`*`: one account per subject).  The expected
 amount of a call is reserved before the call and replaced by the actual amount after it.  A call is
-admitted while the account has an amount that is neither spent nor reserved.  So an account ends at
-most one reservation above its limit, however many runs share it.  Calendar windows start in UTC; a
-sliding window ends now.
+admitted while the account has an amount, neither spent nor reserved, that the least the call can cost
+fits in.  So an account ends at most one reservation above its limit, however many runs share it, and
+a call that must exceed it is not made.  Calendar windows start in UTC; a sliding window ends now.
 """
 
 from collections import deque
@@ -267,6 +267,7 @@ class BudgetRefusal(NamedTuple):
 
     account: BudgetAccount
     is_unpriced: bool = False
+    needs: int = 0  # the least that the call takes
 
     def event(self, now_ms: int, *, turn: int, attempt: int, model: str) -> BudgetExceeded:
         """Return the event that records the refusal."""
@@ -286,24 +287,26 @@ class BudgetRefusal(NamedTuple):
             action=budget.action,
             model=model,
             is_unpriced=self.is_unpriced,
+            needs=self.needs,
         )
 
 
 def judge(
-    accounts: Iterable[BudgetAccount], cost_usd_micros: int | None, now_ms: int
+    accounts: Iterable[BudgetAccount], tokens: int, usd_micros: int | None, now_ms: int
 ) -> Wait | BudgetRefusal | None:
-    """Return the verdict on a call of that cost: a refusal, else a wait, else None."""
+    """Return the verdict on a call that takes at least that much: a refusal, else a wait, else None."""
     waits: Wait | None = None
     for account in accounts:
         budget = account.budget
         if budget.hard is None or budget.action == "warn":
             continue
-        if budget.metric == "usd_micros" and cost_usd_micros is None:
+        if budget.metric == "usd_micros" and usd_micros is None:
             return BudgetRefusal(account, is_unpriced=True)
+        needs = max(1, tokens if budget.metric == "tokens" else usd_micros or 0)
         spent = account.spent(now_ms)
-        if spent >= budget.hard:
-            return BudgetRefusal(account)
-        if spent + account.reserved >= budget.hard:
+        if spent + needs > budget.hard:
+            return BudgetRefusal(account, needs=needs)
+        if spent + account.reserved + needs > budget.hard:
             waits = waits or Wait(account)
     return waits
 

@@ -86,6 +86,14 @@ class Prices:
         written = msgspec.structs.replace(usage, cache_write_tokens=usage.input_tokens)
         return max(cost(price, usage), cost(price, written))
 
+    def least(self, model: str, input_tokens: int, at_ms: int) -> int | None:
+        """Return the minimal cost of a call with that prompt: all of it cached, and no answer."""
+        price = self.find(model, at_ms, input_tokens)
+        if price is None:
+            return self.cost(model, Usage(input_tokens=input_tokens), at_ms)
+        read = Usage(input_tokens=input_tokens, cached_tokens=input_tokens)
+        return min(cost(price, read), cost(price, Usage(input_tokens=input_tokens)))
+
 
 def cost(price: Price, usage: Usage) -> int:
     """Return the cost of the usage in micro-dollars, rounded up."""

@@ -246,7 +246,6 @@ def test_ask_asks() -> None:
     ("changes", "code"),
     [
         ({"approval_mode": "deny"}, "no_approver"),
-        ({"origin": "background"}, "no_approver"),
         ({"end": "the budget 'b' is spent"}, "budget_spent"),
         ({"denied": frozenset({an_admitted().proposal})}, "denied_before"),
         ({"pending_approvals": MAX_PENDING_PER_PRINCIPAL}, "too_many_prompts"),

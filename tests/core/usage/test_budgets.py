@@ -181,12 +181,29 @@ def test_soft_before_hard() -> None:
 def test_a_call_is_let_through_while_something_is_left() -> None:
     """Then the rest is waited for while it is only reserved, and refused once it is spent."""
     kept = account()
-    assert None is judge([kept], None, NOON)
+    assert None is judge([kept], 0, None, NOON)
     kept.reserved = 10
-    assert Wait(kept) == judge([kept], None, NOON)
+    assert Wait(kept) == judge([kept], 0, None, NOON)
     kept.reserved = 0
     kept.add(10, NOON)
-    assert BudgetRefusal(kept) == judge([kept], None, NOON)
+    assert BudgetRefusal(kept, needs=1) == judge([kept], 0, None, NOON)
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_a_call_whose_least_cost_does_not_fit_is_not_made(
+    hard: int, spent: int, reserved: int, least: int
+) -> None:
+    """In tokens and in money: it waits for what others have reserved, and for nothing else."""
+    for metric in ("tokens", "usd_micros"):
+        kept = account(metric=metric, hard=hard)
+        kept.add(spent, NOON)
+        kept.reserved = reserved
+        tokens, usd_micros = (least, 10**9)[:: 1 if metric == "tokens" else -1]
+        verdict, needs = judge([kept], tokens, usd_micros, NOON), max(1, least)
+        if spent + needs > hard:
+            assert BudgetRefusal(kept, needs=needs) == verdict
+        else:
+            assert (None if spent + reserved + needs <= hard else Wait(kept)) == verdict
 
 
 def test_a_refusal_counts_before_a_wait() -> None:
@@ -194,16 +211,16 @@ def test_a_refusal_counts_before_a_wait() -> None:
     waiting, spent = account(), account()
     waiting.reserved = 10
     spent.add(10, NOON)
-    assert BudgetRefusal(spent) == judge([waiting, spent], None, NOON)
+    assert BudgetRefusal(spent, needs=1) == judge([waiting, spent], 0, None, NOON)
 
 
 def test_money_without_a_price_is_refused() -> None:
     """An unknown cost is not nothing; tokens do not mind, and warnings stop nobody."""
     money = account(metric="usd_micros")
-    assert BudgetRefusal(money, is_unpriced=True) == judge([money], None, NOON)
-    assert None is judge([money], 0, NOON)
-    assert None is judge([account()], None, NOON)
-    assert None is judge([account(metric="usd_micros", action="warn")], None, NOON)
+    assert BudgetRefusal(money, is_unpriced=True) == judge([money], 0, None, NOON)
+    assert None is judge([money], 10**9, 0, NOON)
+    assert None is judge([account()], 0, None, NOON)
+    assert None is judge([account(metric="usd_micros", action="warn")], 0, None, NOON)
 
 
 def test_warnings_and_soft_limits_stop_nobody() -> None:
@@ -211,7 +228,7 @@ def test_warnings_and_soft_limits_stop_nobody() -> None:
     for fields in ({"action": "warn"}, {"hard": None, "soft": 1}):
         kept = account(**fields)
         kept.add(10**9, NOON)
-        assert None is judge([kept], None, NOON)
+        assert None is judge([kept], 10**9, None, NOON)
 
 
 @given(
@@ -227,9 +244,9 @@ def test_never_more_than_one_reservation_above_the_limit(
     under_way: list[tuple[int, int]] = []
     largest = max(reserved for reserved, _ in calls)
     for reserved, share in calls:
-        while judge([kept], None, NOON) is not None and under_way:
+        while judge([kept], 0, None, NOON) is not None and under_way:
             _settle(kept, under_way.pop(chance.randrange(len(under_way))))
-        if judge([kept], None, NOON) is None:
+        if judge([kept], 0, None, NOON) is None:
             kept.reserved += reserved
             under_way.append((reserved, round(reserved * share)))
         assert kept.spent(NOON) + kept.reserved < hard + largest

@@ -239,20 +239,19 @@ def test_a_restart_asks_again_and_is_not_charged() -> None:
 
 
 @every_row(
-    ("mode", "origin", "changes"),
+    ("mode", "changes"),
     [
-        ("deny", "interactive", {}),
-        ("ask", "background", {}),
-        ("ask", "interactive", {"is_unpriced": True}),
-        ("ask", "interactive", {"action": "block"}),
+        ("deny", {}),
+        ("ask", {"is_unpriced": True}),
+        ("ask", {"action": "block"}),
     ],
 )
 def test_where_nobody_can_be_asked_the_run_ends(
-    mode: Any, origin: str, changes: dict[str, Any]
+    mode: Any, changes: dict[str, Any]
 ) -> None:
     """Unattended runs, costs that nobody knows, budgets that do not ask."""
     world = begun()
-    accepted = msgspec.structs.replace(world.run.accepted, approval_mode=mode, origin=origin)
+    accepted = msgspec.structs.replace(world.run.accepted, approval_mode=mode)
     world.run = msgspec.structs.replace(world.run, accepted=accepted)
     heard = BudgetRefused(exceeded=exceeded(**{"action": "ask", **changes}), approval_id="apr_9")
     assert ["budget.exceeded", "run.failed"] == world.hear(heard)

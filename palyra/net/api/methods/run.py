@@ -67,7 +67,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     queue_mode: QueueMode | None = None  # the session's
     model: str | None = None
     budget: Amounts = Amounts()
-    approval_mode: ApprovalMode = "ask"
+    approval_mode: ApprovalMode | None = None  # by default ask, and deny in the background
     json_mode: bool = False
     answer_schema: dict[str, Any] | None = None  # JSON Schema of the answer; implies json_mode
     origin: Literal["interactive", "background"] = (
@@ -173,11 +173,16 @@ def _watch(call: MethodCall, run_id: str) -> LiveSubscription:
     return subscription
 
 
+# Whether a run may ask a person if the client does not say: work in the background is not waited for.
+_MODES: dict[str, ApprovalMode] = {"interactive": "ask", "background": "deny"}
+
+
 def _command(params: RunStart) -> StartRun:
     """Convert the params: the command has the same fields but for three that end at the wire."""
     given = msgspec.structs.asdict(params)
     del given["idempotency_key"], given["subscribe"], given["answer_schema"]
     given["budget"] = Budget(**msgspec.structs.asdict(params.budget))
+    given["approval_mode"] = params.approval_mode or _MODES[params.origin]
     if params.answer_schema is not None:
         given["json_mode"] = True
         given["brief"] = RequestOptions(answer_schema=params.answer_schema)
