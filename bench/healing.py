@@ -27,7 +27,9 @@ class LiveRun:
 
     run_id: str
     run: Any = field(
-        default_factory=lambda: SimpleNamespace(asked_ms=None, recoveries=0, asked_provider="")
+        default_factory=lambda: SimpleNamespace(
+            clock=SimpleNamespace(asked_ms=None), asked=SimpleNamespace(provider="")
+        )
     )
     lifecycle: str = "live"
     tasks: dict[str, Any] = field(

@@ -124,7 +124,7 @@ export interface RunStart {
   queue_mode?: "collect" | "followup" | "interrupt" | "reject" | "steer" | null;
   model?: string | null;
   budget?: Amounts;
-  approval_mode?: "ask" | "deny";
+  approval_mode?: "ask" | "deny" | null;
   json_mode?: boolean;
   answer_schema?: Record<string, unknown> | null;
   origin?: "background" | "interactive";
@@ -3306,6 +3306,7 @@ export interface BudgetExceeded {
   action: "ask" | "block" | "warn";
   model: string;
   is_unpriced?: boolean;
+  needs?: number;
 }
 
 /** A steering message to a running run; reaches the model at the next boundary. */

@@ -191,6 +191,7 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
     end = DelegatedEnd(
         state="partial" if view.state == "done" and view.reason == "partial" else _state(view),
         reason=view.reason or "",
+        run_id=view.run_id,
         session_id=view.session_id,
         usage=view.usage,
         cost_usd_micros=view.cost_usd_micros,

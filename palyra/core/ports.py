@@ -171,8 +171,13 @@ class TaskStore(Protocol):
 
     def find_task(self, task_id: str) -> TaskRecord | None: ...
     def list_tasks(self, wanted: TaskFilter) -> list[TaskRecord]: ...
-    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
-        """Return queued tasks that are due and not expired, in the order of claiming."""
+    def list_claimable(
+        self, *, now_ms: int, limit: int, running: Mapping[str, int]
+    ) -> list[TaskRecord]:
+        """Return queued tasks that are due and not expired, in the order of claiming.
+
+        `running` is the number of running tasks by principal, for fair shares.
+        """
 
     def list_running(self) -> list[TaskRecord]:
         """Return the tasks with a lease."""
@@ -197,7 +202,7 @@ class TaskStore(Protocol):
         """Return the schedules that are not removed, by id."""
 
     def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
-        """Return the schedules with an instant to decide about, earliest first."""
+        """Return the schedules with an instant to decide about, in fair shares, earliest first."""
 
     def find_next_due(self, *, after_ms: int) -> int | None:
         """Return when the next task or schedule is due or expires, None if there is none."""

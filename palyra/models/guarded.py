@@ -4,17 +4,19 @@ Each provider has one `ProviderLimits`, shared by all its models.  The leases ar
 model has a breaker of its own, because a model that is overloaded or was withdrawn says nothing of
 the others.
 
-A lease bounds the concurrent calls of a provider and of each of its credentials.  Leases are
-granted first come, first served, foreground calls before background calls.  A cancelled waiter
-leaves the queue without a trace.
+A lease bounds the concurrent calls of a provider and of each of its credentials.  Foreground calls are
+granted a lease before background calls, and among them the principal that holds the fewest: its calls
+first come, first served.  So a client with a thousand runs delays another one by the calls in
+progress.  A cancelled waiter leaves the queue without a trace.
 
 A call passes both guards in this order: it waits for a lease, then the breaker admits or refuses
 it, then the request runs, then its result updates the breaker, then the lease is released.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 
 import trio
 
@@ -39,11 +41,15 @@ AT_REST = CircuitBreaker()
 _BADNESS: dict[State, int] = {"closed": 0, "half_open": 1, "open": 2}
 
 
-class _Waiter:
-    __slots__ = ("credential", "granted")
+_Who = tuple[str, str]  # principal and credential
+_Queue = dict[_Who, deque["_Waiter"]]
 
-    def __init__(self, credential: str) -> None:
-        self.credential = credential
+
+class _Waiter:
+    __slots__ = ("granted", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.granted = trio.Event()
 
 
@@ -55,52 +61,68 @@ class CallSlots:
     ) -> None:
         self.per_provider = per_provider
         self._per_credential = per_credential
-        self._held: dict[str, int] = {}  # number of leases by credential
-        self._queues: tuple[deque[_Waiter], deque[_Waiter]] = (deque(), deque())
+        self._held = Counter[str]()  # number of leases by credential
+        self._shares = Counter[str]()  # number of leases by principal
+        self._queues: tuple[_Queue, _Queue] = ({}, {})  # without empty ones
+        self._numbers = count()
 
     @property
     def held(self) -> int:
         """Number of calls that hold a lease."""
-        return sum(self._held.values())
+        return self._held.total()
 
     @property
     def waiting(self) -> int:
         """Number of calls that wait for a lease."""
-        return sum(map(len, self._queues))
+        return sum(len(waiters) for queue in self._queues for waiters in queue.values())
 
     @asynccontextmanager
-    async def lease(self, credential: str, *, is_background: bool = False) -> AsyncGenerator[None]:
+    async def lease(
+        self, credential: str, principal: str = "", *, is_background: bool = False
+    ) -> AsyncGenerator[None]:
         """Hold a lease inside the block.  Cancellation: the call leaves the queue."""
-        queue = self._queues[is_background]
-        waiter = _Waiter(credential)
-        queue.append(waiter)
+        queue, who = self._queues[is_background], (principal, credential)
+        waiter = _Waiter(next(self._numbers))
+        queue.setdefault(who, deque()).append(waiter)
         self._grant()
         try:
             await waiter.granted.wait()
             yield
         finally:
             if waiter.granted.is_set():
-                self._release(credential)
+                self._count(who, -1)
+                self._grant()
             else:
-                queue.remove(waiter)
+                self._leave(queue, who, waiter)
 
-    def _release(self, credential: str) -> None:
-        self._held[credential] -= 1
-        if not self._held[credential]:
-            del self._held[credential]
-        self._grant()
+    def _count(self, who: _Who, change: int) -> None:
+        for held, key in ((self._shares, who[0]), (self._held, who[1])):
+            held[key] += change
+            if not held[key]:
+                del held[key]
+
+    @staticmethod
+    def _leave(queue: _Queue, who: _Who, waiter: _Waiter) -> None:
+        queue[who].remove(waiter)
+        if not queue[who]:
+            del queue[who]
 
     def _grant(self) -> None:
-        """Grant free leases to the longest waiting calls whose credential has room."""
+        """Grant the free leases."""
         for queue in self._queues:
-            for waiter in tuple(queue):
-                if self.held >= self.per_provider:
-                    return
-                used = self._held.get(waiter.credential, 0)
-                if used < self._per_credential:
-                    queue.remove(waiter)
-                    self._held[waiter.credential] = used + 1
-                    waiter.granted.set()
+            while self.held < self.per_provider and (who := self._find_next(queue)) is not None:
+                waiter = queue[who][0]
+                self._leave(queue, who, waiter)
+                self._count(who, 1)
+                waiter.granted.set()
+
+    def _find_next(self, queue: _Queue) -> _Who | None:
+        """Return who is next: of those whose credential has room the one that holds the fewest."""
+        return min(
+            (who for who in queue if self._held[who[1]] < self._per_credential),
+            key=lambda who: (self._shares[who[0]], queue[who][0].number),
+            default=None,
+        )
 
 
 class ProviderLimits:
@@ -206,12 +228,14 @@ class ProviderLimits:
                 self._alarms.clear(provider_key(oldest), "too many models fail to watch them all")
 
     @asynccontextmanager
-    async def call(self, model: str, *, is_background: bool) -> AsyncGenerator[None]:
+    async def call(
+        self, model: str, principal: str = "", *, is_background: bool
+    ) -> AsyncGenerator[None]:
         """Wait for a lease, then hold it for the one call of the model made inside the block.
 
         Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
-        async with self.leases.lease(self.credential, is_background=is_background):
+        async with self.leases.lease(self.credential, principal, is_background=is_background):
             self.begin(model)
             has_ended = False
             try:
@@ -245,7 +269,9 @@ class GuardedModel:
 
         Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
         """
-        async with self._guard.call(self.name, is_background=request.is_background):
+        async with self._guard.call(
+            self.name, request.principal, is_background=request.is_background
+        ):
             return await self._inner.stream(request, on_delta)
 
 

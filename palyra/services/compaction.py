@@ -229,6 +229,7 @@ class SessionCompactor:
             messages=(UserMessage(text),),
             json_mode=True,
             is_background=True,
+            principal=accepted.principal,
         )
         outcome: CallOutcome = "abandoned"
         used, was_asked = meter.measure(), True

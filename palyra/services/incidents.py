@@ -51,7 +51,7 @@ MAX_BATCH = 128
 MAX_UNSAVED = 2 * MAX_OPEN  # all open ones, and as many resolved meanwhile
 
 
-class Incidents:
+class Incidents:  # noqa: PLR0904 - three kinds of callers, each with some methods
     """The `IncidentReporter` of the daemon, and the queries of operators."""
 
     def __init__(

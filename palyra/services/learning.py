@@ -303,6 +303,7 @@ class Learning:
             messages=(UserMessage(prompt),),
             json_mode=True,
             is_background=True,
+            principal=texts.principal,
         )
         outcome: CallOutcome = "abandoned"
         used, was_asked = meter.measure(), True

@@ -44,8 +44,10 @@ from palyra.core.learning.procedures import (
 from palyra.core.ports import Journal, JournalStore, NowMs, RunBlocking
 from palyra.core.tape.events import decode_event
 from palyra.core.tape.taint import read_taint
+from palyra.core.task.run_end import read_end
 from palyra.core.trust.labels import Trust
 from palyra.errors import IllegalState, PalyraError, Purged, TooLarge
+from palyra.services.run_loader import read_rows
 
 log = structlog.get_logger("palyra.learning")
 MAX_ACCEPTED = 64  # of a principal: each is part of every prompt
@@ -93,13 +95,17 @@ class Procedures:
         name: str,
         use_id: str,
         is_success: bool,  # noqa: FBT001 - of a port
+        run_id: str,
     ) -> None:
         """Count a use; take a procedure that keeps failing back to review.
 
+        A use whose run was refused a call says nothing about the procedure, so it is not counted.
         A failure to write is logged: the call has its result.  Cancellation: it may be counted.
         """
         try:
-            await self._note_use(principal, name, use_id, is_success=is_success)
+            end = await self._journal.read(lambda store: read_end(read_rows(store, run_id)))
+            if not end.refused:
+                await self._note_use(principal, name, use_id, is_success=is_success)
         except PalyraError as error:
             log.warning("procedure.use_not_counted", procedure=name, error=error.message)
 

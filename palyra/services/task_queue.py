@@ -14,6 +14,7 @@ work, renewed leases, and the claims for the slots that are free.  An outcome st
 commit is known, so a full disk delays the end of a task but loses nothing.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -154,10 +155,16 @@ class TaskQueue:
     async def look(self, slots: int) -> Look:
         """Read what there is to do, at most `slots` tasks to claim.  Raises Unavailable."""
         now_ms = self.now_ms()
+        busy = Counter(
+            entry.task.principal for entry in self.running.values() if entry.outcome is None
+        )
 
         def read(store: JournalStore) -> Look:
+            claimable = (
+                store.list_claimable(now_ms=now_ms, limit=slots, running=busy) if slots > 0 else []
+            )
             return Look(
-                store.list_claimable(now_ms=now_ms, limit=slots) if slots > 0 else [],
+                claimable,
                 store.list_running(),
                 store.list_expired_tasks(now_ms=now_ms, limit=EXPIRED_BATCH),
                 find_due(store, now_ms),

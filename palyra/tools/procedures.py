@@ -30,7 +30,8 @@ from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
 PROCEDURES = "procedures"  # their source in the toolbox
 EXCERPT_BYTES = 32_768
 Redact = Callable[[str], tuple[str, bool]]
-NoteUse = Callable[[str, str, str, bool], Awaitable[None]]  # principal, name, use id, success
+# principal, name, use id, success, run that made the calls
+NoteUse = Callable[[str, str, str, bool, str], Awaitable[None]]
 
 
 def procedure_tools(
@@ -95,5 +96,5 @@ async def _execute(  # noqa: PLR0917 - of a partial
     end = output.delegated
     if end is not None and end.state in {"done", "partial", "failed"}:
         use_id = sha256_hex(f"{call.run_id}/{call.call_id}".encode())[:16]
-        await note_use(principal, procedure.name, use_id, end.state == "done")
+        await note_use(principal, procedure.name, use_id, end.state == "done", end.run_id)
     return output

@@ -185,7 +185,7 @@ async def test_a_provider_that_is_down_before_any_call_is_tried_again(
         async with running(opened()) as kit:
             kit.model.turns = turns
             work = RunWork(kit.gateway, cast("Journal", kit.journal), prompt)
-            office.tasks.handlers = {"prompt": work}  # type: ignore[dict-item]
+            office.tasks.handlers = {"prompt": work}
             async with office.live():
                 task = await office.submit(kind="prompt", payload={"text": "a"})
                 await elapse(600)

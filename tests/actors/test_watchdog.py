@@ -1,5 +1,6 @@
 """The watchdog on virtual time: progress, remedies, escalation, gaps; see also `test_fault_matrix`."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -113,7 +114,10 @@ async def test_a_hung_call_is_stopped_and_its_run_goes_on(autojump_clock: MockCl
             (each.key, each.state) for each in desk.incidents()
         ]
         (outcome,) = desk.kit.events(run_id, ToolCompleted.KIND)
-        assert ("timed_out", True) == (outcome.status, "no sign of life" in f"{outcome.output}{outcome.error}")
+        assert ("timed_out", True) == (
+            outcome.status,
+            "no sign of life" in f"{outcome.output}{outcome.error}",
+        )
 
 
 async def test_a_run_whose_calls_keep_hanging_is_cancelled(autojump_clock: MockClock) -> None:
@@ -152,7 +156,7 @@ async def test_the_run_of_a_task_is_treated_as_a_run(
     """A task whose run streams is not put back, and one whose run hangs has no incident besides."""
 
     async def slow(_request: Any, on_delta: Any) -> Any:
-        for _ in range(20):
+        for _ in range(3):
             await elapse(stuck_s / 2)
             on_delta(Delta("text", "word "))
         await forever()
@@ -189,6 +193,11 @@ async def test_a_task_that_starts_again_has_not_recovered(autojump_clock: MockCl
         assert [("resolved", 2)] == [(each.state, each.attempts) for each in desk.incidents()]
 
 
+def mend_index(desk: Desk, _key: str) -> None:
+    """Undo `damage_index`."""
+    desk.index.damage = ""
+
+
 async def test_attempts_of_a_key_count_for_an_hour_and_across_restarts(
     autojump_clock: MockClock,
 ) -> None:
@@ -197,7 +206,7 @@ async def test_attempts_of_a_key_count_for_an_hour_and_across_restarts(
     store.open()
     for known in (0, 1, 2):
         async with watching("auto", store) as desk:
-            desk.helps = lambda _key, desk=desk: setattr(desk.index, "damage", "")
+            desk.helps = partial(mend_index, desk)
             damage_index(desk)
             await elapse(300)
             assert [RULES["index_damaged"].remedies[known]] == desk.remedies
@@ -482,3 +491,9 @@ class PlainClock(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         return max(0.0, deadline - self.raw[0])
+
+
+async def test_the_bench_of_sweeps_runs() -> None:
+    """Its runs have all that a sweep reads."""
+    bench = importlib.import_module("bench.healing")
+    assert len(await bench.measure(20)) >= 5

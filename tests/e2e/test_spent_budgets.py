@@ -50,14 +50,17 @@ class Apis:
 
 @asynccontextmanager
 async def spender(daemon: DaemonProcess, name: str) -> AsyncGenerator[tuple[Client, Apis]]:
-    """A principal with a limit of one token an hour: the first call exceeds it."""
+    """A principal whose first call is followed by a limit for one more."""
     async with daemon.connect() as operator:
         token = await make_token(operator, "client", name)
-        await operator.set_budget(
-            name, scope="principal", subject=name, metric="tokens", window="hour", hard=1
-        )
         apis = Apis(daemon, token)
         try:
+            await trio.to_thread.run_sync(lambda: apis.ask("chat", "/say zero", is_stream=False))
+            used = (await operator.sum_usage(principal=name)).total
+            hard = 5 * (used.input_tokens + used.output_tokens) // 2
+            await operator.set_budget(
+                name, scope="principal", subject=name, metric="tokens", window="hour", hard=hard
+            )
             yield operator, apis
         finally:
             apis.close()
@@ -82,7 +85,7 @@ async def test_a_spent_budget_is_the_sdks_own_limit(
     assert ("budget_exceeded", "rate_limit_error") == (error["code"], error["type"])
     assert f"budget {who!r}" in error["message"]
     assert "false" == response.headers["x-should-retry"]
-    assert (2, 1) == (len(runs.runs), usage.total.calls)
+    assert (3, 2) == (len(runs.runs), usage.total.calls)
 
 
 async def test_a_budget_that_ends_in_the_middle(daemon: DaemonProcess) -> None:

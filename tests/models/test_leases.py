@@ -44,6 +44,30 @@ async def test_a_key_in_use_does_not_hold_up_others(autojump_clock: MockClock) -
     assert {"a3", "b3"} == set(log[4:])
 
 
+async def test_a_lease_goes_to_the_principal_that_holds_the_fewest(
+    autojump_clock: MockClock,
+) -> None:
+    """A call of another principal passes all that wait of one with a thousand, foreground first."""
+    leases, log = CallSlots(2, 2), list[str]()
+
+    async def ask(principal: str, *, is_background: bool = False) -> None:
+        async with leases.lease("key", principal, is_background=is_background):
+            log.append(principal)
+            await trio.sleep_until(trio.current_time() + 1)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(1_000):
+            nursery.start_soon(ask, "ann")
+        await wait_all_tasks_blocked()
+        nursery.start_soon(partial(ask, "cat", is_background=True))
+        nursery.start_soon(ask, "bob")
+        nursery.start_soon(ask, "bob")
+    assert ["ann", "ann"] == log[:2]
+    assert 2 == log[:6].count("bob")
+    assert "cat" == log[-1]
+    assert (0, 0, {}) == (leases.held, leases.waiting, leases._shares)
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_waiters_that_leave_leave_no_trace(seed: int, autojump_clock: MockClock) -> None:
     """The bounds hold at every moment under random cancellation, and no slot leaks."""

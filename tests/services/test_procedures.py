@@ -172,7 +172,7 @@ async def test_two_failures_in_a_row_withdraw_it(kit: ProcedureKit) -> None:
     await kit.learning().accept(ANN, found.candidate_id)
 
     async def use(use_id: str, *, is_success: bool, principal: str = "ann") -> tuple[int, int]:
-        await kit.procedures.note_use(principal, "build_publish", use_id, is_success)
+        await kit.procedures.note_use(principal, "build_publish", use_id, is_success, "run_x")
         procedure = (await kit.find(found.candidate_id)).procedure
         assert procedure is not None
         return procedure.succeeded, procedure.failed
@@ -190,6 +190,22 @@ async def test_two_failures_in_a_row_withdraw_it(kit: ProcedureKit) -> None:
     assert (1, 3) == await use("f", is_success=False)  # it is no tool any more
 
 
+async def test_a_denial_is_no_failure(kit: ProcedureKit) -> None:
+    """However often a step is refused, the procedure stays: nothing was tried."""
+    found = await kit.teach("1", "2")
+    await kit.learning().accept(ANN, found.candidate_id)
+    step: Step = ("publish", {"version": "3"})
+    refused = kit.record(step_events(0, step, "denied"), state="failed")
+    for use_id in "abc":
+        await kit.procedures.note_use(
+            "ann", "build_publish", use_id, is_success=False, run_id=refused
+        )
+    procedure = (await kit.find(found.candidate_id)).procedure
+    assert procedure is not None
+    assert (0, 0) == (procedure.succeeded, procedure.failed)
+    assert [("ann", "build_publish")] == kit.shown
+
+
 async def test_a_use_that_cannot_be_written_is_only_logged(
     kit: ProcedureKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +217,7 @@ async def test_a_use_that_cannot_be_written_is_only_logged(
         raise Unavailable("the disk is full")
 
     monkeypatch.setattr(kit.journal, "commit", refuse)
-    await kit.procedures.note_use("ann", "build_publish", "a", is_success=True)
+    await kit.procedures.note_use("ann", "build_publish", "a", is_success=True, run_id="run_x")
     after = await kit.find(found.candidate_id)
     assert after.procedure is not None
     assert 0 == after.procedure.succeeded

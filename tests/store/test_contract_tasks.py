@@ -1,11 +1,19 @@
 """The contract of both stores about tasks and schedules."""
 
+from itertools import product
 from typing import Any
 
 import msgspec
 
 from palyra.core.journal.changes import Change, TaskFilter
-from palyra.core.journal.records import TASK_KEPT_MS, Every, ScheduleRecord, TaskRecord
+from palyra.core.journal.records import (
+    TASK_KEPT_MS,
+    Every,
+    ScheduleRecord,
+    TaskKind,
+    TaskRecord,
+    TaskState,
+)
 from palyra.core.ports import JournalStore
 from palyra.core.task.life import cancel, claim, fail, pause
 from tests.store.kit import Clock
@@ -71,8 +79,8 @@ def test_claims_are_in_order_of_rank(store: JournalStore) -> None:
         task("tsk_6", expires_ms=10),
         claim(task("tsk_7"), 1, 5),
     )
-    assert ["tsk_2", "tsk_3", "tsk_1"] == ids(store.list_claimable(now_ms=10, limit=9))
-    assert ["tsk_2"] == ids(store.list_claimable(now_ms=10, limit=1))
+    assert ["tsk_2", "tsk_3", "tsk_1"] == ids(store.list_claimable(now_ms=10, limit=9, running={}))
+    assert ["tsk_2"] == ids(store.list_claimable(now_ms=10, limit=1, running={}))
     assert (["tsk_7"], ["tsk_6"]) == (
         ids(store.list_running()),
         ids(store.list_expired_tasks(now_ms=10, limit=9)),
@@ -144,6 +152,51 @@ def test_lists_are_newest_first_and_filtered(store: JournalStore) -> None:
         ["tsk_2"],
     ] == [ids(store.list_tasks(each)) for each in wanted]
     assert ["tsk_3"] == ids(store.list_fired("sch_1"))
+
+
+def test_claims_and_firings_are_shared_fairly(store: JournalStore) -> None:
+    """A principal that runs fewer tasks is next; more of one principal than fit a page are read."""
+    crowd = [task(f"tsk_{each:03}", rank_ms=each) for each in range(40)]
+    late = [task(f"tsk_{each}", rank_ms=9_000, principal="bob") for each in (900, 901)]
+    put(store, *crowd, *late)
+    found = ids(store.list_claimable(now_ms=9_000, limit=5, running={}))
+    assert ["tsk_000", "tsk_900", "tsk_001", "tsk_901", "tsk_002"] == found
+    found = ids(store.list_claimable(now_ms=9_000, limit=3, running={"ann": 2}))
+    assert ["tsk_900", "tsk_901", "tsk_000"] == found
+    found = ids(store.list_claimable(now_ms=9_000, limit=99, running={"bob": 99}))
+    assert [*(each.task_id for each in crowd), "tsk_900", "tsk_901"] == found
+    many = [schedule(f"sch_{each:03}", next_ms=each) for each in range(40)]
+    put(store, *many, schedule("sch_9", next_ms=8_000, principal="bob"))
+    due = store.list_due_schedules(now_ms=9_000, limit=3)
+    assert ["sch_000", "sch_9", "sch_001"] == [each.schedule_id for each in due]
+
+
+def test_tasks_are_listed_by_state_and_kind(store: JournalStore) -> None:
+    """Each filter and page gives what a look at all tasks gives."""
+    kinds: list[TaskKind] = ["prompt", "embed"]
+    for each in range(60):
+        made = msgspec.structs.replace(
+            task(f"tsk_{each:03}", principal="ab"[each % 3 == 0]), kind=kinds[each % 2]
+        )
+        put(store, made)
+        if each % 5 == 0:
+            put(store, cancel(made, "enough", 6))
+        elif each % 7 == 0:
+            put(store, pause(made))
+    everything = store.list_tasks(TaskFilter(limit=500))
+    states: list[tuple[TaskState, ...]] = [(), ("paused",), ("paused", "cancelled"), ("failed",)]
+    for principal, kind, wanted, before in product(
+        (None, "a", "b"), (None, *kinds), states, (None, "tsk_030")
+    ):
+        chosen = TaskFilter(principal=principal, kind=kind, states=wanted, before=before, limit=7)
+        assert [
+            each.task_id
+            for each in everything
+            if principal in {None, each.principal}
+            and kind in {None, each.kind}
+            and (not wanted or each.state in wanted)
+            and (before is None or each.task_id < before)
+        ][:7] == ids(store.list_tasks(chosen))
 
 
 def test_schedules_are_found_by_their_next_instant(store: JournalStore) -> None:

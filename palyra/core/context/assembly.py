@@ -189,6 +189,7 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
         tools=prefix.tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
+        principal=run.accepted.principal,
         sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
         must_call=brief is not None and bool(brief.must_call),
         one_call=brief is not None and brief.one_call,

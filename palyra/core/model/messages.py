@@ -136,6 +136,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tools: tuple[dict[str, Any], ...] = ()  # name, description, parameters (JSON Schema)
     json_mode: bool = False
     is_background: bool = False  # no client waits for the answer: foreground calls have priority
+    principal: str = ""  # shares the provider fairly with the others; never sent
     sampling: Sampling = DEFAULT_SAMPLING
     must_call: bool = False  # the answer must be a call of one of the tools
     one_call: bool = False  # at most one call: a hint that a model may ignore

@@ -405,8 +405,7 @@ def end_delegation(step: Step, call: Call, end: DelegatedEnd) -> None:
         step.add(
             ev.DelegationEnded(
                 call_id=call.call_id,
-                run_id=call.delegated.run_id,
-                **msgspec.structs.asdict(end),
+                **(msgspec.structs.asdict(end) | {"run_id": call.delegated.run_id}),
             )
         )
 

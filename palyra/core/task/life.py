@@ -24,7 +24,8 @@ claimed by one worker at a time, and ends exactly once:
 (`WORKER_MOVES`): after a lapse the same task may run elsewhere, and the end that the first worker
 reports is refused.  Two workers of one task may thus overlap for a moment, but never both end it.
 
-The order is first in, first out within a priority, with linear ageing: each step of priority is
+Principals share the workers fairly (`core.task.fair_shares`).  The order of the tasks of one principal
+is first in, first out within a priority, with linear ageing: each step of priority is
 worth `STEP_MS` of waiting.  Since all tasks age at the same rate, the order of two tasks never
 changes, and one number fixed at submission (`rank_ms`) is the order; a store can index it.
 
@@ -175,7 +176,7 @@ def is_lapsed(task: TaskRecord, epoch: int, now_ms: int) -> bool:
 
 
 def order(task: TaskRecord) -> tuple[int, str]:
-    """Return the sort key of claiming; the ids of tasks sort by creation."""
+    """Return the sort key of a principal's tasks; the ids of tasks sort by creation."""
     return task.rank_ms, task.task_id
 
 

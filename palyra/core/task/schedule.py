@@ -152,6 +152,11 @@ def decide_firing(
     return Firing(schedule=changed, submit=submit, replaces=replaces)
 
 
+def firing_order(schedule: ScheduleRecord) -> tuple[int, str]:
+    """Return the sort key of a principal's schedules that are due."""
+    return schedule.next_ms or 0, schedule.schedule_id
+
+
 def firing_key(schedule_id: str, at_ms: int) -> str:
     """Return the key that makes a firing unique."""
     return f"{schedule_id}@{at_ms}"

@@ -198,6 +198,7 @@ class DelegatedEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Literal["done", "partial", "failed", "cancelled", "refused"]
     reason: str
+    run_id: str = ""
     session_id: str = ""
     usage: Usage = Usage()  # with that of the runs below it
     cost_usd_micros: int = 0

@@ -16,10 +16,11 @@ from a busy event loop, so a step per row would cost more than the rows do.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from itertools import product, starmap
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import apsw
 import msgspec
@@ -55,11 +56,16 @@ from palyra.core.journal.records import (
     ScheduleRecord,
     SessionCheckpointRecord,
     SessionRecord,
+    TaskKind,
     TaskRecord,
+    TaskState,
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.task.fair_shares import pick_fairly
 from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS
+from palyra.core.task.life import order as claim_order
+from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
@@ -68,6 +74,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
+_PAGE = 16  # records of one principal in a queue, after the first
 _ENCODER = msgspec.json.Encoder()
 _PARENT = (
     "CASE WHEN json_valid(record) THEN record ->> '$.parent_run_id' END"  # as its index has it
@@ -356,6 +363,14 @@ def _matching(wanted: RunFilter) -> Select[RunRecord]:
     )
 
 
+def _tasks(wanted: TaskFilter) -> Select[TaskRecord]:
+    return (
+        Select(TaskRecord)
+        .where("principal = ?", wanted.principal)
+        .where("task_id < ?", wanted.before)
+    )
+
+
 class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queries
     """The query half of `core.ports.JournalStore`: one method, one query, defined only here."""
 
@@ -603,24 +618,65 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         return self._find(Select(TaskRecord).where("task_id = ?", task_id))
 
     def list_tasks(self, wanted: TaskFilter) -> list[TaskRecord]:
-        """Newest first."""
-        select = (
-            Select(TaskRecord)
-            .where("principal = ?", wanted.principal)
-            .where("kind = ?", wanted.kind)
-            .where("task_id < ?", wanted.before)
-            .where_in("state", wanted.states)
-        )
+        """Newest first; by state and kind from one range of an index for each pair of them."""
         if wanted.schedule_id is not None:
+            # By the index of firings, which the unary plus leaves as the only one.
+            select = Select(TaskRecord).where("+principal = ?", wanted.principal)
             select.where("firing >= ? AND firing < ?", *_firings(wanted.schedule_id))
-        return self._list(select, "task_id DESC", wanted.limit)
+            select.where("+kind = ?", wanted.kind).where("+task_id < ?", wanted.before)
+            select.where_in("+state", wanted.states)
+            return self._list(select, "+task_id DESC", wanted.limit)
+        if not wanted.states and wanted.kind is None:
+            return self._list(_tasks(wanted), "task_id DESC", wanted.limit)
+        found = list[TaskRecord]()
+        kinds = get_args(TaskKind) if wanted.kind is None else (wanted.kind,)
+        for state, kind in product(wanted.states or get_args(TaskState), kinds):
+            select = _tasks(wanted).where("state = ? AND kind = ?", state, kind)
+            found += self._list(select, "task_id DESC", wanted.limit)
+        found.sort(key=lambda task: task.task_id, reverse=True)
+        return found[: wanted.limit]
 
-    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+    def list_claimable(
+        self, *, now_ms: int, limit: int, running: Mapping[str, int]
+    ) -> list[TaskRecord]:
         """See `TaskStore.list_claimable`; a rank is at most the first time of its task."""
-        select = Select(TaskRecord).where("state = 'queued' AND rank_ms <= ?", now_ms)
-        select.where("not_before_ms <= ?", now_ms)
-        select.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
-        return self._list(select, "rank_ms, task_id", limit)
+
+        def read(principal: str, after: tuple[int, str]) -> Select[TaskRecord]:
+            select = Select(TaskRecord).where("state = 'queued' AND principal = ?", principal)
+            select.where("(rank_ms, task_id) > (?, ?) AND rank_ms <= ?", *after, now_ms)
+            select.where("not_before_ms <= ?", now_ms)
+            return select.where("(expires_ms IS NULL OR expires_ms > ?)", now_ms)
+
+        queues = {
+            principal: self._follow(partial(read, principal), "rank_ms, task_id", claim_order)
+            for principal in self._list_principals(
+                "tasks INDEXED BY tasks_queued", "state = 'queued'"
+            )
+        }
+        return pick_fairly(queues, running, claim_order, limit)
+
+    def _list_principals(self, table: str, condition: str) -> list[str]:
+        """Return the principals of an index that begins with them, one step in it for each."""
+        least = f"SELECT min(principal) FROM {table} WHERE {condition}"  # noqa: S608 - only literals of this file
+        statement = (
+            f"WITH RECURSIVE p(name) AS ({least} UNION ALL"  # noqa: S608 - the same
+            f" SELECT ({least} AND principal > p.name) FROM p WHERE p.name IS NOT NULL)"
+            " SELECT name FROM p WHERE name IS NOT NULL"
+        )
+        rows = self._read(lambda connection: connection.execute(statement).fetchall())
+        return list(starmap(str, rows))
+
+    def _follow(
+        self,
+        read: Callable[[tuple[int, str]], Select[R]],
+        columns: str,
+        key: Callable[[R], tuple[int, str]],
+    ) -> Iterator[R]:
+        """Yield the records of a queue in the order of these columns, one and then some at a time."""
+        after, size = (-(2**63), ""), 1
+        while page := self._list(read(after), columns, size):
+            yield from page
+            after, size = key(page[-1]), _PAGE
 
     def list_running(self) -> list[TaskRecord]:
         """By id."""
@@ -687,8 +743,20 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
         """See `TaskStore.list_due_schedules`."""
-        select = Select(ScheduleRecord).where("next_ms IS NOT NULL AND next_ms <= ?", now_ms)
-        return self._list(select, "next_ms, schedule_id", limit)
+
+        def read(principal: str, after: tuple[int, str]) -> Select[ScheduleRecord]:
+            select = Select(ScheduleRecord).where("principal = ?", principal)
+            return select.where(
+                "next_ms IS NOT NULL AND (next_ms, schedule_id) > (?, ?) AND next_ms <= ?",
+                *after,
+                now_ms,
+            )
+
+        queues = {
+            principal: self._follow(partial(read, principal), "next_ms, schedule_id", firing_order)
+            for principal in self._list_principals("schedules", "next_ms IS NOT NULL")
+        }
+        return pick_fairly(queues, {}, firing_order, limit)
 
     def find_next_due(self, *, after_ms: int) -> int | None:
         """See `TaskStore.find_next_due`."""

@@ -549,6 +549,16 @@ DROP INDEX tasks_open;
 CREATE INDEX tasks_open ON tasks (principal, kind) WHERE finished_ms IS NULL;
 """
 
+# Queues by principal, and lists of tasks by state and kind.
+_SHARES = """
+DROP INDEX tasks_queued;
+CREATE INDEX tasks_queued ON tasks (principal, rank_ms, task_id) WHERE state = 'queued';
+CREATE INDEX tasks_by_state ON tasks (state, kind, task_id);
+CREATE INDEX tasks_by_principal_and_state ON tasks (principal, state, kind, task_id);
+CREATE INDEX schedules_due ON schedules (principal, next_ms, schedule_id)
+    WHERE next_ms IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -565,6 +575,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TASKS,
     _LEARNING,
     _BRANCHES,
+    _SHARES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

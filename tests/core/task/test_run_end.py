@@ -13,7 +13,10 @@ from tests.rows import every_row
 
 
 def row(event: ev.Event) -> TapeRow:
-    return TapeRow("run_1", "ses_1", 0, 0, event.KIND, "ann", False, ev.encode_event(event))
+    return TapeRow(
+        run_id="run_1", session_id="ses_1", seq=0, at_ms=0, kind=event.KIND, principal="ann",
+        redacted=False, data=ev.encode_event(event),
+    )  # fmt: skip
 
 
 def decided(verdict: Any) -> TapeRow:

@@ -246,9 +246,7 @@ def test_a_restart_asks_again_and_is_not_charged() -> None:
         ("ask", {"action": "block"}),
     ],
 )
-def test_where_nobody_can_be_asked_the_run_ends(
-    mode: Any, changes: dict[str, Any]
-) -> None:
+def test_where_nobody_can_be_asked_the_run_ends(mode: Any, changes: dict[str, Any]) -> None:
     """Unattended runs, costs that nobody knows, budgets that do not ask."""
     world = begun()
     accepted = msgspec.structs.replace(world.run.accepted, approval_mode=mode)

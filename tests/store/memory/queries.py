@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from palyra.core.incident.incident import is_wanted
 from palyra.core.journal.changes import (
@@ -36,9 +37,21 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.task.fair_shares import pick_fairly
 from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS, is_claimable, is_expired, order
+from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.store.sqlite.queries import R
+
+Queued = TypeVar("Queued", TaskRecord, ScheduleRecord)
+
+
+def _queues(found: list[Queued], order: Callable[[Queued], object]) -> dict[str, Iterator[Queued]]:
+    """Return the entries of each principal in their order."""
+    ranked: dict[str, list[Queued]] = defaultdict(list)
+    for each in sorted(found, key=order):  # type: ignore[arg-type]  # tuples of the same types
+        ranked[each.principal].append(each)
+    return {principal: iter(entries) for principal, entries in ranked.items()}
 
 
 class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queries
@@ -143,9 +156,11 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         ]
         return found[::-1][: wanted.limit]
 
-    def list_claimable(self, *, now_ms: int, limit: int) -> list[TaskRecord]:
+    def list_claimable(
+        self, *, now_ms: int, limit: int, running: Mapping[str, int]
+    ) -> list[TaskRecord]:
         found = [task for task in self._list(TaskRecord) if is_claimable(task, now_ms)]
-        return sorted(found, key=order)[:limit]
+        return pick_fairly(_queues(found, order), running, order, limit)
 
     def list_running(self) -> list[TaskRecord]:
         return [task for task in self._list(TaskRecord) if task.state == "running"]
@@ -194,7 +209,7 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
             for each in self._list(ScheduleRecord)
             if each.next_ms is not None and each.next_ms <= now_ms
         ]
-        return sorted(due, key=lambda each: (each.next_ms or 0, each.schedule_id))[:limit]
+        return pick_fairly(_queues(due, firing_order), {}, firing_order, limit)
 
     def find_next_due(self, *, after_ms: int) -> int | None:
         tasks, times = self._list(TaskRecord), list[int]()
