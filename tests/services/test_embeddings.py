@@ -183,7 +183,7 @@ async def test_many_embeddings_at_once_stay_within_one_reservation(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
     """They wait for one another where the rest is reserved."""
-    async with running(store, make_budgets=having(budget(hard=5))) as kit:
+    async with running(store, make_budgets=having(budget(hard=40))) as kit:
         model = Embedder()
         refused = 0
 

@@ -196,7 +196,7 @@ async def test_receipts_expire(autojump_clock: Clock) -> None:
 
 def test_defaults_and_order_do_not_matter() -> None:
     """A default spelt out, and fields in another order, make the same body."""
-    spelt = RunStart(text="a", attachments=({"x": 1, "y": 2},), approval_mode="ask")
+    spelt = RunStart(text="a", attachments=({"x": 1, "y": 2},), origin="interactive")
     plain = RunStart(text="a", attachments=({"y": 2, "x": 1},), idempotency_key="k")
     assert digest_body("run.start", spelt) == digest_body("run.start", plain)
 
