@@ -156,7 +156,9 @@ class Daemon:
         self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
         if not self.host.is_closed:
             self.toolset.services.extend(self._watches())
-        self.work = work_branch.build_work(self.registry, 2 * config.runs.max_open)
+        self.work = work_branch.build_work(
+            self.registry, 2 * config.runs.max_open, self._notice_work, self.host.random
+        )
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions, build_admission(config, self.host))
         delegations = Delegations(self.services, self.gateway)
@@ -192,6 +194,7 @@ class Daemon:
             self.healing,
             self.services,
             self.work,
+            sessions=self.sessions,
             journal=self.journal,
             queue=self.tasks.background.queue,
             indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
@@ -300,7 +303,7 @@ class Daemon:
                 journal_spec(self.journal, self.hub, self.incidents, self.host),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
-                *([self.toolset.branch(self.watchdog.note_exit)] if self.toolset.services else []),
+                *self._service_branch(),
                 ChildSpec("credentials", self._admit_operator, "transient"),
                 ChildSpec("recovery", self._recover, "transient"),
                 ChildSpec("purges", self._resume_purges, "transient"),
@@ -313,11 +316,20 @@ class Daemon:
             ],
             strategy="rest_for_one",
             on_exit=self._notice,
+            rng=self.host.random,
         )
         await self._tree.run(task_status=task_status)
 
     async def _maintain(self, *, max_runs: int, max_steps: int) -> RetentionReport:
         return await self.backend.retention.maintain(max_runs=max_runs, max_steps=max_steps)
+
+    def _service_branch(self) -> list[ChildSpec]:
+        if not self.toolset.services:
+            return []
+        return [self.toolset.branch(self.watchdog.note_exit, self.host.random)]
+
+    def _notice_work(self, end: Exit) -> None:
+        self.watchdog.note_exit(end)
 
     def _notice(self, end: Exit) -> None:
         """Call `abandon` if a child is stuck when the journal has stopped.

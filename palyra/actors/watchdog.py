@@ -53,6 +53,7 @@ from palyra.core.healing.rules import (
     subject_of,
 )
 from palyra.core.incident.incident import IncidentReport
+from palyra.core.incident.kinds import SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE
 from palyra.core.model.routing import ProviderHealth
@@ -135,6 +136,7 @@ class Watchdog:
             await self._clear_tasks(self.queue)
         if self.registry.is_complete:
             self._find_approvals()
+        self._find_sessions_set_aside()
         self._find_calm_actors()
         await self._check_indexes(nursery)
 
@@ -266,6 +268,15 @@ class Watchdog:
         for key in self._list_unresolved({APPROVAL_OVERDUE}):
             if key not in self.found:
                 self.incidents.clear(key, "the approval is settled")
+
+    def _find_sessions_set_aside(self) -> None:
+        """Find the sessions that are set aside; clear the incidents of those that stay well."""
+        for key in self._list_unresolved({SESSION_SET_ASIDE}):
+            if subject_of(key) in self.registry.set_aside:
+                self.found.add(key)
+                self.found_s[key] = trio.current_time()
+            elif self._has_recovered(key, has_progressed=True):
+                self.incidents.clear(key, "the session has an actor again")
 
     def _find_calm_actors(self) -> None:
         """Forget actors without a crash for a window, and clear their incidents."""

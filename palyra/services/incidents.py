@@ -12,7 +12,7 @@ that is also an event on a tape is committed with that event as well
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 import msgspec
@@ -76,6 +76,8 @@ class Incidents:  # noqa: PLR0904 - three kinds of callers, each with some metho
         # The last resolved incident of each key with attempts that still count, oldest first.
         self._treated: dict[str, IncidentRecord] = {}
         self._wake = trio.Event()
+        # Called before an operator resolves an incident, which it may refuse.
+        self.on_resolved: Callable[[IncidentRecord], object] = _unheard
 
     @property
     def open_count(self) -> int:
@@ -249,6 +251,7 @@ class Incidents:  # noqa: PLR0904 - three kinds of callers, each with some metho
         incident = await self._get(incident_id)
         if incident.state != "resolved":
             reason = self._redactor.redact_text(reason)[0]
+            self.on_resolved(incident)
             incident = self._end(incident, by=caller.principal, reason=reason)
         records: list[Record] = [incident]
         if receipt is not None:
@@ -330,6 +333,10 @@ class Incidents:  # noqa: PLR0904 - three kinds of callers, each with some metho
             del self._unsaved[incident.incident_id]
         if incident.count > 1 and incident.state != "resolved":
             self._notify("incident.updated", incident)
+
+
+def _unheard(_incident: IncidentRecord) -> None:
+    """The end of an incident has no consequence by itself."""
 
 
 def _counts(ended: IncidentRecord, now_ms: int) -> bool:

@@ -3,19 +3,25 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import structlog
+
 from palyra.actors import watchdog as actor
 from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
+from palyra.actors.session.sessions import Sessions
 from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Attempt, Watchdog
 from palyra.config.load import Config
-from palyra.core.healing.rules import Remedy, subject_of
+from palyra.core.healing.rules import Remedy, kind_of, subject_of
+from palyra.core.incident.kinds import SESSION_SET_ASIDE
+from palyra.core.journal.records import IncidentRecord
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.task_queue import TaskQueue
 from palyra.wiring.models import Modelset
 
+log = structlog.get_logger("palyra.watchdog")
 RestartChild = Callable[[str, str], bool]
 
 
@@ -36,6 +42,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     services: SessionServices,
     work: DynamicSupervisor,
     *,
+    sessions: Sessions,
     journal: JournalHandle,
     queue: TaskQueue,
     indexes: Mapping[str, SharedMemoryIndex],
@@ -48,6 +55,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         "end_call": partial(actor.end_calls, registry),
         "cancel_run": partial(actor.cancel_run, registry),
         "resume_run": partial(actor.resume_run, registry, work),
+        "revive_session": lambda key: sessions.revive(subject_of(key)),
         "requeue_task": partial(requeue_task, queue),
         "expire_approval": partial(actor.expire_approval, services.approvals),
         "trip_provider": partial(_trip_provider, modelset),
@@ -56,6 +64,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         "reverify_journal": partial(reverify_journal, journal, book),
         "checkpoint_wal": partial(_checkpoint_wal, journal),
     }
+    book.on_resolved = partial(_revive_session, sessions)
     return Watchdog(
         incidents=book,
         modes=modes,
@@ -68,6 +77,16 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         providers=modelset.names,
         find_health=modelset.look,
     )
+
+
+def _revive_session(sessions: Sessions, incident: IncidentRecord) -> None:
+    """Let a session go on when an operator resolves the incident that it was set aside with.
+
+    Raises Overloaded, and the incident stays open.
+    """
+    if kind_of(incident.key) == SESSION_SET_ASIDE:
+        outcome = sessions.revive(subject_of(incident.key))
+        log.info("a session is revived", key=incident.key, outcome=outcome)
 
 
 def _trip_provider(modelset: Modelset, key: str) -> str:

@@ -121,7 +121,10 @@ def build_tasks(  # noqa: PLR0913 - all by name
     )
     most = config.tasks.max_running
     workers = DynamicSupervisor(
-        "tasks", max_children=4 * most + 64, on_exit=partial(note_exit, queue, notice)
+        "tasks",
+        max_children=4 * most + 64,
+        on_exit=partial(note_exit, queue, notice),
+        rng=host.random,
     )
     background = Background(queue, schedules, workers, most, lambda: gateway.is_idle)
     gateway.admission.on_resumed = tasks.notify

@@ -87,14 +87,14 @@ class Toolset:
         None  # returns after the first check of the sandbox
     )
 
-    def branch(self, on_exit: ExitListener | None = None) -> ChildSpec:
+    def branch(self, on_exit: ExitListener, rng: Callable[[], float]) -> ChildSpec:
         """Return the supervisor of all services; each service restarts alone.
 
         A service that keeps failing must remove its tools and wait, not crash: an escalation of
         this supervisor stops the daemon.
         """
         return Supervisor(
-            "services", self.services, strategy="one_for_one", on_exit=on_exit
+            "services", self.services, strategy="one_for_one", on_exit=on_exit, rng=rng
         ).child_spec()
 
 

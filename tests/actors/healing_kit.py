@@ -13,7 +13,7 @@ from palyra.actors import watchdog as actor
 from palyra.actors.kernel.child import Exit
 from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Watchdog, watch
-from palyra.core.healing.rules import HealingMode, Remedy
+from palyra.core.healing.rules import HealingMode, Remedy, subject_of
 from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE
@@ -58,9 +58,11 @@ class Desk:
             "end_call": partial(actor.end_calls, kit.registry),
             "cancel_run": partial(actor.cancel_run, kit.registry),
             "resume_run": partial(actor.resume_run, kit.registry, kit.work),
+            "revive_session": lambda key: kit.sessions.revive(subject_of(key)),
             "requeue_task": partial(requeue_task, self.office.queue),
             "expire_approval": partial(actor.expire_approval, kit.approvals),
         }
+        kit.incidents.on_resolved = lambda each: kit.sessions.revive(subject_of(each.key))
         self.watchdog = Watchdog(
             incidents=kit.incidents,
             modes=HealingModes(mode, sweep_s=SWEEP_S),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 import trio
 from trio.testing import MockClock
 
+from palyra.actors.session.handle import SessionHandle
 from palyra.core.healing.rules import RULES, HealingMode, kind_of
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import IncidentReport
@@ -35,6 +36,7 @@ from tests.actors.healing_kit import (
 )
 from tests.actors.run.office_kit import OPERATOR, call, say
 from tests.rows import every_row
+from tests.store.kit import session
 
 FAULTS = ("hang", "crash", "crash_loop", "damage", "outage")
 MODES: tuple[HealingMode, ...] = get_args(HealingMode)
@@ -77,6 +79,11 @@ async def crash_model(desk: Desk, times: int) -> None:
 
     desk.play(fail)
     await desk.kit.start()
+
+
+def set_session_aside(desk: Desk) -> None:
+    """Have the actor of a session crash too often."""
+    desk.kit.registry.set_session_aside(SessionHandle(session("ses_1")), "a bug")
 
 
 async def crash_tool(desk: Desk) -> None:
@@ -178,6 +185,15 @@ CELLS = (
         "crash_loop",
         lambda desk: crash_model(desk, 99),
         *left_alone("recovery_exhausted", "2 opened run"),
+    ),
+    Cell(
+        "run",
+        "crash_loop",
+        set_session_aside,
+        "session_set_aside",
+        "0 opened run, 5 would revive_session",
+        "0 opened run, 5 revive_session, 255 resolved",
+        "0 opened run",
     ),
     Cell(
         "run",
@@ -330,6 +346,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.tool_crashed("shell", "run_1", "call_1", "a bug"),
     kinds.recovery_exhausted("run_1", 3),
     kinds.run_stranded("run_1", "no such event"),
+    kinds.session_set_aside("ses_1", "ann", "a bug"),
     kinds.walls_leak("it got out"),
     kinds.workspace_unusable("it is gone"),
     kinds.provider_left_alone("acme", 3, "timeout"),

@@ -5,11 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.supervision import (
+    CHILD_INTENSITY,
+    INTENSITY,
+    PAUSE,
+    PERIOD_S,
     Outcome,
     Restart,
     RestartWindow,
     Strategy,
     charge_restart,
+    pause_s,
     plan_restart,
     wants_restart,
 )
@@ -92,6 +97,28 @@ def test_window_agrees_with_counting_by_hand(
         if after is None:
             break
         window = after
+
+
+@given(st.integers(1, 40), st.floats(0, 1, exclude_max=True))
+def test_pauses_double_and_are_bounded(restarts: int, chance: float) -> None:
+    """None before the first restart, then at least half of a ceiling that doubles up to its cap."""
+    ceiling_s = min(PAUSE.cap_s, PAUSE.base_s * 2 ** (restarts - 2))
+    pause = pause_s(restarts, lambda: chance)
+    if restarts == 1:
+        assert not pause
+    else:
+        assert ceiling_s / 2 <= pause <= ceiling_s
+
+
+def test_no_supervisor_spends_its_intensity_in_a_moment() -> None:
+    """Not in less than the pauses that its restarts bring with them."""
+    for intensity, least_s in ((INTENSITY, 3.8), (CHILD_INTENSITY, 0.3)):
+        spent_s, window = 0.0, RestartWindow(intensity, PERIOD_S)
+        for _ in range(intensity):
+            charged = charge_restart(window, spent_s)
+            assert charged is not None
+            window, spent_s = charged, spent_s + pause_s(len(charged.restarts_s), lambda: 0.0)
+        assert least_s < spent_s < PERIOD_S
 
 
 @every_row(("intensity", "period_s"), [(-1, 5.0), (1, 0.0), (1, -1.0)])

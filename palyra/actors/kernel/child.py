@@ -69,6 +69,7 @@ class Exit(msgspec.Struct, frozen=True):
     outcome: Outcome
     error: Exception | None = None
     was_asked: bool = False  # its supervisor requested the end
+    is_set_aside: bool = False  # it crashed too often to be restarted; its siblings live
 
 
 ExitListener = Callable[[Exit], None]
@@ -79,12 +80,14 @@ class Child:
 
     __slots__ = (
         "_ended",
+        "_pause",
         "_scope",
         "crash_text",
         "crashed_s",
         "exit",
         "incarnation",
         "is_ready",
+        "not_before_s",
         "on_change",
         "owes_restart",
         "restarts",
@@ -109,6 +112,8 @@ class Child:
         self.exit: Exit | None = None
         self.crash_text: str | None = None
         self.crashed_s = 0.0
+        self.not_before_s = 0.0  # of its next start
+        self._pause: trio.CancelScope | None = None  # before a restart
         self._scope: trio.CancelScope | None = None
         self._ended: trio.Event | None = None
 
@@ -141,6 +146,7 @@ class Child:
         """Make a child that has ended startable again."""
         self.state = "down"
         self.owes_restart = False
+        self.not_before_s = 0.0
 
     def started(self, value: Any = None) -> None:  # noqa: ANN401 - passed through untouched
         """The child can serve."""
@@ -171,10 +177,25 @@ class Child:
         return Exit(self.supervisor, self.spec.id, self.incarnation, "stuck", was_asked=True)
 
     def cancel(self, reason: str) -> None:
-        """Cancel the incarnation, if there is one; its exit then counts as requested."""
+        """Cancel the incarnation, if there is one; its exit then counts as requested.
+
+        A child that pauses before its restart ends for good.
+        """
         if self._scope is not None:
             self.state = "stopping"
             self._scope.cancel(reason)
+        elif self._pause is not None:
+            self.state = "ended"
+            self._pause.cancel(reason)
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait before a restart; return False if the child was cancelled meanwhile."""
+        if seconds <= 0:
+            return True
+        with trio.move_on_after(seconds) as self._pause:
+            await trio.sleep_forever()
+        self._pause = None
+        return self.state != "ended"
 
     async def wait_ended(self) -> None:
         """Wait until no incarnation runs."""

@@ -3,23 +3,29 @@
 Owns: a nursery and the incarnations of its children.  Called by: any task, directly.
 Never: restarts a child that failed its first start (the starter decides), keeps an order, or
 remembers its children when it is itself restarted.
-Semantics: Elixir's `DynamicSupervisor`; stuck children are treated as in `supervisor`.
+Semantics: Elixir's `DynamicSupervisor`; stuck children are treated as in `supervisor`.  One difference:
+crashes are counted for each child, since the children have nothing to do with one another.  A child
+that crashes too often is set aside: it ends, its exit says so, and the supervisor does not escalate.
+The count belongs to the id, as a child may end well between two crashes and be started again.
 """
 
+import random
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import trio
 
 from palyra.actors.kernel.child import Child, ChildSnapshot, ChildSpec, Exit, ExitListener
-from palyra.actors.kernel.supervisor import (
-    RestartBudget,
-    end_child,
-    live,
-    report,
-    report_stuck,
-    stop_child,
+from palyra.actors.kernel.supervisor import end_child, live, log, report, report_stuck, stop_child
+from palyra.core.supervision import (
+    CHILD_INTENSITY,
+    PERIOD_S,
+    Restart,
+    RestartWindow,
+    charge_restart,
+    pause_s,
 )
-from palyra.core.supervision import Restart
 from palyra.errors import ActorGone, Conflict, InvariantBroken, Overloaded
 
 RETRY_AFTER_MS = 250  # a hint: children end much sooner than that
@@ -33,21 +39,24 @@ class DynamicSupervisor:
         name: str,
         *,
         max_children: int,
-        intensity: int = 3,
-        period_s: float = 5.0,
+        intensity: int = CHILD_INTENSITY,
+        period_s: float = PERIOD_S,
         on_exit: ExitListener | None = None,
+        rng: Callable[[], float] = random.random,  # noqa: S311 - jitter
     ) -> None:
+        """`intensity` and `period_s` are those of each child."""
         self.name = name
         self._max_children = max_children
         self._children: dict[str, Child] = {}
-        self._budget = RestartBudget(name, intensity, period_s)
+        self._fresh = RestartWindow(intensity, period_s)
+        self._windows: dict[str, RestartWindow] = {}  # of ids that crashed within the period
         self._on_exit = on_exit
+        self._rng = rng
         self._incarnation = 0
         self._restarts = 0
         self._nursery: trio.Nursery | None = None  # None: no child may start
         self._serving = trio.CancelScope()
         self._stop_reason = ""
-        self._failure: Exception | None = None
 
     def __contains__(self, child_id: object) -> bool:
         return child_id in self._children
@@ -58,7 +67,7 @@ class DynamicSupervisor:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the children that are started meanwhile, until stopped.
 
-        Raises Escalated.  Cancellation: all children were stopped at once, each in its grace.
+        Cancellation: all children were stopped at once, each in its grace.
         """
         self._begin()
         async with trio.open_nursery() as nursery:
@@ -70,8 +79,6 @@ class DynamicSupervisor:
             finally:
                 self._nursery = None
                 await self._stop_all()  # noqa: ASYNC102 - shielded inside
-        if self._failure is not None:
-            raise self._failure
 
     async def start_child(self, spec: ChildSpec) -> Any:  # noqa: ANN401 - the child's own value
         """Start the child, wait until it is ready, and return the argument of its `started()`.
@@ -132,10 +139,9 @@ class DynamicSupervisor:
         if self._nursery is not None or self._children:
             raise InvariantBroken(f"{self.name} is already running")
         self._incarnation += 1
-        self._budget.renew()
+        self._windows = {}
         self._serving = trio.CancelScope()
         self._stop_reason = f"{self.name} ends"
-        self._failure = None
 
     def _admit(self, spec: ChildSpec, changed: trio.Event | None) -> Child:
         if self._nursery is None:
@@ -157,21 +163,34 @@ class DynamicSupervisor:
         """Run all incarnations of one child, until it has ended for good."""
         try:
             while self._comes_back(child, await live(child)):
+                restarts = len(self._windows[child.spec.id].restarts_s)
+                if not await child.pause(pause_s(restarts, self._rng)):
+                    break
                 child.begin()
         finally:
             del self._children[child.spec.id]
             child.close()
 
     def _comes_back(self, child: Child, end: Exit) -> bool:
-        report(end, self._on_exit)
+        """Report the end; charge the child for its restart, or set it aside."""
         is_first_start = child.incarnation == 1 and child.has_failed_start
         if is_first_start or not child.owes_restart:
+            report(end, self._on_exit)
             return False
-        escalated = self._budget.charge(child)
-        if escalated is not None:
-            self._failure = escalated
-            self._serving.cancel(escalated.message)
+        now_s = trio.current_time()
+        window = charge_restart(self._windows.pop(end.id, self._fresh), now_s)
+        if window is None:
+            report(msgspec.structs.replace(end, is_set_aside=True), self._on_exit)
+            log.critical("a child is set aside", supervisor=self.name, child=end.id)
             return False
+        report(end, self._on_exit)
+        self._windows = {
+            each: known
+            for each, known in self._windows.items()
+            if now_s - known.restarts_s[-1] <= known.period_s
+        }
+        self._windows[end.id] = window
+        child.restarts += 1
         self._restarts += 1
         return True
 

@@ -4,13 +4,16 @@ Owns: a nursery and the incarnations of its children.  Called by: its parent, `s
 Never: touches a child's state, or runs two incarnations of one child at once.
 Semantics: Erlang/OTP `supervisor`, including this: under `rest_for_one` a transient child that has
 returned is started again with its siblings, and a restarted supervisor starts all of them.
-Two differences.  Mailboxes outlive restarts, and a trio task that shields itself from cancellation
-cannot be killed: a child that outlives its grace is logged and reported to `on_exit` with outcome
+Three differences.  Mailboxes outlive restarts.  A restart that is not the first of its period comes after
+a pause, which grows (`core.supervision`); a crash of a child to the left is treated meanwhile.  And a
+trio task that shields itself from cancellation cannot be killed: a child that outlives its grace is logged and reported to `on_exit` with outcome
 "stuck", its siblings are still stopped in order, and `run` returns only when it ends.  The process
 can exit on that report: only `os._exit` does not wait for such a task.
 """
 
+import random
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import TypeVar
 
 import structlog
@@ -25,7 +28,18 @@ from palyra.actors.kernel.child import (
     ExitListener,
     State,
 )
-from palyra.core.supervision import Restart, RestartWindow, Strategy, charge_restart, plan_restart
+from palyra.core.backoff import Backoff
+from palyra.core.supervision import (
+    INTENSITY,
+    PAUSE,
+    PERIOD_S,
+    Restart,
+    RestartWindow,
+    Strategy,
+    charge_restart,
+    pause_s,
+    plan_restart,
+)
 from palyra.errors import InvariantBroken, PalyraError, Unavailable
 
 log = structlog.get_logger("palyra.supervisor")
@@ -191,6 +205,10 @@ class RestartBudget:
         child.restarts += 1
         return None
 
+    def pause_s(self, rng: Callable[[], float], backoff: Backoff) -> float:
+        """Return the wait before the restart that was charged last."""
+        return pause_s(len(self._window.restarts_s), rng, backoff)
+
     def _escalate(self, child: Child) -> Escalated:
         cause = None if child.exit is None else child.exit.error
         last = "it returned" if cause is None else child.crash_text
@@ -206,16 +224,19 @@ class RestartBudget:
 class Supervisor:
     """A fixed list of children; under `rest_for_one` each depends on those before it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         name: str,
         children: Sequence[ChildSpec],
         *,
         strategy: Strategy,
-        intensity: int = 3,
-        period_s: float = 5.0,
+        intensity: int = INTENSITY,
+        period_s: float = PERIOD_S,
         on_exit: ExitListener | None = None,
+        backoff: Backoff | None = PAUSE,
+        rng: Callable[[], float] = random.random,  # noqa: S311 - jitter
     ) -> None:
+        """`backoff` bounds the pauses before restarts; None: there are none."""
         if len({spec.id for spec in children}) != len(children):
             raise InvariantBroken(f"{name}: child ids repeat: {[spec.id for spec in children]}")
         self.name = name
@@ -223,6 +244,8 @@ class Supervisor:
         self._strategy = strategy
         self._budget = RestartBudget(name, intensity, period_s)
         self._on_exit = on_exit
+        self._backoff = backoff
+        self._rng = rng
         self._incarnation = 0
         self._is_running = False
         self._is_announced = False
@@ -328,17 +351,37 @@ class Supervisor:
             elif self._children[index].state == "down":
                 await self._bring_up(nursery, index)
                 continue
-            await self._changed.wait()
+            with trio.move_on_at(self._next_start_s()):
+                await self._changed.wait()
 
     def _find_unready(self) -> int | None:
-        """Return the position of the leftmost child that is down or still starting."""
+        """Return the position of the leftmost child that is down or still starting.
+
+        A child that pauses is passed over, unless those after it depend on it.
+        """
+        now_s = trio.current_time()
         for index, child in enumerate(self._children):
-            if child.state in {"down", "starting"}:
+            if child.state == "down" and not child.owes_restart and child.not_before_s > now_s:
+                if self._strategy == "rest_for_one":
+                    return None
+            elif child.state in {"down", "starting"}:
                 return index
         return None
 
+    def _next_start_s(self) -> float:
+        """Return when the pause of a child ends."""
+        now_s = trio.current_time()
+        return min(
+            (
+                child.not_before_s
+                for child in self._children
+                if child.state == "down" and child.not_before_s > now_s
+            ),
+            default=inf,
+        )
+
     def _announce(self, task_status: trio.TaskStatus[None]) -> None:
-        if not self._is_announced:
+        if not self._is_announced and all(child.state != "down" for child in self._children):
             self._is_announced = True
             task_status.started()
 
@@ -346,11 +389,17 @@ class Supervisor:
         """Start the child after its dependants are down; the loop then starts those too."""
         child = self._children[index]
         if child.owes_restart:
+            child.owes_restart = False
             self._failure = self._budget.charge(child)
-        if self._failure is not None:
-            return
+            if self._failure is not None:
+                return
+            if self._backoff is not None:
+                pause = self._budget.pause_s(self._rng, self._backoff)
+                child.not_before_s = trio.current_time() + pause
         affected = plan_restart(self._strategy, index, len(self._children))
         await self._take_down(self._children[index + 1 : affected.stop], child.spec.id)
+        if child.not_before_s > trio.current_time():
+            return
         child.begin()
         nursery.start_soon(self._live, child, name=f"{self.name}/{child.spec.id}")
 

@@ -123,6 +123,13 @@ class SessionHandle:
         ] = {}  # detached runs and dropped ones; they do not block the queue
         self.holds_until_s = 0.0  # a collected run waits for further messages, on trio's clock
 
+    def renewed(self) -> "SessionHandle":
+        """Return a handle with the same state and a mailbox that is open."""
+        handle = SessionHandle(self.record, has_past=self.has_past)
+        handle.left, handle.active, handle.waiting = self.left, self.active, self.waiting
+        handle.beside, handle.holds_until_s = self.beside, self.holds_until_s
+        return handle
+
     @property
     def session_id(self) -> str:
         """The id of the session."""

@@ -9,15 +9,15 @@ its reason, is sent to the run's session, which decides what follows.
 Restart: permanent.  Its children are then rebuilt from the tapes, so the registry is emptied.
 """
 
+import random
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 import trio
 
-from palyra.actors.kernel.child import ChildSpec, Exit
+from palyra.actors.kernel.child import ChildSpec, Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
@@ -44,6 +44,9 @@ class ActorRegistry:
         self.stranded: dict[
             str, str
         ] = {}  # open runs that this daemon cannot resume, with the reason
+        # Sessions whose actor crashed too often, with their state: no actor is started for them.
+        self.set_aside: dict[str, SessionHandle] = {}
+        self.on_set_aside: Callable[[SessionHandle, str], object] = _unheard
         self.is_complete = False  # recovery is done: every open run is in `runs` or `stranded`
         self.conversations: dict[Place, SessionHandle] = {}
         # Open delegated runs by the run above, and those to be cancelled once they have an actor.
@@ -58,6 +61,7 @@ class ActorRegistry:
         self.sessions.clear()
         self.keys.clear()
         self.stranded.clear()
+        self.set_aside.clear()
         self.is_complete = False
         self.conversations.clear()
         self.children.clear()
@@ -150,6 +154,16 @@ class ActorRegistry:
         if unarchived.place is not None and self.conversations.get(unarchived.place) is handle:
             del self.conversations[unarchived.place]
 
+    def set_session_aside(self, handle: SessionHandle, error: str) -> None:
+        """Unregister a session whose actor crashes each time; its runs that have an actor go on."""
+        self.remove_session(handle)
+        self.set_aside[handle.session_id] = handle
+        self.on_set_aside(handle, error)
+
+
+def _unheard(_handle: SessionHandle, _error: str) -> None:
+    """There are no sessions yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionServices(RunServices):
@@ -167,17 +181,31 @@ class SessionServices(RunServices):
 GRACE_S = 30.0  # ten thousand runs need some seconds to stop, each within its own grace
 
 
-def build_work(registry: ActorRegistry, max_children: int) -> DynamicSupervisor:
-    """Build the supervisor of sessions and runs."""
-    work = DynamicSupervisor(
-        "work", max_children=max_children, on_exit=partial(report_ended, registry)
-    )
+def build_work(
+    registry: ActorRegistry,
+    max_children: int,
+    notice: ExitListener | None = None,
+    rng: Callable[[], float] = random.random,  # noqa: S311 - jitter
+) -> DynamicSupervisor:
+    """Build the supervisor of sessions and runs; `notice` gets their crashes."""
+
+    def on_exit(end: Exit) -> None:
+        report_ended(registry, end)
+        if end.outcome == "crashed" and notice is not None:
+            notice(end)
+
+    work = DynamicSupervisor("work", max_children=max_children, on_exit=on_exit, rng=rng)
     registry.stop_actor = work.cancel_child
     return work
 
 
 def report_ended(registry: ActorRegistry, end: Exit) -> None:
-    """Send RunFinished to the session of a run whose actor has ended."""
+    """Send RunFinished to the session of a run whose actor has ended; set a session aside."""
+    if end.is_set_aside:
+        broken = registry.sessions.get(end.id.removeprefix("session:"))
+        if broken is not None:
+            registry.set_session_aside(broken, repr(end.error))
+        return
     run = registry.runs.get(end.id.removeprefix("run:"))
     if run is None or end.outcome == "stuck":
         return

@@ -14,11 +14,12 @@ import trio
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.actor import session_actor
-from palyra.actors.session.handle import AdoptRuns, SessionHandle
+from palyra.actors.session.handle import AdoptRuns, RunFinished, SessionHandle
 from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
+from palyra.core.incident.kinds import session_set_aside
 from palyra.core.journal.records import DEFAULT_WORKSPACE, Pin, SessionPurge, SessionRecord
 from palyra.core.ports import JournalStore
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
@@ -45,6 +46,7 @@ class Sessions:
     def __init__(self, services: SessionServices, work: DynamicSupervisor) -> None:
         self._services = services
         self._work = work  # the parent of all sessions and runs
+        services.registry.on_set_aside = self._report_set_aside
 
     async def reach(self, caller: Caller, command: StartRun) -> SessionHandle:
         """Return the message's session, with an actor; a new session when none is named.
@@ -164,23 +166,53 @@ class Sessions:
         )
 
     def _live(self, record: SessionRecord, *, has_past: bool = True) -> SessionHandle:
-        """The session's actor; starts one when there is none."""
+        """The session's actor; starts one when there is none.
+
+        Raises IllegalState for a session that is set aside.
+        """
         registry = self._services.registry
         handle = registry.sessions.get(record.session_id)
-        if handle is None:
-            handle = SessionHandle(record, has_past=has_past)
-            start = partial(session_actor, handle, self._services, self._work)
-            self._work.spawn_child(
-                ChildSpec(
-                    f"session:{record.session_id}",
-                    start,
-                    "transient",
-                    SESSION_GRACE_S,
-                    handle.inbox,
-                )
+        if handle is not None:
+            return handle
+        if record.session_id in registry.set_aside:
+            raise IllegalState(
+                f"{record.session_id} is set aside, because its actor crashed again and again: "
+                "`palyra incidents list --open` has the cause and the remedy"
             )
-            registry.add_session(handle)
+        return self._start(SessionHandle(record, has_past=has_past))
+
+    def _start(self, handle: SessionHandle) -> SessionHandle:
+        start = partial(session_actor, handle, self._services, self._work)
+        child_id = f"session:{handle.session_id}"
+        self._work.spawn_child(
+            ChildSpec(child_id, start, "transient", SESSION_GRACE_S, handle.inbox)
+        )
+        self._services.registry.add_session(handle)
         return handle
+
+    # --- sessions that are set aside
+
+    def _report_set_aside(self, handle: SessionHandle, error: str) -> None:
+        self._services.incidents.report(
+            session_set_aside(handle.session_id, handle.record.principal, error)
+        )
+
+    def revive(self, session_id: str) -> str:
+        """Start an actor of a session that was set aside, with the state it had; return the outcome.
+
+        Raises Overloaded, and the session stays as it is.
+        """
+        registry = self._services.registry
+        kept = registry.set_aside.get(session_id)
+        if kept is None:
+            return "the session is not set aside (any more)"
+        handle = self._start(kept.renewed())
+        del registry.set_aside[session_id]
+        for run in handle.under_way:  # some may have ended meanwhile
+            if f"run:{run.run_id}" not in self._work:
+                handle.inbox.offer(RunFinished(run.run_id))
+        handle.inbox.offer(AdoptRuns(()))  # an actor ends when it has handled something
+        return "the session has an actor again"
 
     def adopt(self, record: SessionRecord, runs: tuple[LoadedRun, ...]) -> None:
         """Give a session's open runs back to it after a restart."""

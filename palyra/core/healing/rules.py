@@ -44,12 +44,13 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.incident.kinds import SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentDomain, IncidentRecord
 
 HealingMode = Literal["disabled", "observe_only", "auto"]
 Remedy = Literal[
     "end_call", "cancel_run", "resume_run", "requeue_task", "expire_approval", "restart_actor",
-    "trip_provider", "rebuild_vectors", "reverify_journal", "checkpoint_wal",
+    "trip_provider", "rebuild_vectors", "reverify_journal", "checkpoint_wal", "revive_session",
 ]  # fmt: skip
 
 MAX_ATTEMPTS = 3
@@ -72,6 +73,7 @@ JOURNAL_STUCK = "journal_stuck"
 # taken in a sweep that finds it: after an attempt the subject has the whole window to progress.
 SWEPT = frozenset({
     RUN_STUCK, CALL_STUCK, TASK_STUCK, APPROVAL_OVERDUE, INDEX_DAMAGED, JOURNAL_STUCK,
+    SESSION_SET_ASIDE,
 })  # fmt: skip
 
 
@@ -97,6 +99,7 @@ RULES: Mapping[str, HealingRule] = {
     ),
     # The attempt counts; the run of a prompt is not stopped, the next attempt waits for its end.
     TASK_STUCK: HealingRule("task", _always("requeue_task"), "one task: its work begins again"),
+    SESSION_SET_ASIDE: HealingRule("run", _always("revive_session"), "one session: it goes on"),
     APPROVAL_OVERDUE: HealingRule("approval", _always("expire_approval"), "one approval: denied"),
     "provider_left_alone": HealingRule(
         "provider", _always("trip_provider"), "calls of one model, for 30 s"

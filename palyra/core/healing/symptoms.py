@@ -111,7 +111,9 @@ _DOMAINS: dict[str, IncidentDomain] = {
 }
 
 
-_SUPERVISORS: dict[str, IncidentDomain] = {"services": "tool_runtime", "tasks": "task"}
+_SUPERVISORS: dict[str, IncidentDomain] = {
+    "services": "tool_runtime", "tasks": "task", "work": "run",
+}  # fmt: skip
 
 
 def crashes_key(actor: str) -> str:

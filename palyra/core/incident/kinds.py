@@ -145,6 +145,22 @@ def run_stranded(run_id: str, why: str) -> IncidentReport:
     )
 
 
+SESSION_SET_ASIDE = "session_set_aside"
+
+
+def session_set_aside(session_id: str, principal: str, error: str) -> IncidentReport:
+    """The actor of a session crashed too often in a row; no message reaches the session."""
+    return IncidentReport(
+        domain="run",
+        key=f"{SESSION_SET_ASIDE}:{session_id}",
+        severity="critical",
+        summary="a session is set aside, because its actor crashed again and again; "
+        "`palyra incidents resolve` of this incident lets it go on",
+        evidence={"session_id": session_id, "principal": principal, "error": error},
+        resolves_itself=True,
+    )
+
+
 def walls_leak(problem: str) -> IncidentReport:
     """An escape probe inside the sandbox succeeded."""
     return IncidentReport(

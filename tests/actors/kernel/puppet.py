@@ -70,8 +70,9 @@ class Puppet:
         await wait_all_tasks_blocked()
 
 
-one_for_one = partial(Supervisor, "top", strategy="one_for_one")
-rest_for_one = partial(Supervisor, "top", strategy="rest_for_one")
+# Restarts without pauses, so that all that follows from a crash has happened when the test goes on.
+one_for_one = partial(Supervisor, "top", strategy="one_for_one", backoff=None)
+rest_for_one = partial(Supervisor, "top", strategy="rest_for_one", backoff=None)
 
 
 class Boom(Exception):

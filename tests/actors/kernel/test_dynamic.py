@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.actors.kernel.child import Child, ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.mailbox import Mailbox
-from palyra.actors.kernel.supervisor import Escalated, Supervisor
+from palyra.actors.kernel.supervisor import Supervisor
 from palyra.core.supervision import Restart
 from palyra.errors import ActorGone, Conflict, InvariantBroken, Overloaded
 from tests.actors.kernel.puppet import Boom, Halt, Puppet, running, states
@@ -191,26 +191,72 @@ async def test_transient_child_restarts_after_a_crash(autojump_clock: MockClock)
     async with running(pool()) as supervisor:
         await supervisor.start_child(puppet.spec("transient"))
         await puppet.tell(Boom())
+        await trio.sleep_until(trio.current_time() + 1)
         assert (3, 2) == (puppet.incarnation, supervisor.snapshot().restarts)
         await puppet.tell("return")
         assert 0 == len(supervisor)
 
 
-async def test_intensity_is_shared_by_all_children(autojump_clock: MockClock) -> None:
-    """Two children that crash once each use up two; the third crash ends all of them."""
-    first, second, other = Puppet("first"), Puppet("second"), Puppet("other")
-    last = Boom("last")
-    with pytest.RaisesGroup(pytest.RaisesExc(Escalated, match="pool: first failed")) as raised:
-        async with running(pool(intensity=2)) as supervisor:
-            for puppet in (first, second):
-                supervisor.spawn_child(puppet.spec("transient"))
-            supervisor.spawn_child(other.spec("temporary"))
-            for puppet, crash in ((first, Boom()), (second, Boom()), (first, last)):
-                await puppet.tell(crash)
-            pytest.fail("the supervisor lives on")
-    assert raised.value.exceptions[0].__cause__ is last
-    assert "other ends" == other.notes[-1]
-    assert 0 == len(supervisor)
+async def test_a_child_that_crashes_too_often_is_set_aside(autojump_clock: MockClock) -> None:
+    """Its last exit says so, its mailbox is closed, and its siblings have their own counts."""
+    first, second = Puppet("first"), Puppet("second")
+    exits: list[Exit] = []
+    inbox: Mailbox[int] = Mailbox("first", 9)
+    async with running(pool(intensity=2, on_exit=exits.append)) as supervisor:
+        spec = first.spec("transient")
+        supervisor.spawn_child(ChildSpec(spec.id, spec.start, "transient", mailbox=inbox))
+        supervisor.spawn_child(second.spec("transient"))
+        for puppet in (first, second, first, second, first):
+            await puppet.tell(Boom())
+            await trio.sleep_until(trio.current_time() + 1)
+        assert {"second": "running"} == states(supervisor.snapshot())
+        assert [("first", True)] == [(each.id, True) for each in exits if each.is_set_aside]
+        with pytest.raises(ActorGone):
+            inbox.offer(1)
+        supervisor.spawn_child(first.spec("transient"))  # whoever starts it again begins anew
+        for _ in range(2):
+            await first.tell(Boom())
+            await trio.sleep_until(trio.current_time() + 1)
+        assert {"first": "running", "second": "running"} == states(supervisor.snapshot())
+
+
+async def test_the_count_belongs_to_the_id(autojump_clock: MockClock) -> None:
+    """A child that ends well between two crashes does not begin with none."""
+    exits: list[Exit] = []
+    async with running(pool(intensity=1, on_exit=exits.append)) as supervisor:
+        for _ in range(2):
+            puppet = Puppet("one")
+            supervisor.spawn_child(puppet.spec("transient"))
+            await puppet.tell(Boom())
+            await puppet.tell("return")
+        assert [False, False, True] == [each.is_set_aside for each in exits]
+
+
+async def test_crashes_that_are_rare_never_add_up(autojump_clock: MockClock) -> None:
+    """A child lives for ever with one crash a period."""
+    puppet = Puppet("one")
+    async with running(pool(intensity=1)) as supervisor:
+        supervisor.spawn_child(puppet.spec("transient"))
+        for _ in range(20):
+            await puppet.tell(Boom())
+            await trio.sleep_until(trio.current_time() + 61)
+        assert {"one": "running"} == states(supervisor.snapshot())
+
+
+@pytest.mark.parametrize("way", ["cancel", "stop"])
+async def test_a_pausing_child_can_be_ended(autojump_clock: MockClock, way: str) -> None:
+    """It starts no more, and holds nothing up."""
+    puppet = Puppet("one", starts=["serve", Boom(), Boom()])
+    async with running(pool()) as supervisor:
+        supervisor.spawn_child(puppet.spec("transient"))
+        await puppet.tell(Boom())
+        assert ({"one": "down"}, 2) == (states(supervisor.snapshot()), puppet.incarnation)
+        before_s = trio.current_time()
+        if way == "cancel":
+            supervisor.cancel_child("one", "enough")
+            await wait_all_tasks_blocked()
+            assert 0 == len(supervisor)
+    assert (before_s, 2) == (trio.current_time(), puppet.incarnation)
 
 
 async def test_crash_at_the_moment_of_the_stop_is_not_restarted(autojump_clock: MockClock) -> None:

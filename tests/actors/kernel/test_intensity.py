@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from palyra.actors.kernel.supervisor import Escalated, Supervisor
-from palyra.core.supervision import Strategy
-from tests.actors.kernel.puppet import Boom, Puppet, one_for_one, puppets, rest_for_one, running
+from palyra.core.supervision import INTENSITY, Strategy
+from tests.actors.kernel.puppet import (
+    Boom,
+    Puppet,
+    one_for_one,
+    puppets,
+    rest_for_one,
+    running,
+    states,
+)
 
 
 async def test_intensity_allows_n_and_escalates_at_n_plus_one(autojump_clock: MockClock) -> None:
@@ -84,6 +92,71 @@ async def test_nested_budgets_multiply(autojump_clock: MockClock) -> None:
     assert isinstance(raised.value.exceptions[0].__cause__, Escalated)
 
 
+@given(
+    crashes=st.integers(0, INTENSITY), position=st.integers(0, 2),
+    strategy=st.sampled_from(["one_for_one", "rest_for_one"]), chance=st.floats(0, 1, exclude_max=True),
+)  # fmt: skip
+def test_a_hot_loop_is_slowed_down(
+    crashes: int, position: int, strategy: Strategy, chance: float
+) -> None:
+    """Restarts but the first come after pauses that double; children to the left live on meanwhile."""
+    _, cast = puppets("a", "b", "c")
+    cast[position].starts = ["serve", *[Boom()] * (crashes - 1)] if crashes else []
+
+    async def main() -> float:
+        supervisor = Supervisor(
+            "top", [each.spec() for each in cast], strategy=strategy, rng=lambda: chance
+        )
+        async with running(supervisor):
+            for _ in range(min(1, crashes)):
+                await cast[position].tell(Boom())
+            while any(each != "running" for each in states(supervisor.snapshot()).values()):
+                left = cast[:position] if strategy == "rest_for_one" else []
+                assert all(each.incarnation == 1 for each in left)
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep_until(trio.current_time() + 0.01)  # virtual
+            assert 1 + crashes == cast[position].incarnation
+            return trio.current_time()
+
+    took_s = trio.run(main, clock=MockClock(autojump_threshold=0))
+    ceilings = [0.25 * 2**each for each in range(crashes - 1)]
+    assert took_s == pytest.approx(sum(ceilings) * (1 + chance) / 2, abs=0.02 * (1 + crashes))
+
+
+async def test_four_crashes_in_a_moment_end_nothing(autojump_clock: MockClock) -> None:
+    """The intensity cannot be spent within a second, whatever the chance."""
+    puppet = Puppet("queue", starts=["serve", Boom(), Boom(), Boom(), Boom()])
+    other = Puppet("other")
+    specs = [other.spec(), puppet.spec()]
+    async with running(Supervisor("top", specs, strategy="rest_for_one", rng=lambda: 0.0)) as top:
+        await puppet.tell(Boom())
+        await trio.sleep_until(trio.current_time() + 60)
+        assert {"queue": "running", "other": "running"} == states(top.snapshot())
+        assert (6, 1) == (puppet.incarnation, other.incarnation)
+
+
+async def test_a_pause_ends_with_a_stop(autojump_clock: MockClock) -> None:
+    """Without a further start, and at once."""
+    puppet = Puppet("queue", starts=["serve", Boom(), Boom(), Boom()])
+    async with running(Supervisor("top", [puppet.spec()], strategy="one_for_one")):
+        await puppet.tell(Boom())
+        before_s = trio.current_time()
+    assert (before_s, 2) == (trio.current_time(), puppet.incarnation)
+
+
+async def test_a_pause_holds_up_no_sibling(autojump_clock: MockClock) -> None:
+    """Under one_for_one another child that crashes comes back at once."""
+    slow, quick = Puppet("slow", starts=["serve", Boom(), Boom(), Boom()]), Puppet("quick")
+    specs = [slow.spec(), quick.spec()]
+    top = Supervisor("top", specs, strategy="one_for_one", rng=lambda: 0.0)
+    async with running(top):
+        await slow.tell(Boom())
+        assert "down" == states(top.snapshot())["slow"]
+        await quick.tell(Boom())
+        await trio.sleep_until(trio.current_time() + 1.5)
+        assert "running" == states(top.snapshot())["quick"]
+
+
 Script = list[tuple[int, int]]  # (tenths of a second to wait, position of the child to crash)
 SCRIPTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=12)
 STRATEGIES = st.sampled_from(["one_for_one", "rest_for_one"])
@@ -125,7 +198,7 @@ def test_restarts_agree_with_counting_by_hand(
         specs = [puppet.spec() for puppet in cast]
         # Eighths of a second instead of tenths, so that sums of floats stay exact.
         supervisor = Supervisor(
-            "top", specs, strategy=strategy, intensity=intensity, period_s=50 / 8
+            "top", specs, strategy=strategy, intensity=intensity, period_s=50 / 8, backoff=None
         )
         try:
             async with running(supervisor):
