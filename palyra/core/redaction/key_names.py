@@ -14,6 +14,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SECRET_WORDS = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "credential",
     "credentials", "cookie", "authorization", "passcode", "passwort", "wachtwoord", "senha", "heslo",
+    "kennwort", "losungswort", "geheimnis", "zugangsdaten", "contrasena",
 )  # fmt: skip
 KEY_OF = frozenset(
     [
@@ -75,31 +76,50 @@ _NO_TOKEN = frozenset(
         "unk",
     ]
 )
+# Last words of a key that leave open what it is a secret of: `password_old`, `db_password_2`.
+MODIFIERS = frozenset(
+    "again backup confirm confirmation current dev live main new old plain primary prod production"
+    " repeat secondary staging value".split()
+)
 MAX_KEY_CHARS = 128  # a longer one is no key but a text
 
 
 def names_secret(key: str) -> str | None:
     """The class of what such a key holds, None for anything that is no secret."""
+    key = _in_ascii(key)
     found = list(_WORDS.finditer(key)) if len(key) <= MAX_KEY_CHARS else []
     if not found or found[-1].end() != len(key):
         return None
+    while len(found) > 1 and (found[-1][0].isdigit() or found[-1][0].lower() in MODIFIERS):
+        found.pop()
     if len(found) > 1 and [match.group().lower() for match in found[-2:]] == ["key", "base"]:
         found.pop()  # `secret_key_base` of Rails
     before, last = (match.group().lower() for match in (found[-2:-1] or found)[:1] + found[-1:])
+    if last.endswith(_KEY_IN_GERMAN):
+        return "api_key" if f"{before} {last}".startswith(_KEY_OF_IN_GERMAN) else None
     if last == "key":
         return "api_key" if before in KEY_OF else None
     if last.endswith("key") and last[:-3] in KEY_OF:
         return "api_key"
+    if last.endswith("pass") and (last[:-4] or before) in _PASS_OF:
+        return "password"
     word = next((word for word in SECRET_WORDS if last.endswith(word)), "")
     if word == "token" and (before in _NO_TOKEN or last[:-5] in _NO_TOKEN):
         return None
     return _CLASSES.get(word, word) or None
 
 
+def _in_ascii(key: str) -> str:
+    return key if key.isascii() else key.replace("ü", "ue").replace("Ü", "UE")
+
+
+_KEY_IN_GERMAN = "schluessel"
+_KEY_OF_IN_GERMAN = ("api", "geheim", "privat", "zugang", "zugriff", "verschluesselung", "signatur")
 _CLASSES = {
     "passwd": "password", "passphrase": "password", "pwd": "password", "apikey": "api_key",
     "credential": "secret", "credentials": "secret", "passcode": "password", "passwort": "password", "wachtwoord": "password",
-    "senha": "password", "heslo": "password",
+    "senha": "password", "heslo": "password", "kennwort": "password", "losungswort": "password",
+    "contrasena": "password", "geheimnis": "secret", "zugangsdaten": "secret",
 }  # fmt: skip
 
 # Last words that make a key worth a look at its value.
@@ -107,8 +127,10 @@ _PERHAPS = {
     "key": "api_key", "pat": "token", "auth": "token", "bearer": "token", "jwt": "token",
     "creds": "secret", "cred": "secret", "salt": "secret", "pass": "password", "pw": "password",
     "authtoken": "token", "dsn": "secret", "storepass": "password", "psk": "password", "keypass": "password",
-    "passin": "password", "passout": "password",
+    "passin": "password", "passout": "password", "schluessel": "api_key",
 }  # fmt: skip
+PERHAPS_WORDS = tuple(_PERHAPS)
+_PASS_OF = frozenset("admin db ftp mail my mysql pg redis root smtp sql ssh svn user".split())
 # Words before `key` that make it a place, a name or something public.
 _NO_KEY = frozenset(
     b"alias arrow artifact author blob block border bucket build cache child class client column"
@@ -127,6 +149,7 @@ _NO_KEY = frozenset(
 
 def may_name_secret(key: str) -> str | None:
     """The class of what such a key may hold, None when its words say that it holds no secret."""
+    key = _in_ascii(key)
     words = [match.group().lower() for match in _WORDS.finditer(key)]
     if len(key) > MAX_KEY_CHARS or not words or not key.endswith(key[-1:].strip("=: ")):
         return None

@@ -23,6 +23,7 @@ from palyra.core.redaction.percent_encoded import encoded_rules
 from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, look_pattern
 from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
 from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
+from palyra.core.redaction.structures import Structures
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
@@ -79,13 +80,13 @@ class Redactor:
         self._known_scanner = Scanner(known) if known else None
 
     @property
-    def scanners(self) -> tuple[Scanner, ...]:
+    def scanners(self) -> tuple[Scanner | Structures, ...]:
         """Scanners in the order in which they read a text.
 
         Known secrets come first, so that no other rule removes a part of one.
         """
         known = () if self._known_scanner is None else (self._known_scanner,)
-        return (*known, encoded_scanner(), _PLAIN, _BASE64)
+        return (*known, _STRUCTURES, encoded_scanner(), _PLAIN, _BASE64)
 
     def prepare(self) -> Iterator[bool]:
         """Compile ahead of time in small steps; yields True after each step."""
@@ -94,7 +95,7 @@ class Redactor:
 
     def _may_hold(self, data: bytes) -> bool:
         """Return True if any rule may match; false positives are possible."""
-        if _PLAIN.may_find(data):
+        if _PLAIN.may_find(data) or _STRUCTURES.may_find(data):
             return True
         if self._known_scanner is not None and self._known_scanner.may_find(data):
             return True
@@ -241,6 +242,7 @@ class StreamRedactor:
 
 
 # Scanners that no known secret changes.
+_STRUCTURES = Structures()
 _PLAIN = Scanner(RULES, beside=(f"{_HIDING}|{KEYED_STRING}", look_pattern(BASE64)))
 _BASE64 = Scanner(BASE64)
 _ENCODED_PART_RULES = 8  # each rule is several times as large as its plain one
@@ -252,8 +254,9 @@ def encoded_scanner() -> Scanner:
     return Scanner(encoded_rules(RULES), part_rules=_ENCODED_PART_RULES)
 
 
-def _fixed_scanners(data: bytes) -> Iterator[Scanner]:
+def _fixed_scanners(data: bytes) -> Iterator[Scanner | Structures]:
     """Yield the scanners that may match in the text."""
+    yield _STRUCTURES
     # Encoded forms first: a plain rule would take such a token only up to its first escape.
     if _may_be_encoded(data):
         yield encoded_scanner()
@@ -269,7 +272,7 @@ def _holds_secret(data: bytes) -> bool:
     return any(scanner.find(data) is not None for scanner in _fixed_scanners(data))
 
 
-def _pieces(scanner: Scanner, data: bytes) -> Iterator[bytes]:
+def _pieces(scanner: Scanner | Structures, data: bytes) -> Iterator[bytes]:
     """Yield the redacted text in pieces; text after a secret is read as following a marker."""
     shown: bytes | bytearray = data
     done = 0

@@ -177,13 +177,207 @@ _STANDARD = bytes.maketrans(b"-_", b"+/")
 
 def may_be_secret(value: str) -> bool:
     """Whether a string beside a key that names a secret can be one: neither empty nor a hint."""
-    data = value.strip().encode("utf-8", "surrogatepass")
-    if data.lower() in {b"", b"true", b"false", b"none", b"null"} or data.startswith(b"[redacted:"):
+    return may_be_secret_bytes(value.encode("utf-8", "surrogatepass"))
+
+
+def may_be_secret_bytes(found: bytes) -> bool:
+    """Whether a string of JSON beside a key that names a secret can be one."""
+    text = found.strip()
+    return not (text.lower() in _NOTHING or text.startswith(b"[redacted:") or is_placeholder(text))
+
+
+_NOTHING = frozenset([b"", b"true", b"false", b"none", b"null"])
+
+
+def is_secret_member(found: bytes) -> bool:
+    """Whether a string of JSON inside of a text is a secret: no placeholder, version or common word."""
+    text = found.strip()
+    if len(text) < _LEAST_MASK or not may_be_secret_bytes(text) or text.lower() in _COMMON_WORDS or _VERSION.fullmatch(text):
         return False
-    return not (_PLACEHOLDERS.search(data) and len(data) <= _LONGEST_PLACEHOLDER)
+    return not _is_filled_in(text)
 
 
-_LONGEST_PLACEHOLDER = 40
+_VERSION = re.compile(rb"[~^>=<]{0,2} ?v?\d+\.\d+\.\d+[\w.+-]*|workspace:.*")
+_COMMON_WORDS = _CODE_WORDS | frozenset(
+    b"any array auth authorization basic bearer boolean cookie credential credentials default digest disabled"
+    b" enabled hidden high integer jwt low medium no number object off on optional private public read required"
+    b" string text undefined unknown unset write yes header query oauth2 file env path".split()
+)
+
+
+def is_secret_string(found: bytes) -> bool:
+    """Whether a quoted value in a program or a file is a secret: no placeholder, word or code.
+
+    Long lists of words are passphrases unless they hold a word that a message to people has.
+    """
+    text = found.strip()
+    if len(text) < _LEAST_STRING or not may_be_secret_bytes(text) or is_plain(text):
+        return _NUMBER.fullmatch(text) is not None
+    if _is_filled_in(text) or _is_expression(text):
+        return False
+    return not is_prose(text) or _is_passphrase(text)
+
+
+_LEAST_STRING = 4
+_NUMBER = re.compile(rb"\d{5,12}")
+_FORMATTED = re.compile(rb"%[sdr]|\{[A-Za-z_'\"][^{}]*\}|\$\{[^{}]*\}|\{\{[^{}]*\}\}")
+
+
+def _is_filled_in(text: bytes) -> bool:
+    """Whether a program fills the text in, and nothing else in it looks like a secret."""
+    rest = _FORMATTED.sub(b" ", text).strip()
+    return rest != text and (not rest.strip(b"/:.,;'\"()[]@&=#-_ ") or is_prose(rest) or is_plain(rest))
+
+
+def _is_expression(text: bytes) -> bool:
+    """Whether it is a regular expression: it has a class with a range, or a group."""
+    return _REGEX.search(text) is not None
+
+
+_REGEX = re.compile(rb"\[[^\]]*(?:[aA]-[zZ]|0-9)|\(\?[:=!<P]")
+
+
+def _is_passphrase(text: bytes) -> bool:
+    words = text.split()
+    is_plain = all(word.isalpha() and word.islower() for word in words)
+    return len(words) >= _LEAST_PHRASE and is_plain and _MESSAGE_WORDS.isdisjoint(words)
+
+
+_LEAST_PHRASE = 4
+_MESSAGE_WORDS = frozenset(
+    b"a an and are as at be by can cannot code do does enter error expected failed for from has have here if in"
+    b" invalid is it key may missing must name no not of on or password please required secret set"
+    b" should show that the this to token type use used user value was when will with wrong you your".split()
+)
+
+
+def is_secret_line(found: bytes) -> bool:
+    """Whether the rest of a line behind a key is a secret: no placeholder, words or code."""
+    text = found.strip()
+    if len(text) < _LEAST_LINE or not may_be_secret_bytes(text) or is_code(text) or is_plain(text):
+        return False
+    return not (is_prose(text) or _is_filled_in(text) or _is_expression(text))
+
+
+def is_secret_variable(found: bytes) -> bool:
+    """Whether the value of a variable of a shell or of a container is a secret."""
+    text = found.strip()
+    if len(text) < _LEAST_LINE or not may_be_secret_bytes(text) or is_plain(text):
+        return False
+    return not (is_prose(text) or _is_filled_in(text)) and not _COMMAND.match(text)
+
+
+_COMMAND = re.compile(rb"\$\(|`[a-z]")
+
+
+def is_secret_argument(found: bytes) -> bool:
+    """Whether a word behind a key is a secret: as one of an option, and not punctuation first."""
+    return found[:1] not in _PUNCTUATION and is_secret_option(found)
+
+
+def is_secret_option(found: bytes) -> bool:
+    """Whether a word is a secret: as a line, and of more than one kind of characters."""
+    text = found.rstrip(b",;.)")
+    return is_secret_line(text) and (_kinds(text) > 1 or _is_shuffled(text) or is_scattered(text))
+
+
+_PUNCTUATION = frozenset(bytes([byte]) for byte in b"|&><),=")
+_LEAST_LINE = 6
+
+
+def is_drawn_value(found: bytes, name: str) -> bool:
+    """Whether a value beside a key that only may name a secret is one."""
+    text = _ENCODED_KEY.sub(b"", found.strip())
+    if name == "password":
+        return is_secret_argument(text) and b" " not in text
+    is_encoded = text != found.strip() and len(text) >= _LEAST_DRAWN
+    return is_encoded and bits_a_character(text) >= _OPAQUE_BITS and not is_placeholder(text)
+
+
+_ENCODED_KEY = re.compile(rb"\A(?:base64|hex|b64):")
+
+
+def is_placeholder(text: bytes) -> bool:
+    """Whether the whole value stands for another one: a variable, a hint, a mask, a reference."""
+    if _VARIABLE.fullmatch(text) or (len(text) >= _LEAST_MASK and len(set(text)) == 1):
+        return True
+    if text.startswith(_PUBLIC):
+        return True
+    words = [word for word in _NOT_WORD.split(text.lower()) if word]
+    if not all(_HINT_OR_WORD.fullmatch(word) for word in words):
+        return False
+    return any(_HINT.search(word) for word in words) and _PLAIN_TEXT.fullmatch(text) is not None
+
+
+_VARIABLE = re.compile(
+    rb"\$[A-Za-z_]\w*|\$\d|\$\{[^{}]*\}|\$\([^()]*\)|\$\{\{[^{}]*\}\}|\{\{[^{}]*\}\}|`[^`]*`|#\{[^{}]*\}"
+    rb"|\{[A-Za-z_][^{}]*\}|%\([a-z_]\w*\)s|%[sdr]|%[A-Z_]+%|<[A-Za-z_][^<>]*>|\[[A-Z_ ]+\]|@[a-z_]+@?|:'?[a-z_]+[0-9]?'?|[.]{3}"
+    rb"|[x*.#_-]{3,}|[A-Z]+(?:_[A-Z]+)+|ENC\[.*\]|(?:env|file|keyring|vault|secretref|op|arn|ssm|gcpsm)://?[^ ]*"
+    rb"|(?:env|keyring|vault):[A-Za-z_][A-Za-z0-9_./-]*|file:[A-Za-z0-9_./~-]+|arn:aws[a-z-]*:[^ ]*",
+    re.DOTALL,
+)
+_LEAST_MASK = 3
+_NOT_WORD = re.compile(rb"[^A-Za-z0-9]+")
+_PLAIN_TEXT = re.compile(rb"[A-Za-z0-9_.,:/ <>\[\](){}'-]*")
+_HINT = re.compile(
+    rb"^your|example|placeholder|change.?me|changeit|dummy|redacted|sample|insert|replace|fixme|todo|xxx"
+)
+_HINT_OR_WORD = re.compile(rb"[a-z]{2,}\d{0,3}|[a-z]|x+|\d{1,3}")
+
+
+def is_plain(text: bytes) -> bool:
+    """Whether it is a number, a path, an address, a version, a date, or a word as programs have."""
+    return _PLAIN_VALUE.fullmatch(text) is not None or _NAME_IN_CODE.fullmatch(text) is not None
+
+
+_PLAIN_VALUE = re.compile(
+    rb"[\d.,:/_TZ -]+[a-z]{0,2}|[~.]{0,2}(?:/[\w.@+-]+)+/?|[a-z][a-z+]*://[^\s@]+|[A-Za-z]:\\[^\s]*|v?\d+(?:\.\d+)+[\w.+-]*"
+    rb"|[~^>=<]+ ?\d[\w.-]*"
+)
+# Words of one case, of camel case or joined by signs, with small numbers behind.
+_CODE_WORD = (
+    rb"(?:[a-z]{2,}\d{0,2}|[a-z]{2,}(?:[A-Z][a-z]+){1,6}\d{0,2}|[A-Z][a-z]+(?:[A-Z][a-z]+){0,6}\d{0,2}"
+    rb"|[A-Z]{2,}\d{0,2})"
+)
+_NAME_IN_CODE = re.compile(
+    rb"[&*@!:_]{0,2}(?:[a-z][.])?" + _CODE_WORD + rb"(?:[-_./:?!+]{1,2}" + _CODE_WORD + rb")*[]:?!.,;_)}=]{0,3}"
+)
+
+
+def is_code(text: bytes) -> bool:
+    """Whether a value without quotes is an expression, which begins with a name."""
+    return _EXPRESSION.match(text) is not None
+
+
+# An argument that is a name, a number or a literal, or no argument yet.
+_CALL = rb"\((?:\)|\Z|[rbfuRBFU]{0,2}[\"'][^\"']*(?:[\"']|\Z)|[*&!-]{0,2}_{0,2}" + _CODE_WORD + rb"(?:[_.]+[A-Za-z_]+)*(?:[\[(,)=. :]|\Z)|\d+[,)]|[{\[(])"
+_EXPRESSION = re.compile(
+    rb"(?:(?:await|new|const|not|lambda|fn|async|typeof|yield|return) |[&*!(\[{+-]{1,2})?"
+    rb"_{0,2}(?:[a-z]\.)?" + _CODE_WORD + rb"(?:(?:_{1,2}|\??\.|::|->)_{0,2}" + _CODE_WORD + rb")*_{0,2}\d{0,2}[?!]?"
+    rb"(?:[,;:)\]}]+\s*\Z|(?<=[A-Za-z0-9_]{4})[,)\]}]+ [A-Za-z_*\"'{(\[].*\Z|(?<=[A-Za-z0-9_]{4})" + _CALL + rb"|(?<=\.[a-z]{3})" + _CALL + rb"|(?<=[A-Za-z0-9_]{3})" + _CALL + rb".*[])}(\[{,;:]\s*\Z|(?<=[A-Za-z0-9_]{4})\[(?:\Z|[\]:\[]|[\"'][\w-]+[\"']|-?\d+\]|" + _CODE_WORD + rb"(?:[_.]+\w+)*[\],.:(| ])"
+    rb"|(?<=[A-Za-z0-9_]{3})<" + _CODE_WORD + rb"[,<>\[ |].*>.*\Z| +(?:=|\||\?|\?\?|or|and|if|else|in|is|as|==|\+|&&|=>|->|/|//)(?: .*)?\Z)",
+    re.DOTALL,
+)
+
+
+def is_prose(text: bytes) -> bool:
+    """Whether most of it is made of ordinary words, as in a sentence or a label."""
+    words = text.split()
+    plain = [word for word in words if _PROSE_WORD.fullmatch(word) or _NAME_IN_CODE.fullmatch(word)]
+    size, all_size = sum(map(len, plain)), sum(map(len, words))
+    return size * 3 >= all_size * 2 or (len(plain) >= _LEAST_WORDS and size * 2 > all_size)
+
+
+_LEAST_WORDS = 3
+_PROSE_WORD = re.compile(
+    rb"[(\"'<\[]*(?:[A-Za-z]?[a-z\x80-\xff]+(?:['-][a-z]+)*|[A-Z]{2,}|\d{1,4}|[A-Za-z]?[a-z]+[/_.][a-z]+)[)\"'>\].,:;?!]*"
+)
+
+
+def _kinds(text: bytes) -> int:
+    letters, digits = text.translate(None, _LETTERS), text.translate(None, _DIGITS)
+    has_sign = bool(text.translate(None, _LETTERS + _DIGITS))
+    return (len(letters) < len(text)) + (len(digits) < len(text)) + has_sign
 
 
 def _is_mixed(found: bytes) -> bool:

@@ -11,6 +11,7 @@ from typing import cast
 
 from palyra.core.redaction.grammar import CONTEXT_BYTES
 from palyra.core.redaction.scanner import Ahead, Expression, Match, Scanner, Span, compile_bytes
+from palyra.core.redaction.structures import Structures
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
@@ -27,7 +28,7 @@ class StreamHoldBack:
 
     __slots__ = ("_buffer", "_first", "_out", "_scanner", "_tail")
 
-    def __init__(self, scanner: Scanner) -> None:
+    def __init__(self, scanner: Scanner | Structures) -> None:
         self._scanner = scanner
         self._restart(b"")
 

@@ -94,7 +94,7 @@ PLACES = [
     # arguments of commands
     "AUTH default {}",
     "account a\nuser me\npassword {}", "ngrok authtoken {}", "fly secrets set NAME={}",
-    "config:set NAME={}", "SSHPASS={} sshpass -e ssh h", "keytool -storepass {} -keypass k12345", "atlas --privateKey {}",
+    "config:set NAME={}", "SSHPASS={} sshpass -e ssh h", "keytool -storepass {} -keypass changeit", "atlas --privateKey {}",
     "cypress run --record --key {}", "buildkite-agent start --token {}", "tool --name start --next-token-secret {}",
     "echo 'root:{}' | chpasswd", "echo '{}' | wrangler secret put K", '$env:API_TOKEN = "{}"',
     # addresses and headers

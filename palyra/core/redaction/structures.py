@@ -1,0 +1,511 @@
+"""Values beside a key that names a secret, found by the structure round them and not by their looks.
+
+Structures are JSON at any depth of escapes, literals of programs, YAML, TOML, INI, dotenv, headers,
+options and assignments of a shell, elements and attributes of XML, connection strings and queries of
+addresses.  A reader finds a key (`key_names`) with a separator behind it, takes the value as far as
+the structure says, and only then asks whether the *whole* value is a placeholder, a word or code.  So
+no character inside of a password decides about it.
+
+The object has the interface of `scanner.Scanner`, so texts and streams use it as one scanner more.
+What stands before a key is read LOOK_BACK_BYTES far at most, less than a stream keeps.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from palyra.core.redaction.grammar import ANYWHERE, Rule, any_case
+from palyra.core.redaction.key_names import (
+    MODIFIERS,
+    PERHAPS_WORDS,
+    SECRET_WORDS,
+    may_name_secret,
+    names_secret,
+)
+from palyra.core.redaction.scanner import Ahead, Expression, Span, compile_bytes
+from palyra.core.redaction.secret_values import (
+    is_drawn_value,
+    is_secret_argument,
+    is_secret_line,
+    is_secret_string,
+    is_secret_variable,
+    is_secret_member,
+    is_secret_option,
+)
+
+LOOK_BACK_BYTES = 64
+LONGEST_VALUE_BYTES = 8_192  # of a quoted value; a longer one is cut there
+LONGEST_WORD_BYTES = 1_024  # of a value without quotes
+_KEY_CHARACTERS = re.compile(rb"(?:[A-Za-z0-9_\x80-\xff-]|[.](?=[A-Za-z_])|(?<=[A-Za-z0-9]) (?=[A-Za-z]))*\Z")
+_BLANKS = b" \t"
+
+# --- Where a key ends ----------------------------------------------------------------------------
+
+_KEY_IN_GERMAN = r"[sS][cC][hH][lL](?:[uU][eE]|\xc3[\xbc\x9c]|\\+u00[dDfF][cC])[sS][sS][eE][lL]"
+_WORD = "|".join(
+    sorted(
+        {*map(any_case, (*SECRET_WORDS, *PERHAPS_WORDS)), _KEY_IN_GERMAN},
+        key=lambda form: (-len(form), form),
+    )
+)
+_MODIFIER = f"(?:[_.-]?(?:{'|'.join(any_case(word) for word in sorted(MODIFIERS))}|[0-9]+))?"
+_SHAPES = (
+    # `"key": `, `key = `, `key := `, `key ||= `, `'key' => `, `[:key] = `
+    rf"""(?:{_WORD}){_MODIFIER}["'`\\]*[\]\x29}}]?[ \t]*(?:[|?][|?]=|[?:]=|=>|[:=])""",
+    # `{"name": "KEY", "value": "…"}`, `- name: KEY` above `value: …`, `name="key" value="…"`
+    rf"""(?:{_WORD}){_MODIFIER}["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]alue["'\\]*[ \t]*[:=]""",
+    # `<key>…`, `<key type="…">…`
+    rf"(?:{_WORD}){_MODIFIER}>",
+    rf"""(?:{_WORD}){_MODIFIER}[ \t]+[A-Za-z:]+=["'][^"'<>\r\n]*["'][ \t]*>""",
+    # `--key …`
+    rf"""(?:^|[ \t\r\n"'`\x28,\\])--?(?:[A-Za-z][A-Za-z0-9.-]*[-._]|[A-Za-z]+)?(?:{_WORD}){_MODIFIER}[ \t]""",
+)
+
+
+@cache
+def _place() -> Expression:
+    return compile_bytes("|".join(_SHAPES))
+
+
+@cache
+def _begun() -> Expression:
+    """Return the expression for an end of a text that may become a place, or the key of one."""
+    ends = (
+        r"""["'`\\]*[\]\x29}]?[ \t]*[|?:]?[|?]?""",
+        r"""["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]?a?l?u?e?["'\\]*[ \t]*""",
+        r"""[ \t]+[A-Za-z:]+=(?:["'][^"'<>\r\n]*(?:["'][ \t]*)?)?""",
+    )
+    return compile_bytes(rf"(?:[A-Za-z0-9_.-]+|(?:{_WORD}){_MODIFIER}(?:{'|'.join(ends)}))\z")
+
+
+class _Place(NamedTuple):
+    """A separator behind a key."""
+
+    start: int  # of the key
+    end: int  # behind the separator
+    key: str
+    name: str | None  # class of the secret that the key names, None if it only may name one
+    perhaps: str | None
+    sign: bytes  # the separator: `:`, `=`, `>`, ` `
+    before: bytes  # of the same line, before the key
+    is_quoted: bool  # the key has quotes
+
+
+class _Value(NamedTuple):
+    start: int
+    end: int
+    is_open: bool  # more text may make it longer
+    kind: str
+    tail: str  # unit of the text that continues it
+    is_cut: bool = False  # its end is further away than is read
+
+
+class Structures:
+    """Reads the values of all keys that name a secret."""
+
+    @cached_property
+    def place(self) -> Expression:
+        return _place()
+
+    @cached_property
+    def begun(self) -> Expression:
+        return _begun()
+
+    def prepare(self) -> Iterator[bool]:
+        """Compile ahead of time; yields True after each step."""
+        self.place  # noqa: B018 - for its effect
+        yield True
+        self.begun  # noqa: B018 - for its effect
+        yield True
+
+    def may_find(self, data: bytes) -> bool:
+        """Return True if there is a key that names a secret, with a separator behind it."""
+        return next(self._places(data, 0), None) is not None
+
+    def find(
+        self, data: bytes | bytearray, pos: int = 0, floor: int = 0, ahead: Ahead | None = None
+    ) -> Span | None:
+        """Return the first secret value that starts at `floor` or later; None without one."""
+        del ahead
+        for place in self._places(data, pos):
+            value, is_secret = _judged(data, place)
+            if is_secret and value.start >= floor:
+                name = place.name or place.perhaps or "secret"
+                return Span(value.start, value.start, value.end, _rule(name, value.tail))
+        return None
+
+    def find_viable(self, data: bytes | bytearray, pos: int) -> int:
+        """Return the start of the end of `data` that more text may complete; len() if none."""
+        for place in self._places(data, pos):
+            if _judged(data, place)[0].is_open:
+                return place.start
+        match = self.begun.search(data, max(pos, len(data) - LONGEST_WORD_BYTES))
+        return len(data) if match is None else match.span()[0]
+
+    def _places(self, data: bytes | bytearray, pos: int) -> Iterator[_Place]:
+        while (match := self.place.search(data, pos)) is not None:
+            start, end = match.span()
+            place = _place_at(data, start, end)
+            if place is not None:
+                yield place
+            pos = end - 1 if end - 1 > start else end
+
+
+_SIGN = re.compile(
+    rb"""(["'`\\]*)([\])}]?)[ \t]*([|?][|?]=|[?:]=|=>|[:=]|>|[ \t])\Z|["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]alue["'\\]*[ \t]*([:=])\Z"""
+)
+_ATTRIBUTES = re.compile(rb"""[ \t]+[A-Za-z:]+=["'][^"'<>\r\n]*["'][ \t]*>\Z""")
+_MATCHED_KEY = re.compile(rb"-?[A-Za-z][A-Za-z0-9_. -]*")
+
+
+def _place_at(data: bytes | bytearray, start: int, end: int) -> _Place | None:
+    """Return the place whose key ends in this match, None if it is no key of a secret."""
+    matched = bytes(data[start:end])
+    start += len(matched) - len(matched := matched.lstrip(b" \t\r\n\"'`(,\\"))
+    back = bytes(data[max(0, start - LOOK_BACK_BYTES) : start])
+    back = back[max(back.rfind(b"\n"), back.rfind(b"\r"), back.rfind(b"]")) + 1 :]
+    is_element = matched.endswith(b">") and not matched.endswith(b"=>")
+    key_end, sign, close = _split(matched)
+    joint = _KEY_CHARACTERS.search(back)
+    lead = joint[0] if joint else b""
+    before = back[: len(back) - len(lead)]
+    key = _ESCAPED_UE.sub(b"ue", lead + matched[:key_end]).decode("utf-8", "replace")
+    is_option = sign == b" "
+    if is_option or _OPTION.search(lead):
+        key = re.split(r" -|^-+", key)[-1]
+    name, perhaps = names_secret(key), None
+    if name is None:
+        perhaps = may_name_secret(key)
+    if name is None and perhaps is None:
+        return None
+    if is_element and not (before.endswith(b"<") or before.endswith(b":")):
+        return None
+    if before.endswith((b"::", b"${", b"/")) or (_ARN.search(before) and sign == b":"):
+        return None
+    is_quoted = matched[key_end : key_end + 1] in (b'"', b"'", b"`", b"\\") and not before[-1:].isalnum()
+    is_pair = key.isupper() or b";" in before
+    if sign == b"=>" and is_pair and data[end : end + 1] not in (b" ", b"'", b'"', b""):
+        sign, end = b"=", end - 1
+    if close and not is_quoted and not (close == b"]" and before.endswith(b"[:")):
+        return None
+    return _Place(start - len(lead), end, key, name, perhaps, sign, before, is_quoted)
+
+
+_ESCAPED_UE = re.compile(rb"\\+u00[DdFf][Cc]")
+_OPTION = re.compile(rb"(?:\A| )--?[A-Za-z][A-Za-z0-9_. -]*\Z")
+_ARN = re.compile(rb"[A-Za-z0-9-]:\Z")
+
+
+def _split(matched: bytes) -> tuple[int, bytes, bytes]:
+    """Return where the key ends in the match, the sign behind it, and a bracket between them."""
+    if matched.endswith(b">") and not matched.endswith(b"=>"):
+        attributes = _ATTRIBUTES.search(matched)
+        return (attributes.start() if attributes else len(matched) - 1), b">", b""
+    found = _SIGN.search(matched)
+    if found is None:
+        return len(matched), b"", b""
+    if found[4] is not None:
+        return found.start(), found[4], b""
+    sign = b" " if found[3] in (b" ", b"\t") else found[3]
+    return found.start(), sign, found[2]
+
+
+# --- Where a value ends --------------------------------------------------------------------------
+
+_MEMBER = re.compile(rb"""(?:\A|[{,])\s*\\*["']\Z""")
+_QUOTE = re.compile(rb"""(\\*)(["'`])""")
+_TAG = re.compile(rb"!{1,2}[A-Za-z][A-Za-z.-]*[ \t]+|&[A-Za-z0-9_.-]+[ \t]+|[bBfFrRuU]{1,2}(?=[\"'])")
+_PREFIX = re.compile(rb"[@bBfFrRuUnNL]{1,2}[@$]?(?=[\"'])|[$@](?=[\"'])|!![a-z]+[ ]")
+_NEXT_IN_SHELL = re.compile(rb"""\\''|"'"'|'""")
+
+
+def _judged(data: bytes | bytearray, place: _Place) -> tuple[_Value, bool]:
+    """Return the value at a place, and True if it is a secret.
+
+    Of a value without an end nearby only the beginning decides.
+    """
+    value = _read(data, place)
+    is_secret = _is_secret(place, value, bytes(data[value.start : value.end]))
+    if value.is_cut:
+        end = _rest(value.tail).match(data, value.end).end() if is_secret else value.end  # type: ignore[union-attr]  # `…*` matches anything
+        value = value._replace(end=end, is_open=is_secret and end == len(data))
+    return value, is_secret
+
+
+@cache
+def _rest(unit: str) -> re.Pattern[bytes]:
+    return re.compile(f"{unit}*".encode("latin-1"))
+
+
+def _read(data: bytes | bytearray, place: _Place) -> _Value:
+    """Return the value at a place."""
+    at, size = place.end, len(data)
+    is_member = place.is_quoted and place.sign == b":" and _MEMBER.search(place.before) is not None
+    blanks = b" \t\r\n" if is_member else _BLANKS
+    if place.sign == b"=" and _is_comparison(data, place):
+        return _Value(at, at, is_open=False, kind="none", tail="")
+    while at < size and data[at] in blanks:
+        at += 1
+    if at == size:
+        return _Value(at, at, is_open=True, kind="none", tail="")
+    prefix = (_TAG if place.sign == b":" else _PREFIX).match(data, at) if place.sign != b">" else None
+    is_raw = prefix is not None and b"r" in prefix[0].lower()
+    at = prefix.end() if prefix else at
+    if place.name in _WITH_SCHEME and place.sign in (b":", b"="):
+        return _credentials(data, place, at)
+    return _string(data, place, at, is_raw=is_raw, is_prefixed=prefix is not None)
+
+
+def _string(
+    data: bytes | bytearray, place: _Place, at: int, *, is_raw: bool, is_prefixed: bool
+) -> _Value:
+    """Return the quoted value at `at`, or the one without quotes if what looks like quotes is none."""
+    quote = _QUOTE.match(data, at) if place.sign != b">" else None
+    depth, enclosing = (0, b"") if place.is_quoted else _enclosing(place.before)
+    if quote is None or (quote[2] == b"`" and (enclosing or place.sign == b" ")):
+        return _unquoted(data, place, at)
+    if quote[2] == enclosing and len(quote[1]) == depth:  # the end of that string
+        if _NEXT_IN_SHELL.match(data, at + 1) is None:
+            return _Value(at, at, is_open=at + 4 >= len(data), kind="none", tail="")
+        return _unquoted(data, place, at)
+    value = _quoted(data, place, quote, is_raw=is_raw)
+    if value.tail and not quote[1] and (is_prefixed or enclosing):  # it has no end
+        return _unquoted(data, place, place.end)
+    if value.is_open or value.tail or quote[1] or place.is_quoted:
+        return value
+    behind = _BEHIND_INNER if enclosing else _BEHIND_QUOTE
+    if behind.match(data, value.end + 1) is not None:
+        return value
+    end = data.find(quote[2], value.start, value.end)  # text without escapes ends in a backslash
+    if end >= 0 and behind.match(data, end + 1) is not None:
+        return value._replace(end=end)
+    return _unquoted(data, place, place.end)
+
+
+_BEHIND_INNER = re.compile(rb"\Z|[\s,;)}\]]|\\?[\"'`](?:\Z|[\s,;)}\]])")
+_BEHIND_QUOTE = re.compile(
+    rb"""\Z|[\s,;:.+*%<>|&`\\/#=-]|[)\]}](?:\Z|[\s,;.:)\]}\\"'])|["'](?:\Z|[^"'])"""
+)
+
+
+_WITH_SCHEME = frozenset({"authorization", "cookie"})
+_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9-]{0,19}[ \t]+(?=[^ \t\r\n])")
+_PARAMETERS = re.compile(rb"""[A-Za-z_]+=["'][^,]*(?:,|["']\Z)""")
+_BEHIND = {"authorization": re.compile(rb"[ \t]"), "cookie": re.compile(rb";")}
+_COOKIE = re.compile(rb"[A-Za-z0-9_.-]+=(?=[^=])")
+
+
+def _credentials(data: bytes | bytearray, place: _Place, at: int) -> _Value:
+    """Return what follows the scheme of an Authorization header, or the name of a cookie."""
+    quote = _QUOTE.match(data, at)
+    value = _quoted(data, place, quote) if quote is not None else _unquoted(data, place, at)
+    text = bytes(data[value.start : value.end])
+    lead = (_COOKIE if place.name == "cookie" else _SCHEME).match(text)
+    if lead is not None and _PARAMETERS.match(text, lead.end()):
+        return value._replace(kind="none")
+    if lead is not None:
+        value = value._replace(start=value.start + lead.end())
+    if value.kind != "json":
+        after = _BEHIND[place.name or ""].search(data, value.start, value.end)
+        value = value if after is None else value._replace(end=after.start())
+    kind = "line" if value.kind in ("json", "env") else value.kind
+    return value._replace(kind=kind)
+
+
+_COMPARISON = re.compile(rb"""[=~](?:[ \t"'`\[({\\]|=[ \t])|=\Z""")
+
+
+def _is_comparison(data: bytes | bytearray, place: _Place) -> bool:
+    """Whether the sign is the first half of `==` or `=~`, which no variable of a shell has."""
+    is_variable = place.key.isupper() and _LINE_KEY.match(place.before) is not None
+    return _COMPARISON.match(data, place.end) is not None and not (
+        is_variable or _enclosing(place.before)[1] or _IN_QUERY.search(place.before)
+    )
+
+
+def _quoted(
+    data: bytes | bytearray, place: _Place, opening: re.Match[bytes], *, is_raw: bool = False
+) -> _Value:
+    depth, mark = len(opening[1]), opening[2]
+    start = opening.end()
+    limit = min(len(data), start + LONGEST_VALUE_BYTES)
+    kind = "json" if place.is_quoted and place.sign == b":" and mark == b'"' else "quoted"
+    kind = "none" if is_raw else kind  # an expression
+    triple = mark * 3
+    if not depth and bytes(data[opening.start() : opening.start() + 3]) == triple:
+        end = data.find(triple, start + 2, limit)
+        return _Value(
+            start + 2, limit if end < 0 else end, end < 0 and limit == len(data), kind, r"[^\"']",
+            is_cut=end < 0 and limit < len(data),
+        )  # fmt: skip
+    line = len(data) if mark == b"`" else _line_end(data, start, limit)
+    end, is_open = _closing(data, start, limit, depth, mark), False
+    while not depth and mark == b"'" and 0 <= end < line:
+        more = _NEXT_IN_SHELL.match(data, end + 1)  # `''` of YAML, `'\''` and `'"'"'` of a shell
+        further = -1 if more is None else _closing(data, more.end(), limit, depth, mark)
+        if more is not None and not 0 <= further <= line:
+            further = data.find(mark, more.end(), line)
+        if further < 0:
+            is_open = more is not None and line == len(data)
+            break
+        end = further
+    if end < 0 and depth == 0:  # raw text that ends in a backslash
+        end, is_open = data.find(mark, start, line), line == len(data)
+    if 0 <= end <= line:
+        is_open = is_open or (not depth and end + 4 >= len(data))
+        return _Value(start, end, is_open, kind, "")
+    unit = rf"[^{mark.decode()}\r\n]"
+    return _Value(start, line, line == len(data), kind, unit, is_cut=line == limit < len(data))
+
+
+def _closing(data: bytes | bytearray, start: int, limit: int, depth: int, mark: bytes) -> int:
+    """Return where the string ends: the mark behind as many backslashes as at its beginning.
+
+    One level deeper a backslash is two, and an escaped mark has one more.
+    """
+    at = start
+    while (at := data.find(mark, at, limit)) >= 0:
+        run = at
+        while run > start and data[run - 1] == 0x5C:  # noqa: PLR2004 - a backslash
+            run -= 1
+        if (at - run) % (2 * (depth + 1)) == depth:
+            return at - depth
+        at += 1
+    return -1
+
+
+def _line_end(data: bytes | bytearray, start: int, limit: int) -> int:
+    ends = [end for end in (data.find(b"\n", start, limit), data.find(b"\r", start, limit)) if end >= 0]
+    return min(ends, default=limit)
+
+
+_LINE_KEY = re.compile(
+    rb"(?:[ \t]|[-*][ \t]|[#;/]{1,2}[ \t]*|(?:export|set|setx|ENV|ARG|declare -x)[ \t]+|[-+][ \t]?|[$]env:|\[redacted:)*[\"']?\Z"
+)
+_WORD_END = re.compile(rb"[\s]|\\[nrt\"']")
+_COMMENT = re.compile(rb"[,;]?[ \t]+#[ \t].*\Z|[,;]?[ \t]*\Z", re.DOTALL)
+_COMMAND_BEHIND = re.compile(rb"[^ \t]+([ \t]+[a-z][a-z0-9_./-]{2,})(?:[ \t]+[^ \t]+)*\Z")
+_IN_QUERY = re.compile(rb"[?&](?:amp;)?\Z|(?:[?]|://)[^\s\"'<>]*[;#]\Z")
+_QUERY_END = re.compile(rb"[&#\s\"'<>\\`)]")
+_PAIR_BEHIND = re.compile(rb"[;,&][ \t]*[A-Za-z][A-Za-z0-9_. -]*=|;[ \t]*(?:\Z|[\"'\r\n])")
+_SEMICOLON = re.compile(rb";")
+_INDENTED = re.compile(rb"[|>][0-9+-]*[ \t]*(?:\r?\n[ \t]+|\r?\n?\Z)")
+
+
+def _unquoted(data: bytes | bytearray, place: _Place, at: int) -> _Value:
+    limit = min(len(data), at + LONGEST_WORD_BYTES)
+    line = _line_end(data, at, limit)
+    if place.sign == b">":
+        cdata = 9 if data[at : at + 9] == b"<![CDATA[" else 0
+        end = data.find(b"]]>" if cdata else b"<", at + cdata, limit)
+        kind = "string" if end >= 0 else "none"
+        return _Value(
+            at + cdata, limit if end < 0 else end, end < 0 and limit == len(data), kind, "[^<]"
+        )
+    if place.sign == b":" and (block := _INDENTED.match(data, at)) is not None:
+        if block.end() == len(data):
+            return _Value(at, at, is_open=True, kind="none", tail="")
+        at = block.end()
+        limit = min(len(data), at + LONGEST_WORD_BYTES)
+        line = _line_end(data, at, limit)
+        return _Value(at, line, line == len(data), "line", r"[^\r\n]", line == limit < len(data))
+    if _IN_QUERY.search(place.before) and place.sign == b"=":
+        return _until(_QUERY_END, data, at, limit, "argument", r"[^&#\s\"'<>]")
+    depth, enclosing = _enclosing(place.before)
+    is_alone = _LINE_KEY.match(place.before) is not None and not place.is_quoted
+    is_alone = is_alone and data[place.start : place.start + 1] != b"-"
+    if is_alone and not enclosing and place.sign in (b":", b"=", b":="):
+        text = bytes(data[at:line])
+        is_env = place.key.upper() == place.key and place.sign == b"=" and at == place.end
+        end = at + len(text.rstrip() if is_env else _COMMENT.sub(b"", text, count=1))
+        command = _COMMAND_BEHIND.match(text) if is_env else None
+        if command is not None:
+            end = at + command.start(1)
+        kind = "env" if is_env else "line"
+        return _Value(at, end, line == len(data), kind, r"[^\r\n]", line == limit < len(data))
+    if enclosing and place.sign in (b":", b"="):
+        found = _until_mark(data, at, limit, depth, enclosing)
+        return found if place.sign == b":" else _cut_pairs(data, place.before, found)
+    is_option = data[place.start : place.start + 1] == b"-"
+    value = _until(
+        _WORD_END, data, at, limit, "option" if is_option else "argument", r"[^\s]"
+    )
+    return value if place.sign == b" " else _cut_pairs(data, place.before, value)
+
+
+def _until_mark(
+    data: bytes | bytearray, at: int, limit: int, depth: int, mark: bytes
+) -> _Value:
+    """Return the value up to the end of the string round it, or of its line.
+
+    In single quotes a shell has no escapes, and goes on behind `'\\''`.
+    """
+    tail = rf"[^{mark.decode()}\r\n]"
+    for match in _ends(mark).finditer(data, at, limit):
+        if match[1] is not None:
+            continue
+        run = len(match[2] or b"")
+        is_end = match[3] == mark if mark == b"'" else run % (2 * (depth + 1)) == depth
+        is_break = match[4] is not None and mark != b"'" and run % (2 * (depth + 1)) == depth + 1
+        if match[5] is not None or (match[3] is not None and is_end) or is_break:
+            end = match.end() - 1 - (run if is_break else depth if match[3] is not None else 0)
+            return _Value(at, end, end + 5 >= len(data), "line", tail)
+    return _Value(at, limit, limit == len(data), "line", tail, is_cut=limit < len(data))
+
+
+@cache
+def _ends(mark: bytes) -> re.Pattern[bytes]:
+    goes_on = rb"""('"'"'|'\\'')""" if mark == b"'" else b"(\\Z(?!\\Z))"
+    return re.compile(goes_on + rb"|(\\*)(?:(" + mark + rb")|(?<=\\)([nrt]))|([\r\n])")
+
+
+def _until(
+    stop: re.Pattern[bytes], data: bytes | bytearray, at: int, limit: int, kind: str, tail: str
+) -> _Value:
+    match = stop.search(data, at, limit)
+    end = limit if match is None else match.start()
+    return _Value(at, end, end + 4 >= len(data), kind, tail, is_cut=match is None and limit < len(data))
+
+
+def _cut_pairs(data: bytes | bytearray, before: bytes, value: _Value) -> _Value:
+    """End the value before the next pair of a connection string or form, and its punctuation."""
+    pair = (_SEMICOLON if b";" in before else _PAIR_BEHIND).search(data, value.start, value.end)
+    if pair is not None:
+        return value._replace(end=pair.start(), tail="", is_open=value.is_open and pair.end() == value.end, is_cut=False)
+    return value
+
+
+def _enclosing(before: bytes) -> tuple[int, bytes]:
+    """Return the quote that is open before the key with its backslashes, empty if there is none."""
+    text = before[1:] if before[:1] in (b'"', b"'") else before
+    marks = [mark for mark in (b'"', b"'", b"`") if text.count(mark) % 2]
+    if not marks:
+        return 0, b""
+    mark = max(marks, key=text.rfind)
+    ahead = text[: text.rfind(mark)]
+    return len(ahead) - len(ahead.rstrip(b"\\")), mark
+
+
+def _is_secret(place: _Place, value: _Value, found: bytes) -> bool:
+    if value.kind == "none" or b"[redacted:" in found[:10]:
+        return False
+    if place.name is None:
+        return is_drawn_value(found, str(place.perhaps))
+    return _JUDGES[value.kind](found)
+
+
+_JUDGES: dict[str, Callable[[bytes], bool]] = {
+    "json": is_secret_member,
+    "quoted": is_secret_string,
+    "string": is_secret_string,
+    "env": is_secret_variable,
+    "line": is_secret_line,
+    "argument": is_secret_argument,
+    "option": is_secret_option,
+}
+
+
+@cache
+def _rule(name: str, unit: str) -> Rule:
+    return Rule(name, ANYWHERE, "", f"{unit or '[ -~]'}{'*' if unit else ''}")
