@@ -6,6 +6,7 @@ and `restore` need no daemon: they are for the day when there is none.
 
 import getpass
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import click
 
 from palyra import __version__
 from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import FAILED, stop_for
+from palyra.cli.errors import FAILED, CommandFailed, stop_for
 from palyra.cli.output import print_json, say
 from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.cli.tape import parse_key
@@ -156,22 +157,26 @@ def _print_report(report: BackupReport) -> None:
     "--keys", "keys_from", type=GivenPath(), help="keys/ folder of the home that it replaces."
 )
 @click.option("--key", help="Public key (hex or file) that it must be signed with.")
+@click.option("--trust", default="", help="Id of another key that it may be signed with.")
 @click.option("--reason", default="", help="Why; it is recorded.")
 @shared_options
-def restore(
+def restore(  # noqa: PLR0913 - one an option
     options: Options,
     path: Path,
     target: Path,
     *,
     keys_from: Path | None,
     key: str | None,
+    trust: str,
     reason: str,
 ) -> None:
     """Restore the backup PATH as the new home TARGET, which is empty or does not exist.
 
-    The home has everything that the backup has.  The next daemon reports the restore as an
+    It trusts the keys that `verify` trusts: --key, else those of the home directory and of --keys;
+    without any its own.  The home has everything that the backup has.  The next daemon reports the restore as an
     incident, with your name and the reason.
     """
+    from palyra.store.backup.home import read_trusted  # noqa: PLC0415 - help must be instant
     from palyra.store.backup.restore import RestoreRequest, restore_backup  # noqa: PLC0415 - as above
 
     request = RestoreRequest(
@@ -179,9 +184,14 @@ def restore(
         reason=reason,
         at_ms=time.time_ns() // 1_000_000,
         keys_from=None if keys_from is None else keys_from.absolute(),
-        trusted=() if key is None else (_read_key(key),),
+        trusted_id=trust,
+        closed=_find_closed(options),
     )
     try:
+        trusted = _find_trusted(options, key)
+        if trusted and key is None and keys_from is not None:
+            trusted += read_trusted(keys_from.absolute().parent)
+        request = replace(request, trusted=trusted)
         restored = restore_backup(path.absolute(), target.absolute(), request)
     except PalyraError as error:
         raise stop_for(error) from None
@@ -189,6 +199,16 @@ def restore(
         print_json(restored)
     else:
         _print_restored(restored)
+
+
+def _find_closed(options: Options) -> tuple[Path, ...]:
+    """Return the configured workspaces of the home, none if its configuration is lost or broken."""
+    try:
+        config = load_config(options.home, None)
+    except CommandFailed:
+        return ()
+    folders = config.workspaces
+    return tuple(folders.values() if config.tools.workspace else [*folders.values()][1:])
 
 
 def _print_restored(restored: BackupRestored) -> None:

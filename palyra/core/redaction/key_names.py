@@ -78,13 +78,31 @@ _NO_TOKEN = frozenset(
 )
 # Last words of a key that leave open what it is a secret of: `password_old`, `db_password_2`.
 MODIFIERS = frozenset(
-    "again backup confirm confirmation current dev live main new old plain primary prod production"
-    " repeat secondary staging value".split()
+    [
+        "again",
+        "backup",
+        "confirm",
+        "confirmation",
+        "current",
+        "dev",
+        "live",
+        "main",
+        "new",
+        "old",
+        "plain",
+        "primary",
+        "prod",
+        "production",
+        "repeat",
+        "secondary",
+        "staging",
+        "value",
+    ]
 )
 MAX_KEY_CHARS = 128  # a longer one is no key but a text
 
 
-def names_secret(key: str) -> str | None:
+def names_secret(key: str) -> str | None:  # noqa: PLR0911 - a line for each kind of word
     """The class of what such a key holds, None for anything that is no secret."""
     key = _in_ascii(key)
     found = list(_WORDS.finditer(key)) if len(key) <= MAX_KEY_CHARS else []
@@ -130,7 +148,24 @@ _PERHAPS = {
     "passin": "password", "passout": "password", "schluessel": "api_key",
 }  # fmt: skip
 PERHAPS_WORDS = tuple(_PERHAPS)
-_PASS_OF = frozenset("admin db ftp mail my mysql pg redis root smtp sql ssh svn user".split())
+_PASS_OF = frozenset(
+    [
+        "admin",
+        "db",
+        "ftp",
+        "mail",
+        "my",
+        "mysql",
+        "pg",
+        "redis",
+        "root",
+        "smtp",
+        "sql",
+        "ssh",
+        "svn",
+        "user",
+    ]
+)
 # Words before `key` that make it a place, a name or something public.
 _NO_KEY = frozenset(
     b"alias arrow artifact author blob block border bucket build cache child class client column"

@@ -28,6 +28,7 @@ from palyra.core.redaction.structures import Structures
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
 _HIDING = r"\\u(?:[1-9A-Fa-f]|0[1-9A-Fa-f]|00[2-9A-Fa-f])|\\/"
 BASE64 = base64_rules(lambda decoded: _holds_secret(decoded))  # noqa: PLW0108 - defined below
+_HIDDEN = compile_bytes(_HIDING)
 _JSON_STRING = compile_bytes(r'"(?:[^"\\]|\\[\x00-\xff])*"')
 # Several values in a row as well, and JSON that was cut off.
 _JSON_TEXT = compile_bytes(
@@ -101,6 +102,21 @@ class Redactor:
             return True
         return _may_be_encoded(data) and encoded_scanner().may_find(data)
 
+    def _narrowed(self, data: bytes) -> Callable[[bytes], object]:
+        """Return a look at strings of this text, which searches for what may be in the text only.
+
+        A text without hidden letters matches wherever one of its strings does, decoded.
+        """
+        if _HIDDEN.search(data) is not None:
+            return self._may_hold
+        scanners = [_PLAIN] if self._known_scanner is None else [_PLAIN, self._known_scanner]
+        if _may_be_encoded(data):
+            scanners.append(encoded_scanner())
+        looks = [look for scanner in scanners for look in scanner.look.narrowed(data)]
+        if _STRUCTURES.place.search(data) is not None:
+            looks.append(_STRUCTURES.place.search)
+        return lambda text: any(look(text) for look in looks)
+
     def redact_bytes(self, data: bytes) -> tuple[bytes, bool]:
         """Return the JSON text with secrets replaced in its strings, and True if there were any.
 
@@ -135,6 +151,7 @@ class Redactor:
         done = 0
         before = b""  # the string before
         name = ""  # of `{"name": …, "value": …}`
+        may_hold = self._narrowed(data)
         owners: list[
             str | None
         ] = []  # class of the secret that each open array or object is part of
@@ -149,11 +166,13 @@ class Redactor:
                 name = _decoded(token)
             elif key in _VALUES:
                 key, name = name or _name_behind(data, end) or key, ""
-            yield self._redact_value(token, key, owners[-1] if owners else None)
+            yield self._redact_value(token, key, owners[-1] if owners else None, may_hold)
             before, done = token, end
         yield self._redact_syntax(data[done:])
 
-    def _redact_value(self, token: bytes, key: str, owner: str | None) -> bytes:
+    def _redact_value(
+        self, token: bytes, key: str, owner: str | None, may_hold: Callable[[bytes], object]
+    ) -> bytes:
         """Redact a string by its key and by the class of the array or object that it is part of.
 
         It is a secret if its key names one.  If its key may name one, or the key of an array or
@@ -165,15 +184,17 @@ class Redactor:
         else:
             name = (may_name_secret(key) if key else None) or _class_of_member(key, owner)
             is_secret = name is not None and _is_certain(name, key, _decoded(token))
-        return f'"[redacted:{name}]"'.encode() if is_secret else self._redact_string(token)
+        return (
+            f'"[redacted:{name}]"'.encode() if is_secret else self._redact_string(token, may_hold)
+        )
 
     def _redact_syntax(self, between: bytes) -> bytes:
         is_json = not between.strip(_JSON_SYNTAX)
         return between if is_json else self._redact_plain(between)
 
-    def _redact_string(self, token: bytes) -> bytes:
+    def _redact_string(self, token: bytes, may_hold: Callable[[bytes], object]) -> bytes:
         """Redact a JSON string with its quotes; without a secret it is returned byte for byte."""
-        if len(token) < SHORTEST_TOKEN or not self._may_hold(token):
+        if len(token) < SHORTEST_TOKEN or not may_hold(token):
             return token
         return self._memory.recall(token, self._redact_token)
 
@@ -243,7 +264,7 @@ class StreamRedactor:
 
 # Scanners that no known secret changes.
 _STRUCTURES = Structures()
-_PLAIN = Scanner(RULES, beside=(f"{_HIDING}|{KEYED_STRING}", look_pattern(BASE64)))
+_PLAIN = Scanner(RULES, beside=(_HIDING, KEYED_STRING, look_pattern(BASE64)))
 _BASE64 = Scanner(BASE64)
 _ENCODED_PART_RULES = 8  # each rule is several times as large as its plain one
 

@@ -192,7 +192,12 @@ _NOTHING = frozenset([b"", b"true", b"false", b"none", b"null"])
 def is_secret_member(found: bytes) -> bool:
     """Whether a string of JSON inside of a text is a secret: no placeholder, version or common word."""
     text = found.strip()
-    if len(text) < _LEAST_MASK or not may_be_secret_bytes(text) or text.lower() in _COMMON_WORDS or _VERSION.fullmatch(text):
+    if (
+        len(text) < _LEAST_MASK
+        or not may_be_secret_bytes(text)
+        or text.lower() in _COMMON_WORDS
+        or _VERSION.fullmatch(text)
+    ):
         return False
     return not _is_filled_in(text)
 
@@ -220,13 +225,18 @@ def is_secret_string(found: bytes) -> bool:
 
 _LEAST_STRING = 4
 _NUMBER = re.compile(rb"\d{5,12}")
-_FORMATTED = re.compile(rb"%[sdr]|\{[A-Za-z_'\"][^{}]*\}|\$\{[^{}]*\}|\{\{[^{}]*\}\}")
+_FORMATTED = re.compile(
+    rb"%[sdr]|\{['\"][^{}]*['\"]\.[a-z]+\([^{}]*\}|\{\w{3,}(?:[.]\w+|\[[^\]{}]*\]|\([^(){}]*\))*(?:![rsa])?(?::[^{}]{0,8})?\}"
+    rb"|\$\{[^{}]*\}|\{\{[^{}]*\}\}"
+)
 
 
 def _is_filled_in(text: bytes) -> bool:
     """Whether a program fills the text in, and nothing else in it looks like a secret."""
     rest = _FORMATTED.sub(b" ", text).strip()
-    return rest != text and (not rest.strip(b"/:.,;'\"()[]@&=#-_ ") or is_prose(rest) or is_plain(rest))
+    return rest != text and (
+        not rest.strip(b"/:.,;'\"()[]@&=#-_ ") or is_prose(rest) or is_plain(rest)
+    )
 
 
 def _is_expression(text: bytes) -> bool:
@@ -278,7 +288,8 @@ def is_secret_argument(found: bytes) -> bool:
 def is_secret_option(found: bytes) -> bool:
     """Whether a word is a secret: as a line, and of more than one kind of characters."""
     text = found.rstrip(b",;.)")
-    return is_secret_line(text) and (_kinds(text) > 1 or _is_shuffled(text) or is_scattered(text))
+    is_mixed_case = not (text.islower() or text.isupper() or _ABBREVIATED.fullmatch(text))
+    return is_secret_line(text) and (_kinds(text) > 1 or (is_mixed_case and text.isalpha()))
 
 
 _PUNCTUATION = frozenset(bytes([byte]) for byte in b"|&><),=")
@@ -298,7 +309,7 @@ _ENCODED_KEY = re.compile(rb"\A(?:base64|hex|b64):")
 
 
 def is_placeholder(text: bytes) -> bool:
-    """Whether the whole value stands for another one: a variable, a hint, a mask, a reference."""
+    """Whether the whole value is in place of another one: a variable, a hint, a mask, a reference."""
     if _VARIABLE.fullmatch(text) or (len(text) >= _LEAST_MASK and len(set(text)) == 1):
         return True
     if text.startswith(_PUBLIC):
@@ -311,7 +322,7 @@ def is_placeholder(text: bytes) -> bool:
 
 _VARIABLE = re.compile(
     rb"\$[A-Za-z_]\w*|\$\d|\$\{[^{}]*\}|\$\([^()]*\)|\$\{\{[^{}]*\}\}|\{\{[^{}]*\}\}|`[^`]*`|#\{[^{}]*\}"
-    rb"|\{[A-Za-z_][^{}]*\}|%\([a-z_]\w*\)s|%[sdr]|%[A-Z_]+%|<[A-Za-z_][^<>]*>|\[[A-Z_ ]+\]|@[a-z_]+@?|:'?[a-z_]+[0-9]?'?|[.]{3}"
+    rb"|\{[A-Za-z_]{3,}(?:[.][A-Za-z_]+|\[[^\]{}]*\]|\([^(){}]*\))*(?:![rsa])?(?::[^{}]{0,8})?\}|%\([a-z_]\w*\)s|%[sdr]|%[A-Z_]+%|<[A-Za-z_][^<>]*>|\[[A-Z_ ]+\]|@[a-z_]+@?|:'?[a-z_]+[0-9]?'?|[.]{3}"
     rb"|[x*.#_-]{3,}|[A-Z]+(?:_[A-Z]+)+|ENC\[.*\]|(?:env|file|keyring|vault|secretref|op|arn|ssm|gcpsm)://?[^ ]*"
     rb"|(?:env|keyring|vault):[A-Za-z_][A-Za-z0-9_./-]*|file:[A-Za-z0-9_./~-]+|arn:aws[a-z-]*:[^ ]*",
     re.DOTALL,
@@ -340,7 +351,11 @@ _CODE_WORD = (
     rb"|[A-Z]{2,}\d{0,2})"
 )
 _NAME_IN_CODE = re.compile(
-    rb"[&*@!:_]{0,2}(?:[a-z][.])?" + _CODE_WORD + rb"(?:[-_./:?!+]{1,2}" + _CODE_WORD + rb")*[]:?!.,;_)}=]{0,3}"
+    rb"[&*@!:_]{0,2}(?:[a-z][.])?"
+    + _CODE_WORD
+    + rb"(?:[-_./:?!+]{1,2}"
+    + _CODE_WORD
+    + rb")*[]:?!.,;_)}=]{0,3}"
 )
 
 
@@ -350,12 +365,30 @@ def is_code(text: bytes) -> bool:
 
 
 # An argument that is a name, a number or a literal, or no argument yet.
-_CALL = rb"\((?:\)|\Z|[rbfuRBFU]{0,2}[\"'][^\"']*(?:[\"']|\Z)|[*&!-]{0,2}_{0,2}" + _CODE_WORD + rb"(?:[_.]+[A-Za-z_]+)*(?:[\[(,)=. :]|\Z)|\d+[,)]|[{\[(])"
+_CALL = (
+    rb"\((?:\)|\Z|[rbfuRBFU]{0,2}[\"'][^\"']*(?:[\"']|\Z)|[*&!-]{0,2}_{0,2}"
+    + _CODE_WORD
+    + rb"(?:[_.]+[A-Za-z_]+)*(?:[\[(,)=. :]|\Z)|\d+[,)]|[{\[(])"
+)
 _EXPRESSION = re.compile(
     rb"(?:(?:await|new|const|not|lambda|fn|async|typeof|yield|return) |[&*!(\[{+-]{1,2})?"
-    rb"_{0,2}(?:[a-z]\.)?" + _CODE_WORD + rb"(?:(?:_{1,2}|\??\.|::|->)_{0,2}" + _CODE_WORD + rb")*_{0,2}\d{0,2}[?!]?"
-    rb"(?:[,;:)\]}]+\s*\Z|(?<=[A-Za-z0-9_]{4})[,)\]}]+ [A-Za-z_*\"'{(\[].*\Z|(?<=[A-Za-z0-9_]{4})" + _CALL + rb"|(?<=\.[a-z]{3})" + _CALL + rb"|(?<=[A-Za-z0-9_]{3})" + _CALL + rb".*[])}(\[{,;:]\s*\Z|(?<=[A-Za-z0-9_]{4})\[(?:\Z|[\]:\[]|[\"'][\w-]+[\"']|-?\d+\]|" + _CODE_WORD + rb"(?:[_.]+\w+)*[\],.:(| ])"
-    rb"|(?<=[A-Za-z0-9_]{3})<" + _CODE_WORD + rb"[,<>\[ |].*>.*\Z| +(?:=|\||\?|\?\?|or|and|if|else|in|is|as|==|\+|&&|=>|->|/|//)(?: .*)?\Z)",
+    rb"_{0,2}(?:[a-z]\.)?"
+    + _CODE_WORD
+    + rb"(?:(?:_{1,2}|\??\.|::|->)_{0,2}"
+    + _CODE_WORD
+    + rb")*_{0,2}\d{0,2}[?!]?"
+    rb"(?:[,;:)\]}]+\s*\Z|(?<=[A-Za-z0-9_]{4})[,)\]}]+ [A-Za-z_*\"'{(\[].*\Z|(?<=[A-Za-z0-9_]{4})"
+    + _CALL
+    + rb"|(?<=\.[a-z]{3})"
+    + _CALL
+    + rb"|(?<=[A-Za-z0-9_]{3})"
+    + _CALL
+    + rb".*[])}(\[{,;:]\s*\Z|(?<=[A-Za-z0-9_]{4})\[(?:\Z|\]|\[\]|:[\d\]-]|\[[a-z]+\]|[\"'][\w-]+[\"']|-?\d+\]|"
+    + _CODE_WORD
+    + rb"(?:[_.]+\w+)*[\],.:(| ])"
+    rb"|(?<=[A-Za-z0-9_]{3})<"
+    + _CODE_WORD
+    + rb"[,<>\[ |].*>.*\Z| +(?:=|\||\?|\?\?|or|and|if|else|in|is|as|==|\+|&&|=>|->|/|//)(?: .*)?\Z)",
     re.DOTALL,
 )
 

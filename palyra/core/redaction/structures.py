@@ -7,7 +7,7 @@ the structure says, and only then asks whether the *whole* value is a placeholde
 no character inside of a password decides about it.
 
 The object has the interface of `scanner.Scanner`, so texts and streams use it as one scanner more.
-What stands before a key is read LOOK_BACK_BYTES far at most, less than a stream keeps.
+The text before a key is read LOOK_BACK_BYTES far at most, less than a stream keeps.
 """
 
 import re
@@ -28,16 +28,19 @@ from palyra.core.redaction.secret_values import (
     is_drawn_value,
     is_secret_argument,
     is_secret_line,
-    is_secret_string,
-    is_secret_variable,
     is_secret_member,
     is_secret_option,
+    is_secret_string,
+    is_secret_variable,
 )
 
 LOOK_BACK_BYTES = 64
 LONGEST_VALUE_BYTES = 8_192  # of a quoted value; a longer one is cut there
 LONGEST_WORD_BYTES = 1_024  # of a value without quotes
-_KEY_CHARACTERS = re.compile(rb"(?:[A-Za-z0-9_\x80-\xff-]|[.](?=[A-Za-z_])|(?<=[A-Za-z0-9]) (?=[A-Za-z]))*\Z")
+# Read backwards, because a search would try each place before the key.
+_KEY_BACKWARDS = re.compile(
+    rb"[.]?(?:[A-Za-z0-9_\x80-\xff-]|(?<=[A-Za-z_])[.]|(?<=[A-Za-z]) (?=[A-Za-z0-9]))*"
+)
 _BLANKS = b" \t"
 
 # --- Where a key ends ----------------------------------------------------------------------------
@@ -167,8 +170,7 @@ def _place_at(data: bytes | bytearray, start: int, end: int) -> _Place | None:
     back = back[max(back.rfind(b"\n"), back.rfind(b"\r"), back.rfind(b"]")) + 1 :]
     is_element = matched.endswith(b">") and not matched.endswith(b"=>")
     key_end, sign, close = _split(matched)
-    joint = _KEY_CHARACTERS.search(back)
-    lead = joint[0] if joint else b""
+    lead = back[len(back) - _KEY_BACKWARDS.match(back[::-1]).end() :]  # type: ignore[union-attr]  # `…*` matches anything
     before = back[: len(back) - len(lead)]
     key = _ESCAPED_UE.sub(b"ue", lead + matched[:key_end]).decode("utf-8", "replace")
     is_option = sign == b" "
@@ -179,13 +181,15 @@ def _place_at(data: bytes | bytearray, start: int, end: int) -> _Place | None:
         perhaps = may_name_secret(key)
     if name is None and perhaps is None:
         return None
-    if is_element and not (before.endswith(b"<") or before.endswith(b":")):
+    if is_element and not (before.endswith((b"<", b":"))):
         return None
     if before.endswith((b"::", b"${", b"/")) or (_ARN.search(before) and sign == b":"):
         return None
-    is_quoted = matched[key_end : key_end + 1] in (b'"', b"'", b"`", b"\\") and not before[-1:].isalnum()
+    is_quoted = (
+        matched[key_end : key_end + 1] in {b'"', b"'", b"`", b"\\"} and not before[-1:].isalnum()
+    )
     is_pair = key.isupper() or b";" in before
-    if sign == b"=>" and is_pair and data[end : end + 1] not in (b" ", b"'", b'"', b""):
+    if sign == b"=>" and is_pair and data[end : end + 1] not in {b" ", b"'", b'"', b""}:
         sign, end = b"=", end - 1
     if close and not is_quoted and not (close == b"]" and before.endswith(b"[:")):
         return None
@@ -207,7 +211,7 @@ def _split(matched: bytes) -> tuple[int, bytes, bytes]:
         return len(matched), b"", b""
     if found[4] is not None:
         return found.start(), found[4], b""
-    sign = b" " if found[3] in (b" ", b"\t") else found[3]
+    sign = b" " if found[3] in {b" ", b"\t"} else found[3]
     return found.start(), sign, found[2]
 
 
@@ -215,7 +219,9 @@ def _split(matched: bytes) -> tuple[int, bytes, bytes]:
 
 _MEMBER = re.compile(rb"""(?:\A|[{,])\s*\\*["']\Z""")
 _QUOTE = re.compile(rb"""(\\*)(["'`])""")
-_TAG = re.compile(rb"!{1,2}[A-Za-z][A-Za-z.-]*[ \t]+|&[A-Za-z0-9_.-]+[ \t]+|[bBfFrRuU]{1,2}(?=[\"'])")
+_TAG = re.compile(
+    rb"!{1,2}[A-Za-z][A-Za-z.-]*[ \t]+|&[A-Za-z][A-Za-z0-9_.-]+[ \t]+|[bBfFrRuU]{1,2}(?=[\"'])"
+)
 _PREFIX = re.compile(rb"[@bBfFrRuUnNL]{1,2}[@$]?(?=[\"'])|[$@](?=[\"'])|!![a-z]+[ ]")
 _NEXT_IN_SHELL = re.compile(rb"""\\''|"'"'|'""")
 
@@ -225,12 +231,23 @@ def _judged(data: bytes | bytearray, place: _Place) -> tuple[_Value, bool]:
 
     Of a value without an end nearby only the beginning decides.
     """
+    if place.perhaps not in {None, "password"}:  # only one that says how it is encoded
+        ahead = bytes(data[place.end : place.end + _AHEAD_BYTES])
+        is_near_end = len(ahead) < _AHEAD_BYTES
+        if is_near_end or _ENCODED_AHEAD.match(ahead) is None:
+            return _Value(place.end, place.end, is_near_end, "none", ""), False
     value = _read(data, place)
-    is_secret = _is_secret(place, value, bytes(data[value.start : value.end]))
+    judged_end = min(value.end, value.start + _JUDGED_BYTES)
+    is_secret = _is_secret(place, value, bytes(data[value.start : judged_end]))
     if value.is_cut:
         end = _rest(value.tail).match(data, value.end).end() if is_secret else value.end  # type: ignore[union-attr]  # `…*` matches anything
         value = value._replace(end=end, is_open=is_secret and end == len(data))
     return value, is_secret
+
+
+_AHEAD_BYTES = 16
+_ENCODED_AHEAD = re.compile(rb"""[ \t\\"'`]{0,6}(?:base64|b64|hex):""")
+_JUDGED_BYTES = 256
 
 
 @cache
@@ -249,15 +266,17 @@ def _read(data: bytes | bytearray, place: _Place) -> _Value:
         at += 1
     if at == size:
         return _Value(at, at, is_open=True, kind="none", tail="")
-    prefix = (_TAG if place.sign == b":" else _PREFIX).match(data, at) if place.sign != b">" else None
+    prefix = (
+        (_TAG if place.sign == b":" else _PREFIX).match(data, at) if place.sign != b">" else None
+    )
     is_raw = prefix is not None and b"r" in prefix[0].lower()
     at = prefix.end() if prefix else at
-    if place.name in _WITH_SCHEME and place.sign in (b":", b"="):
+    if place.name in _WITH_SCHEME and place.sign in {b":", b"="}:
         return _credentials(data, place, at)
     return _string(data, place, at, is_raw=is_raw, is_prefixed=prefix is not None)
 
 
-def _string(
+def _string(  # noqa: PLR0911 - a line for each form
     data: bytes | bytearray, place: _Place, at: int, *, is_raw: bool, is_prefixed: bool
 ) -> _Value:
     """Return the quoted value at `at`, or the one without quotes if what looks like quotes is none."""
@@ -274,18 +293,21 @@ def _string(
         return _unquoted(data, place, place.end)
     if value.is_open or value.tail or quote[1] or place.is_quoted:
         return value
-    behind = _BEHIND_INNER if enclosing else _BEHIND_QUOTE
+    is_strict = enclosing or value.start == value.end or quote[2] == b"`"
+    behind = _BEHIND_INNER if is_strict else _BEHIND_QUOTE
     if behind.match(data, value.end + 1) is not None:
         return value
-    end = data.find(quote[2], value.start, value.end)  # text without escapes ends in a backslash
+    end = _closing_raw(data, value.start, quote[2])
     if end >= 0 and behind.match(data, end + 1) is not None:
         return value._replace(end=end)
-    return _unquoted(data, place, place.end)
+    is_open = b"\n" not in data[value.start : value.start + LONGEST_VALUE_BYTES]
+    value = _unquoted(data, place, place.end)
+    return value._replace(is_open=value.is_open or is_open)
 
 
 _BEHIND_INNER = re.compile(rb"\Z|[\s,;)}\]]|\\?[\"'`](?:\Z|[\s,;)}\]])")
 _BEHIND_QUOTE = re.compile(
-    rb"""\Z|[\s,;:.+*%<>|&`\\/#=-]|[)\]}](?:\Z|[\s,;.:)\]}\\"'])|["'](?:\Z|[^"'])"""
+    rb"""\Z|[\s,;:.+*<>|&`\\/#=-]|[)\]}](?:\Z|[\s,;.:)\]}\\"'])|["'](?:\Z|[^"'])"""
 )
 
 
@@ -309,7 +331,7 @@ def _credentials(data: bytes | bytearray, place: _Place, at: int) -> _Value:
     if value.kind != "json":
         after = _BEHIND[place.name or ""].search(data, value.start, value.end)
         value = value if after is None else value._replace(end=after.start())
-    kind = "line" if value.kind in ("json", "env") else value.kind
+    kind = "line" if value.kind in {"json", "env"} else value.kind
     return value._replace(kind=kind)
 
 
@@ -375,8 +397,19 @@ def _closing(data: bytes | bytearray, start: int, limit: int, depth: int, mark: 
     return -1
 
 
+def _closing_raw(data: bytes | bytearray, start: int, mark: bytes) -> int:
+    """Return where a string without escapes ends, which may hold a backslash before its end."""
+    line = _line_end(data, start, min(len(data), start + LONGEST_VALUE_BYTES))
+    end = data.find(mark, start, line)
+    while end >= 0 and mark == b"'" and (more := _NEXT_IN_SHELL.match(data, end + 1)) is not None:
+        end = data.find(mark, more.end(), line)
+    return end
+
+
 def _line_end(data: bytes | bytearray, start: int, limit: int) -> int:
-    ends = [end for end in (data.find(b"\n", start, limit), data.find(b"\r", start, limit)) if end >= 0]
+    ends = [
+        end for end in (data.find(b"\n", start, limit), data.find(b"\r", start, limit)) if end >= 0
+    ]
     return min(ends, default=limit)
 
 
@@ -384,8 +417,10 @@ _LINE_KEY = re.compile(
     rb"(?:[ \t]|[-*][ \t]|[#;/]{1,2}[ \t]*|(?:export|set|setx|ENV|ARG|declare -x)[ \t]+|[-+][ \t]?|[$]env:|\[redacted:)*[\"']?\Z"
 )
 _WORD_END = re.compile(rb"[\s]|\\[nrt\"']")
-_COMMENT = re.compile(rb"[,;]?[ \t]+#[ \t].*\Z|[,;]?[ \t]*\Z", re.DOTALL)
-_COMMAND_BEHIND = re.compile(rb"[^ \t]+([ \t]+[a-z][a-z0-9_./-]{2,})(?:[ \t]+[^ \t]+)*\Z")
+_COMMENT = re.compile(rb"[,;]?[ \t]+#[ \t]+[A-Za-z].*\Z|[,;]?[ \t]*\Z", re.DOTALL)
+_COMMAND_BEHIND = re.compile(
+    rb"[^ \t]+([ \t]+[a-z][a-z0-9_./-]{2,})(?:[ \t]+[A-Za-z0-9_./:=@-]+)*\Z"
+)
 _IN_QUERY = re.compile(rb"[?&](?:amp;)?\Z|(?:[?]|://)[^\s\"'<>]*[;#]\Z")
 _QUERY_END = re.compile(rb"[&#\s\"'<>\\`)]")
 _PAIR_BEHIND = re.compile(rb"[;,&][ \t]*[A-Za-z][A-Za-z0-9_. -]*=|;[ \t]*(?:\Z|[\"'\r\n])")
@@ -393,7 +428,9 @@ _SEMICOLON = re.compile(rb";")
 _INDENTED = re.compile(rb"[|>][0-9+-]*[ \t]*(?:\r?\n[ \t]+|\r?\n?\Z)")
 
 
-def _unquoted(data: bytes | bytearray, place: _Place, at: int) -> _Value:
+def _unquoted(  # noqa: PLR0911 - a line for each form
+    data: bytes | bytearray, place: _Place, at: int
+) -> _Value:
     limit = min(len(data), at + LONGEST_WORD_BYTES)
     line = _line_end(data, at, limit)
     if place.sign == b">":
@@ -411,11 +448,11 @@ def _unquoted(data: bytes | bytearray, place: _Place, at: int) -> _Value:
         line = _line_end(data, at, limit)
         return _Value(at, line, line == len(data), "line", r"[^\r\n]", line == limit < len(data))
     if _IN_QUERY.search(place.before) and place.sign == b"=":
-        return _until(_QUERY_END, data, at, limit, "argument", r"[^&#\s\"'<>]")
+        return _until(_QUERY_END, data, at, limit, kind="argument", tail=r"[^&#\s\"'<>]")
     depth, enclosing = _enclosing(place.before)
     is_alone = _LINE_KEY.match(place.before) is not None and not place.is_quoted
     is_alone = is_alone and data[place.start : place.start + 1] != b"-"
-    if is_alone and not enclosing and place.sign in (b":", b"=", b":="):
+    if is_alone and not enclosing and place.sign in {b":", b"=", b":="}:
         text = bytes(data[at:line])
         is_env = place.key.upper() == place.key and place.sign == b"=" and at == place.end
         end = at + len(text.rstrip() if is_env else _COMMENT.sub(b"", text, count=1))
@@ -424,22 +461,20 @@ def _unquoted(data: bytes | bytearray, place: _Place, at: int) -> _Value:
             end = at + command.start(1)
         kind = "env" if is_env else "line"
         return _Value(at, end, line == len(data), kind, r"[^\r\n]", line == limit < len(data))
-    if enclosing and place.sign in (b":", b"="):
+    if enclosing and place.sign in {b":", b"="}:
         found = _until_mark(data, at, limit, depth, enclosing)
         return found if place.sign == b":" else _cut_pairs(data, place.before, found)
     is_option = data[place.start : place.start + 1] == b"-"
     value = _until(
-        _WORD_END, data, at, limit, "option" if is_option else "argument", r"[^\s]"
+        _WORD_END, data, at, limit, kind="option" if is_option else "argument", tail=r"[^\s]"
     )
     return value if place.sign == b" " else _cut_pairs(data, place.before, value)
 
 
-def _until_mark(
-    data: bytes | bytearray, at: int, limit: int, depth: int, mark: bytes
-) -> _Value:
+def _until_mark(data: bytes | bytearray, at: int, limit: int, depth: int, mark: bytes) -> _Value:
     """Return the value up to the end of the string round it, or of its line.
 
-    In single quotes a shell has no escapes, and goes on behind `'\\''`.
+    In single quotes a shell has no escapes, and goes on behind a quote in quotes.
     """
     tail = rf"[^{mark.decode()}\r\n]"
     for match in _ends(mark).finditer(data, at, limit):
@@ -456,29 +491,37 @@ def _until_mark(
 
 @cache
 def _ends(mark: bytes) -> re.Pattern[bytes]:
-    goes_on = rb"""('"'"'|'\\'')""" if mark == b"'" else b"(\\Z(?!\\Z))"
-    return re.compile(goes_on + rb"|(\\*)(?:(" + mark + rb")|(?<=\\)([nrt]))|([\r\n])")
+    if mark == b"'":
+        return re.compile(rb"""('"'"'|'\\'')|()(?:(')|((?!)))|([\r\n])""")
+    return re.compile(rb"((?!))|(\\*)(?:(" + mark + rb")|(?<=\\)([nrt]))|([\r\n])")
 
 
 def _until(
-    stop: re.Pattern[bytes], data: bytes | bytearray, at: int, limit: int, kind: str, tail: str
+    stop: re.Pattern[bytes], data: bytes | bytearray, at: int, limit: int, *, kind: str, tail: str
 ) -> _Value:
     match = stop.search(data, at, limit)
     end = limit if match is None else match.start()
-    return _Value(at, end, end + 4 >= len(data), kind, tail, is_cut=match is None and limit < len(data))
+    return _Value(
+        at, end, end + 4 >= len(data), kind, tail, is_cut=match is None and limit < len(data)
+    )
 
 
 def _cut_pairs(data: bytes | bytearray, before: bytes, value: _Value) -> _Value:
     """End the value before the next pair of a connection string or form, and its punctuation."""
     pair = (_SEMICOLON if b";" in before else _PAIR_BEHIND).search(data, value.start, value.end)
     if pair is not None:
-        return value._replace(end=pair.start(), tail="", is_open=value.is_open and pair.end() == value.end, is_cut=False)
+        return value._replace(
+            end=pair.start(),
+            tail="",
+            is_open=value.is_open and pair.end() == value.end,
+            is_cut=False,
+        )
     return value
 
 
 def _enclosing(before: bytes) -> tuple[int, bytes]:
     """Return the quote that is open before the key with its backslashes, empty if there is none."""
-    text = before[1:] if before[:1] in (b'"', b"'") else before
+    text = before[1:] if before[:1] in {b'"', b"'"} else before
     marks = [mark for mark in (b'"', b"'", b"`") if text.count(mark) % 2]
     if not marks:
         return 0, b""

@@ -105,13 +105,16 @@ def read_pairs(
 
 
 def find_difference(pair: FileMatch, is_stopped: IsStopped, target: int | None = None) -> str:
-    """Return how a file differs from its line, "" if it does not; copy it to `target` if given."""
+    """Return how a file differs from its line, "" if it does not; copy it to `target` if given.
+
+    A longer file is read to one byte past its listed size.
+    """
     try:
         descriptor = pair.found.open()
     except OSError as error:
         return error.strerror or str(error)
     try:
-        content = read_digest(descriptor, is_stopped, target)
+        content = read_digest(descriptor, is_stopped, target, pair.listed.size_bytes + 1)
     finally:
         os.close(descriptor)
     is_same = (content.size_bytes, content.sha256) == (pair.listed.size_bytes, pair.listed.sha256)

@@ -21,7 +21,7 @@ from palyra.core.journal.tape_row import merkle_root
 from palyra.errors import IllegalState, Unavailable
 from palyra.store.backup.contents import FileMatch, find_difference, read_manifest, read_pairs
 from palyra.store.backup.draft import BackupDraft, make_draft, require_absolute
-from palyra.store.backup.tree import KEYS, ROOTS, VAULT, IsStopped, never
+from palyra.store.backup.tree import DATABASE, KEYS, ROOTS, VAULT, IsStopped, never
 from palyra.store.backup.verify import (
     Problems,
     check_journal,
@@ -29,6 +29,7 @@ from palyra.store.backup.verify import (
     open_backup,
     open_database,
     trusted_keys,
+    unknown_signer,
 )
 from palyra.store.files.disk import OsFile
 from palyra.store.files.private_files import create_file, make_directory, read_secret
@@ -48,6 +49,8 @@ class RestoreRequest:
     at_ms: int
     keys_from: Path | None = None
     trusted: tuple[bytes, ...] = ()  # public keys it may be signed with; empty: its own
+    trusted_id: str = ""  # id of one more
+    closed: tuple[Path, ...] = ()  # folders in which nothing is restored
 
 
 def restore_backup(
@@ -58,16 +61,16 @@ def restore_backup(
     The folder appears complete or not at all.  Blocks.  Raises IllegalState for another target and
     for a backup that is damaged or signed with another key, NotFound, DiskFull, Unavailable.
     """
-    place = _choose_target(path, target)
+    place = _choose_target(path, target, request.closed)
     problems = Problems()
     with open_backup(path) as folder:
         manifest = read_manifest(folder, problems.report)
         _require_sound(path, problems)
         assert manifest is not None  # noqa: S101 - else there is a problem
-        if is_known_key(manifest, request.trusted) is False:
+        if is_known_key(manifest, request.trusted, request.trusted_id) is False:
             raise IllegalState(
-                f"{path}: signed with another key than the given one: "
-                "give the public key of the daemon that made it"
+                f"{path}: nothing was restored: {unknown_signer(manifest)}: if you know the daemon "
+                "that made it, give its public key with --key, or the id of its key with --trust"
             )
         with make_draft(place) as draft:
             for pair in read_pairs(folder, manifest, problems.report, is_stopped):
@@ -108,12 +111,21 @@ def _require_sound(path: Path, problems: Problems) -> None:
         )
 
 
-def _choose_target(path: Path, target: Path) -> Path:
+def _choose_target(path: Path, target: Path, closed: tuple[Path, ...]) -> Path:
     """Return the place to restore to.  Raises IllegalState, Unavailable."""
     place = require_absolute(target)
     source = path.resolve()
     if place == source or place.is_relative_to(source) or source.is_relative_to(place):
         raise IllegalState(f"{place}: it contains the backup, or the backup contains it")
+    real = place.resolve()
+    home = next((folder for folder in real.parents if (folder / DATABASE).exists()), None)
+    if home is not None:
+        raise IllegalState(f"{place}: inside the home {home}: name a folder outside of it")
+    for folder in closed:
+        if real.is_relative_to(folder.resolve()):
+            raise IllegalState(
+                f"{place}: inside {folder}, which agents may write to: name a folder outside of it"
+            )
     if place.is_symlink() or (place.exists() and not place.is_dir()):
         raise IllegalState(f"{place}: not a folder: name one that is empty or does not exist")
     try:

@@ -114,10 +114,17 @@ def _find_problem(found: os.stat_result) -> str:
     return "" if stat.S_ISREG(found.st_mode) else "no regular file"
 
 
-def read_digest(descriptor: int, is_stopped: IsStopped, target: int | None = None) -> Digest:
-    """Read a file to its end, writing it to `target` if given.  Raises OSError, Unavailable."""
+def read_digest(
+    descriptor: int, is_stopped: IsStopped, target: int | None = None, limit: int | None = None
+) -> Digest:
+    """Read a file to its end, or to `limit` bytes, writing it to `target` if given.
+
+    Raises OSError, Unavailable.
+    """
     digest, size, unsynced = sha256(), 0, 0
-    while chunk := os.read(descriptor, CHUNK_BYTES):
+    while chunk := os.read(
+        descriptor, CHUNK_BYTES if limit is None else min(CHUNK_BYTES, limit - size)
+    ):
         raise_if_stopped(is_stopped)
         digest.update(chunk)
         size += len(chunk)

@@ -48,11 +48,15 @@ class JournalFindings(NamedTuple):
 
 
 def verify_backup(
-    path: Path, *, trusted: Sequence[bytes] = (), is_stopped: IsStopped = never
+    path: Path,
+    *,
+    trusted: Sequence[bytes] = (),
+    trusted_id: str = "",
+    is_stopped: IsStopped = never,
 ) -> BackupReport:
     """Check a backup without changing it; `trusted` are the public keys it may be signed with.
 
-    Without any key its own is taken.  Blocks; any thread may call.  Raises NotFound for a path that
+    So may the key with the id `trusted_id`.  Without any key its own is taken.  Blocks; any thread may call.  Raises NotFound for a path that
     is no folder, and Unavailable once `is_stopped` returns true.
     """
     problems = Problems()
@@ -60,9 +64,9 @@ def verify_backup(
         manifest = read_manifest(folder, problems.report)
         if manifest is None:
             return _report(path, problems)
-        is_known = is_known_key(manifest, trusted)
+        is_known = is_known_key(manifest, trusted, trusted_id)
         if is_known is False:
-            problems.report("the backup is signed with another key than those that are trusted")
+            problems.report(unknown_signer(manifest))
         for pair in read_pairs(folder, manifest, problems.report, is_stopped):
             difference = find_difference(pair, is_stopped)
             if difference:
@@ -85,9 +89,20 @@ def open_backup(path: Path) -> Generator[int]:
         raise Unavailable(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def is_known_key(manifest: BackupManifest, trusted: Sequence[bytes]) -> bool | None:
-    """True if the backup is signed with one of the keys; None if there is none."""
-    return bytes.fromhex(manifest.public_key) in trusted if trusted else None
+def is_known_key(
+    manifest: BackupManifest, trusted: Sequence[bytes], trusted_id: str = ""
+) -> bool | None:
+    """Return True if the backup is signed with one of the keys; None if there is none."""
+    if not trusted and not trusted_id:
+        return None
+    key = bytes.fromhex(manifest.public_key)
+    return key in trusted or key_id_of(key) == trusted_id
+
+
+def unknown_signer(manifest: BackupManifest) -> str:
+    """Return the sentence that refuses the key of a backup."""
+    key_id = key_id_of(bytes.fromhex(manifest.public_key))
+    return f"signed with another key, {key_id}, than those that are trusted"
 
 
 def trusted_keys(manifest: BackupManifest) -> tuple[bytes, ...]:

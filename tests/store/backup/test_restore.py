@@ -197,6 +197,65 @@ def test_a_backup_by_another_key_is_refused(base: Path, target: Path) -> None:
         restore_backup(base / "backup", target, request)
 
 
+def test_restore_trusts_whom_verify_trusts(base: Path, target: Path) -> None:
+    """The same keys decide; the id of another one lets it in, and only that one."""
+    other = (KeyRing(bytes(32)).public_key,)
+    key_id = verify_backup(base / "backup").key_id
+    assert not verify_backup(base / "backup", trusted=other).is_intact
+    for trusted_id in ("", "0" * 16):
+        with pytest.raises(IllegalState, match=f"another key, {key_id}.*--trust"):
+            restore_backup(
+                base / "backup", target, replace(REQUEST, trusted=other, trusted_id=trusted_id)
+            )
+    assert verify_backup(base / "backup", trusted=other, trusted_id=key_id).is_intact
+    request = replace(REQUEST, trusted=other, trusted_id=key_id)
+    assert key_id == verify_backup(base / "backup", trusted_id=key_id).key_id
+    assert restore_backup(base / "backup", target, request).path == str(target)
+
+
+def test_no_home_is_restored_into_a_workspace_or_a_home(
+    base: Path, home: Path, tmp_path: Path
+) -> None:
+    """Also through a link; beside them it is."""
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (tmp_path / "link").symlink_to(workspace)
+    request = replace(REQUEST, closed=(workspace,))
+    for target in (workspace, workspace / "a", tmp_path / "link" / "a"):
+        with pytest.raises(IllegalState, match="which agents may write to"):
+            restore_backup(base / "backup", target, request)
+    for target in (home / "restored", home / "skills" / "a"):
+        with pytest.raises(IllegalState, match="inside the home"):
+            restore_backup(base / "backup", target, request)
+    assert restore_backup(base / "backup", tmp_path / "worked", request).path
+
+
+def test_a_longer_file_is_read_to_its_listed_size(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One byte more shows that it was changed; the rest of it costs nothing."""
+    backup = tmp_path / "backup"
+    shutil.copytree(base / "backup", backup)
+    file = backup / "data" / "palyra.toml"
+    size = file.stat().st_size
+    with file.open("ab") as opened:
+        opened.truncate(1 << 40)  # sparse
+    sizes: list[int] = []
+    read = os.read
+
+    def count(descriptor: int, limit: int) -> bytes:
+        sizes.append(limit)
+        return read(descriptor, limit)
+
+    monkeypatch.setattr(os, "read", count)
+    report = verify_backup(backup)
+    assert any("palyra.toml: changed" in problem for problem in report.problems)
+    with pytest.raises(IllegalState, match="damaged"):
+        restore_backup(backup, tmp_path / "target", REQUEST)
+    assert size + 1 in sizes
+    assert sum(sizes) < 1 << 30
+
+
 @pytest.mark.parametrize("count", range(0, 12, 3))
 def test_a_full_disk_leaves_no_home(
     base: Path, target: Path, monkeypatch: pytest.MonkeyPatch, count: int
