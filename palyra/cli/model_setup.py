@@ -231,7 +231,7 @@ def _store_key(config: Config, name: str, entry: str) -> str:
     """Store a typed key in the vault and return its reference.  Raises click.Abort for a no."""
     question = f"there is no key yet: type it now and keep it as vault:{entry}?"
     click.confirm(question, default=True, abort=True, err=True)
-    open_resolver(config).vault.put(entry, read_value(f"the key of {name}"), now_ms())
+    open_resolver(config).put(entry, read_value(f"the key of {name}"), now_ms())
     return f"vault:{entry}"
 
 

@@ -16,7 +16,6 @@ from palyra.cli.errors import CommandFailed, stop_for
 from palyra.cli.output import age, now_ms, print_json, print_table, say
 from palyra.cli.talk import Options
 from palyra.config.load import Config
-from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError
 from palyra.models.presets import key_of
@@ -36,24 +35,18 @@ def set_(options: Options, name: str) -> None:
     try:
         parse_reference(f"vault:{name}")
         value = read_value(name)
-        _open(options).vault.put(name, value, now_ms())
+        _open(options).put(name, value, now_ms())
     except PalyraError as error:
         raise stop_for(error) from None
     say(f"vault:{name} is set")
 
 
 def read_value(name: str) -> str:
-    """Return a secret from a hidden prompt or standard input.  Raises InvalidParams if it is short."""
+    """Return a secret from a hidden prompt or standard input."""
     if sys.stdin.isatty():
         value: str = click.prompt(f"value of {name}", hide_input=True, confirmation_prompt=True)
     else:
         value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
-    if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
-        raise InvalidParams(
-            f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised for "
-            "redaction; use a longer one",
-            field="value",
-        )
     return value
 
 
@@ -144,7 +137,19 @@ def _try(resolver: Resolver, text: str) -> dict[str, str]:
 def open_resolver(config: Config) -> Resolver:
     """Return the resolver of the configuration.  Raises PalyraError for an invalid setting."""
     data = config.paths.data_dir
-    return Resolver(data, data / "keys", passphrase=config.secrets.passphrase, owner="this command")
+    return Resolver(
+        data,
+        data / "keys",
+        passphrase=config.secrets.passphrase,
+        owner="this command",
+        find_words=_find_words,
+    )
+
+
+def _find_words() -> str:
+    from palyra.net.api.words import protocol_words  # noqa: PLC0415 - help must be instant
+
+    return protocol_words()
 
 
 def _open(options: Options) -> Resolver:

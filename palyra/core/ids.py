@@ -40,6 +40,11 @@ _ID = re.compile(
 )
 
 
+def is_any_id(text: str) -> bool:
+    """Return True if the text has the form of an id, whatever it names."""
+    return _ID.fullmatch(text) is not None
+
+
 def is_id(text: str, prefix: Prefix) -> bool:
     """Return True if `text` is a well-formed id of that kind."""
     match = _ID.fullmatch(text)

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
+from palyra.core.redaction.known_secrets import find_refusal
 from palyra.core.redaction.secret_references import SecretReference, parse_reference
-from palyra.errors import NotFound, Unavailable
+from palyra.errors import InvalidParams, NotFound, Unavailable
 from palyra.secrets.vault import MAX_VALUE_BYTES, Vault
 
 Passphrase = Callable[[], str]
@@ -28,14 +28,17 @@ class Resolver:
         passphrase: str = "",
         environ: Mapping[str, str] = os.environ,
         owner: str = "the daemon",
+        find_words: Callable[[], str] = str,
     ) -> None:
         """`passphrase`: reference to the vault's passphrase, "" if the vault uses a key file.
 
-        `owner` is whose environment it is, for messages.
+        `owner` is whose environment it is, for messages; `find_words` returns the words that the
+        daemon itself writes, which are no secrets.
 
         Raises InvalidParams for an invalid reference, Unavailable for one into the vault itself.
         """
         self._environ, self._owner = environ, owner
+        self._find_words = find_words
         self.vault = Vault(data, keys, self._passphrase_finder(passphrase))
 
     def resolve(self, text: str) -> str:
@@ -44,7 +47,26 @@ class Resolver:
         Raises InvalidParams, NotFound or Unavailable; no message contains a value.
         """
         reference = parse_reference(text)
-        return recognisable(reference.text, self._find(reference))
+        return self.recognisable(reference.text, self._find(reference))
+
+    def put(self, name: str, value: str, now_ms: int) -> None:
+        """Store a secret in the vault, durably.  Raises InvalidParams or Unavailable."""
+        self.require_secret(value)
+        self.vault.put(name, value, now_ms)
+
+    def require_secret(self, value: str) -> None:
+        """Raise InvalidParams, without the value, if it cannot be a secret."""
+        refusal = find_refusal(value, self._find_words())
+        if refusal:
+            raise InvalidParams(f"{refusal}; use another one", field="value")
+
+    def recognisable(self, reference: str, value: str) -> str:
+        """Strip one trailing newline.  Raises Unavailable for a value that cannot be a secret."""
+        value = value.removesuffix("\n").removesuffix("\r")
+        refusal = find_refusal(value, self._find_words())
+        if refusal:
+            raise Unavailable(f"{reference} is {refusal}")
+        return value
 
     def _find(self, reference: SecretReference) -> str:
         match reference.kind:
@@ -71,17 +93,6 @@ class Resolver:
                 "secrets.passphrase: the vault's passphrase cannot be stored in the vault"
             )
         return lambda: self.resolve(reference.text)
-
-
-def recognisable(reference: str, value: str) -> str:
-    """Strip one trailing newline.  Raises Unavailable for a value below MIN_KNOWN_BYTES."""
-    value = value.removesuffix("\n").removesuffix("\r")
-    if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
-        raise Unavailable(
-            f"{reference} is shorter than {MIN_KNOWN_BYTES} bytes: too short to be "
-            "recognised for redaction"
-        )
-    return value
 
 
 def _read_file(path: Path) -> str:

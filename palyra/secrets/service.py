@@ -12,10 +12,9 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.configuration import StoredSecret
 from palyra.core.ports import RunBlocking
-from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
 from palyra.core.redaction.secret_references import parse_reference
-from palyra.errors import InvalidParams, NotFound, PalyraError
-from palyra.secrets.resolver import Resolver, recognisable
+from palyra.errors import NotFound, PalyraError
+from palyra.secrets.resolver import Resolver
 
 log = structlog.get_logger("palyra.secrets")
 LOOK_S = 1.0  # polling interval for the vault; each poll costs one stat call
@@ -67,7 +66,7 @@ class SecretService:
         ]
 
     async def put(self, caller: Caller, name: str, value: str, now_ms: int) -> StoredSecret:
-        """Store a secret, durably; it is redacted from the call on, whatever becomes of it.
+        """Store a secret, durably; unless it is refused, it is redacted from the call on.
 
         Raises Forbidden, InvalidParams, Unavailable; no message contains the value.
         Cancellation: the secret may have been stored.
@@ -75,14 +74,9 @@ class SecretService:
         caller.require("secrets:write")
         reference = parse_reference(f"vault:{name}")
         value = value.removesuffix("\n").removesuffix("\r")
-        if len(value.encode("utf-8", "surrogatepass")) < MIN_KNOWN_BYTES:
-            raise InvalidParams(
-                f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised for redaction; "
-                "use a longer one",
-                field="value",
-            )
+        await self._run_blocking(self._resolver.require_secret, value)
         self._learn(value)
-        await self._run_blocking(self._resolver.vault.put, reference.name, value, now_ms)
+        await self._run_blocking(self._resolver.put, reference.name, value, now_ms)
         log.info("secret set", name=reference.name, by=caller.principal)
         return StoredSecret(name=reference.name, set_ms=now_ms)
 
@@ -153,7 +147,7 @@ class SecretService:
         self._vault_problems = ()
         return list(
             _each_found(
-                (f"vault:{name}", partial(recognisable, value=entry.value))
+                (f"vault:{name}", partial(self._resolver.recognisable, value=entry.value))
                 for name, entry in entries.items()
             )
         )

@@ -12,6 +12,7 @@ from palyra.config.sections import FetchCredential
 from palyra.core.redaction.secret_references import parse_reference
 from palyra.core.tool.hosts import normal_host
 from palyra.errors import InvalidParams
+from palyra.net.api.words import protocol_words
 from palyra.secrets.resolver import Resolver
 from palyra.secrets.service import SecretService
 from palyra.tools.skills.host_functions import FetchReply, FetchRequest, HostFunctions
@@ -71,7 +72,9 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
     Raises InvalidParams for an invalid setting.
     """
     data = config.paths.data_dir
-    resolver = Resolver(data, data / "keys", passphrase=config.secrets.passphrase)
+    resolver = Resolver(
+        data, data / "keys", passphrase=config.secrets.passphrase, find_words=protocol_words
+    )
     secrets = SecretService(resolver, host.run_blocking, learn)
     credentials = read_credentials(config.fetch.credentials)
     ca_file = os.path.expanduser(config.fetch.ca_file)  # noqa: PTH111 - "" stays ""

@@ -12,8 +12,10 @@ from trio.testing import MockClock
 
 from palyra.core.access import Caller
 from palyra.core.journal.records import Role
+from palyra.core.redaction.known_secrets import MAX_KNOWN_BYTES
 from palyra.core.redaction.redactor import Redactor
-from palyra.errors import Forbidden, InvalidParams, NotFound
+from palyra.errors import Forbidden, InvalidParams, NotFound, Unavailable
+from palyra.net.api.words import protocol_words
 from palyra.secrets.resolver import Resolver
 from palyra.secrets.service import LOOK_S, SecretService
 from tests.tools.web.internet import here
@@ -197,3 +199,32 @@ async def test_the_vault_is_for_operators(tmp_path: Path, role: Role) -> None:
             else:
                 outcomes.append("served")
         assert 3 * ["forbidden" if who is other else "served"] == outcomes
+
+
+REFUSED = [
+    "session_id", "operator", "in_progress", "tool.proposed", "conversation_id", "read_file", "redacted",
+    "run_018f3c1e-5b7a-7bbb-8ccc-0123456789ab", "x" * 65_537, "seven77",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", REFUSED, ids=range(len(REFUSED)))
+async def test_words_of_the_daemon_are_no_secrets(tmp_path: Path, value: str) -> None:
+    """Neither stored nor found nor learnt, and the reason has not the value; one sign more makes it one."""
+    redactor = Redactor([])
+    resolver = Resolver(
+        tmp_path, tmp_path / "keys", environ={"TOKEN": value}, find_words=protocol_words
+    )
+    keeper = SecretService(resolver, here, redactor.learn)
+    for attempt in (
+        partial(keeper.put, OPERATOR, "a", value, 1),
+        partial(keeper.find, "env:TOKEN"),
+    ):
+        with pytest.raises((InvalidParams, Unavailable)) as refused:
+            await attempt()
+        assert value not in refused.value.message
+    redactor.learn("x" * 70_000)
+    text = f"x {value} y"
+    assert redactor.redact_text(text) == (text, False)
+    if len(value) < MAX_KNOWN_BYTES:
+        await keeper.put(OPERATOR, "a", f"{value}-Q7", 1)
+        assert redactor.redact_text(f"x {value}-Q7 y")[0] == "x [redacted:known] y"

@@ -6,23 +6,58 @@ alphabets and at each of the three offsets a secret can have inside what was enc
 """
 
 import base64
+import re
 from collections.abc import Iterable, Iterator
 
+from palyra.core.ids import is_any_id
 from palyra.core.redaction.grammar import ANYWHERE, Rule
 
 MIN_KNOWN_BYTES = 8  # shorter ones occur in ordinary text; nothing that short is a credential
+MAX_KNOWN_BYTES = 65_536
+LONGEST_EXPRESSION_BYTES = 128  # of a secret that is one expression; see `long_secrets`
 _SHORT = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_~")
+
+
+def find_refusal(value: str, words: str = "") -> str:
+    """Return why a value cannot be a secret, as a clause without the value; "" if it can.
+
+    `words` are what the daemon itself writes, one a line: a part of it would be replaced there.
+    """
+    size = len(_bytes(value))
+    if size < MIN_KNOWN_BYTES:
+        return f"shorter than {MIN_KNOWN_BYTES} bytes: too short to be recognised for redaction"
+    if size > MAX_KNOWN_BYTES:
+        return f"longer than {MAX_KNOWN_BYTES} bytes: no secret is that long"
+    if value in words or value in _MARKER or _NAME.fullmatch(value):
+        return "a word of the protocol: replacing it would break the daemon's own records"
+    if is_any_id(value):
+        return "an id: replacing it would break the daemon's own records"
+    return ""
+
+
+_MARKER = "[redacted:known]"
+_NAME = re.compile(r"[a-z]{2,}(?:_[a-z]+)+")  # as members and tools are called
+
+
+def is_long(secret: str) -> bool:
+    """Whether a secret is too long for one expression."""
+    return len(_bytes(secret)) > LONGEST_EXPRESSION_BYTES
+
+
+def forms_of(secret: str) -> tuple[str, ...]:
+    """Return the secret and its forms in base64."""
+    return secret, *_base64_forms(_bytes(secret))
 
 
 def known_rules(secrets: Iterable[str]) -> tuple[Rule, ...]:
     """Return a rule for each form of each secret of at least MIN_KNOWN_BYTES, longest first."""
     forms = {
         form for secret in secrets if len(_bytes(secret)) >= MIN_KNOWN_BYTES
-        for form in (secret, *_base64_forms(_bytes(secret)))
+        for form in forms_of(secret)
     }  # fmt: skip
     ordered = sorted(forms, key=lambda form: (-len(form), form))
-    return tuple(Rule("known", ANYWHERE, "", _escapable(form)) for form in ordered)
+    return tuple(Rule("known", ANYWHERE, "", escapable(form)) for form in ordered)
 
 
 def _bytes(text: str) -> bytes:
@@ -39,11 +74,12 @@ def _base64_forms(secret: bytes) -> Iterator[str]:
             yield encode(padded)[foreign_sextets:whole_sextets].decode("ascii")
 
 
-def _escapable(text: str) -> str:
-    return "".join(map(_unit, text))
+def escapable(text: str) -> str:
+    """Return an expression for the text in all its spellings."""
+    return "".join(map(spell, text))
 
 
-def _unit(character: str) -> str:
+def spell(character: str) -> str:
     """Return a character in each of its spellings, as one unit of the grammar."""
     if character in _PLAIN:
         return character

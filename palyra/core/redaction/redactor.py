@@ -17,12 +17,13 @@ from hashlib import sha256
 
 from palyra.core.redaction.base64_encoded import base64_rules
 from palyra.core.redaction.key_names import may_name_secret, names_secret
-from palyra.core.redaction.known_secrets import known_rules
+from palyra.core.redaction.known_secrets import find_refusal, is_long, known_rules
+from palyra.core.redaction.long_secrets import LongSecrets
 from palyra.core.redaction.patterns import KEYED_STRING, RULES
 from palyra.core.redaction.percent_encoded import encoded_rules
 from palyra.core.redaction.scanner import Ahead, Scanner, compile_bytes, look_pattern
 from palyra.core.redaction.secret_values import is_opaque, is_password, may_be_secret
-from palyra.core.redaction.stream import AFTER_SECRET, StreamHoldBack
+from palyra.core.redaction.stream import AFTER_SECRET, AnyScanner, StreamHoldBack
 from palyra.core.redaction.structures import Structures
 
 # Escapes that could hide a rule's letters in JSON text: \u but for control characters, and \/.
@@ -67,27 +68,32 @@ class Redactor:
     def learn(self, *secrets: str) -> None:
         """Redact these secrets from now on; a stream that began before does not know them.
 
+        A value that cannot be a secret (`known_secrets.find_refusal`) is passed over.
         Not thread-safe.  New secrets take some milliseconds, all of them together.
         """
-        if not self._known.issuperset(secrets):
-            self._known |= frozenset(secrets)
+        learned = frozenset(secret for secret in secrets if not find_refusal(secret))
+        if not self._known.issuperset(learned):
+            self._known |= learned
             self._compile()
             self._memory = (
                 _Memory()
             )  # last: a search that began with the old rules keeps the old one
 
     def _compile(self) -> None:
-        known = known_rules(self._known)
-        self._known_scanner = Scanner(known) if known else None
+        known = known_rules(secret for secret in self._known if not is_long(secret))
+        long = [secret for secret in self._known if is_long(secret)]
+        self._known_scanners: tuple[AnyScanner, ...] = (
+            *([LongSecrets(long)] if long else []),
+            *([Scanner(known)] if known else []),
+        )
 
     @property
-    def scanners(self) -> tuple[Scanner | Structures, ...]:
+    def scanners(self) -> tuple[AnyScanner, ...]:
         """Scanners in the order in which they read a text.
 
         Known secrets come first, so that no other rule removes a part of one.
         """
-        known = () if self._known_scanner is None else (self._known_scanner,)
-        return (*known, _STRUCTURES, encoded_scanner(), _PLAIN, _BASE64)
+        return (*self._known_scanners, _STRUCTURES, encoded_scanner(), _PLAIN, _BASE64)
 
     def prepare(self) -> Iterator[bool]:
         """Compile ahead of time in small steps; yields True after each step."""
@@ -98,7 +104,7 @@ class Redactor:
         """Return True if any rule may match; false positives are possible."""
         if _PLAIN.may_find(data) or _STRUCTURES.may_find(data):
             return True
-        if self._known_scanner is not None and self._known_scanner.may_find(data):
+        if any(scanner.may_find(data) for scanner in self._known_scanners):
             return True
         return _may_be_encoded(data) and encoded_scanner().may_find(data)
 
@@ -109,10 +115,12 @@ class Redactor:
         """
         if _HIDDEN.search(data) is not None:
             return self._may_hold
-        scanners = [_PLAIN] if self._known_scanner is None else [_PLAIN, self._known_scanner]
+        looks: list[Callable[[bytes], object]] = [
+            *_PLAIN.look.narrowed(data),
+            *(scanner.may_find for scanner in self._known_scanners if scanner.may_find(data)),
+        ]
         if _may_be_encoded(data):
-            scanners.append(encoded_scanner())
-        looks = [look for scanner in scanners for look in scanner.look.narrowed(data)]
+            looks += encoded_scanner().look.narrowed(data)
         if _STRUCTURES.place.search(data) is not None:
             looks.append(_STRUCTURES.place.search)
         return lambda text: any(look(text) for look in looks)
@@ -141,8 +149,8 @@ class Redactor:
         return redacted.decode("utf-8", "surrogatepass"), redacted != data
 
     def _redact_plain(self, data: bytes) -> bytes:
-        if self._known_scanner is not None:
-            data = b"".join(_pieces(self._known_scanner, data))
+        for scanner in self._known_scanners:
+            data = b"".join(_pieces(scanner, data))
         for scanner in _fixed_scanners(data):
             data = b"".join(_pieces(scanner, data))
         return data
@@ -275,7 +283,7 @@ def encoded_scanner() -> Scanner:
     return Scanner(encoded_rules(RULES), part_rules=_ENCODED_PART_RULES)
 
 
-def _fixed_scanners(data: bytes) -> Iterator[Scanner | Structures]:
+def _fixed_scanners(data: bytes) -> Iterator[AnyScanner]:
     """Yield the scanners that may match in the text."""
     yield _STRUCTURES
     # Encoded forms first: a plain rule would take such a token only up to its first escape.
@@ -293,7 +301,7 @@ def _holds_secret(data: bytes) -> bool:
     return any(scanner.find(data) is not None for scanner in _fixed_scanners(data))
 
 
-def _pieces(scanner: Scanner | Structures, data: bytes) -> Iterator[bytes]:
+def _pieces(scanner: AnyScanner, data: bytes) -> Iterator[bytes]:
     """Yield the redacted text in pieces; text after a secret is read as following a marker."""
     shown: bytes | bytearray = data
     done = 0

@@ -83,9 +83,16 @@ class Match(Protocol):
     def span(self, group: int = 0) -> tuple[int, int]: ...
 
 
-def compile_bytes(pattern: str, *, has_groups: bool = False) -> Expression:
-    """Compile an expression over bytes; without groups it runs about three times faster."""
-    expression: Expression = re2.compile(pattern.encode("latin-1"), _options(has_groups))
+def compile_bytes(
+    pattern: str, *, has_groups: bool = False, is_longest: bool = False
+) -> Expression:
+    """Compile an expression over bytes; without groups it runs about three times faster.
+
+    `is_longest`: of the matches at a place the longest one, not the first alternative.
+    """
+    options = _options(has_groups)
+    options.longest_match = is_longest
+    expression: Expression = re2.compile(pattern.encode("latin-1"), options)
     return expression
 
 

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from typing import cast
 
 from palyra.core.redaction.grammar import CONTEXT_BYTES
+from palyra.core.redaction.long_secrets import LongSecrets
 from palyra.core.redaction.scanner import Ahead, Expression, Match, Scanner, Span, compile_bytes
 from palyra.core.redaction.structures import Structures
+
+AnyScanner = Scanner | Structures | LongSecrets
 
 # Longer than any key, token or password in use except the largest key files, which match early.
 HELD_LIMIT_BYTES = 8192
@@ -28,7 +31,7 @@ class StreamHoldBack:
 
     __slots__ = ("_buffer", "_first", "_out", "_scanner", "_tail")
 
-    def __init__(self, scanner: Scanner | Structures) -> None:
+    def __init__(self, scanner: AnyScanner) -> None:
         self._scanner = scanner
         self._restart(b"")
 

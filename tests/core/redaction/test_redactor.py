@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from urllib.parse import quote, quote_plus, unquote
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from palyra.core.redaction.grammar import viable_prefix
 from palyra.core.redaction.key_names import KEY_OF, may_name_secret, names_secret
+from palyra.core.redaction.long_secrets import LongSecrets
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.core.redaction.scanner import Part, Scanner
@@ -427,6 +429,7 @@ def test_prepared_rules_are_compiled() -> None:
     for scanner in redactor.scanners:
         if isinstance(scanner, Structures):
             assert {"place", "begun"} <= vars(scanner).keys()
+        if not isinstance(scanner, Scanner):
             continue
         assert {"look", "_viable"} <= vars(scanner).keys()
         assert all({"expression", "which"} <= vars(part).keys() for part in scanner._parts)
@@ -510,6 +513,46 @@ def test_longer_known_secret_wins() -> None:
 def test_without_known_secrets() -> None:
     """A redactor that knows none still has its classes."""
     assert marked("aws") == Redactor([]).redact_text("AKIA" + "IOSFODNN7EXAMPLE")[0]
+
+
+LONG_SECRETS = [
+    "".join(Random(1).choices(string.ascii_letters + string.digits, k=16_000)),
+    "".join(Random(2).choices([chr(code) for code in range(32, 127)], k=3_000)),
+    "".join(Random(3).choices('äé\n"\\/ 😀aZ9', k=700)),
+]
+
+
+@every_row("secret", LONG_SECRETS)
+def test_a_long_known_secret_is_found_in_all_its_spellings(secret: str) -> None:
+    """As shorter ones are: whole, escaped, encoded, cut and in pieces; its beginning is searched for."""
+    redactor = Redactor([secret, "another-short-secret"])
+    texts = [
+        secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[1:-1], quote(secret, safe=""),
+        base64.b64encode(b"ab" + secret.encode()).decode(), secret[: len(secret) // 2],
+    ]  # fmt: skip
+    for text in texts:
+        redacted = redactor.redact_text(f"<{text}> another-short-secret")[0]
+        assert marked("known") in redacted
+        assert redacted.endswith(f"> {marked('known')}")
+        assert len(redacted) < 60
+    data = json.dumps({"a": [secret], "b": 1}).encode()
+    assert b'{"a": ["[redacted:known]"], "b": 1}' == redactor.redact_bytes(data)[0]
+    if len(secret) < HELD_LIMIT_BYTES // 4:
+        text = f"<{secret}> and on"
+        pieces = [text[at : at + 50] for at in range(0, len(text), 50)]
+        assert "<[redacted:known]> and on" == "".join(stream(pieces, redactor))
+
+
+def test_a_long_known_secret_compiles_no_expression_of_its_length() -> None:
+    """What is compiled is as small for 64 000 characters as for 200."""
+    sizes = [
+        sum(map(len, LongSecrets([LONG_SECRETS[0] * 4][:1])._begins)),
+        sum(map(len, LongSecrets([LONG_SECRETS[0][:200]])._begins)),
+    ]
+    assert abs(sizes[0] - sizes[1]) < 100
+    redactor = Redactor([])
+    redactor.learn(LONG_SECRETS[0] * 5)  # more than a secret may have: passed over
+    assert not redactor.redact_text(LONG_SECRETS[0] * 5)[1]
 
 
 # --- JSON ----------------------------------------------------------------------------------------
