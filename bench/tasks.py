@@ -94,7 +94,7 @@ def build(handle: JournalHandle) -> Background:
     workers = DynamicSupervisor(
         "tasks", max_children=128, on_exit=partial(note_exit, queue, lambda _end: None)
     )
-    return Background(queue, schedules, workers, SLOTS, lambda: False)
+    return Background(queue, schedules, workers, SLOTS, lambda: False, incidents)
 
 
 async def drain(handle: JournalHandle, parts: Background) -> dict[str, float]:

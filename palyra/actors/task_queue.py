@@ -13,6 +13,7 @@ Without any task or schedule in the journal it sleeps until one is submitted.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -23,8 +24,9 @@ from palyra.actors.kernel.child import ChildSpec, Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.task_work import RunFailedEarly
 from palyra.core.healing.rules import subject_of
-from palyra.core.journal.records import TaskRecord
-from palyra.core.ports import TaskHandler
+from palyra.core.incident.kinds import clock_was_ahead
+from palyra.core.journal.records import AHEAD_MS, TaskRecord
+from palyra.core.ports import IncidentReporter, TaskHandler
 from palyra.errors import (
     ActorGone,
     Conflict,
@@ -52,6 +54,7 @@ class Background:
     workers: DynamicSupervisor
     max_running: int
     is_idle: Callable[[], bool]  # drains, or is suspended: starts no task and fires no schedule
+    alarms: IncidentReporter
 
     def stop(self, task: TaskRecord) -> None:
         """Stop the work of a task that was ended or lapsed; never waits."""
@@ -155,9 +158,13 @@ async def keep_queue(
     queue = parts.queue
     task_status.started()
     await _abandon_left(parts)
-    obstacle = ""
+    obstacle, shift_ms = "", None  # of the wall clock against that of the event loop
     while True:
         try:
+            shown_ms = queue.now_ms() - round(1_000 * trio.current_time())
+            if shift_ms is None or shown_ms < shift_ms - AHEAD_MS:  # at the start, and set back
+                await set_back(parts)
+            shift_ms = shown_ms
             due_ms = await cycle(parts)
         except (Unavailable, ActorGone, Overloaded) as error:
             if error.message != obstacle:  # an outage is one line in the log, not one a second
@@ -170,6 +177,15 @@ async def keep_queue(
             obstacle = ""
         with trio.move_on_after(_pause_s(queue, due_ms)):
             await queue.tasks.wait_woken()
+
+
+async def set_back(parts: Background) -> None:
+    """Give up times that a clock wrote that was ahead, and report that.  Raises Unavailable."""
+    schedules, schedules_ms = await parts.schedules.set_back()
+    tasks, tasks_ms = await parts.queue.set_back()
+    if schedules or tasks:
+        until = datetime.fromtimestamp(max(schedules_ms, tasks_ms) / 1_000, UTC)
+        parts.alarms.report(clock_was_ahead(f"{until:%Y-%m-%dT%H:%M:%SZ}", schedules, tasks))
 
 
 async def cycle(parts: Background) -> int | None:

@@ -30,6 +30,7 @@ from palyra.cli.talk import Options, talk
 from palyra.config.load import Config
 from palyra.config.parts import PARTS, list_absent, list_installed
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
+from palyra.core.incident.kinds import CLOCK
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.visible import pluralize
@@ -548,6 +549,7 @@ def check_schedules(options: Options) -> Check:
     """Check that every schedule can fire."""
     try:
         found = talk(options, lambda client: client.list_schedules())
+        page = talk(options, lambda client: client.list_incidents(states=UNRESOLVED, domain="task"))
     except CommandFailed as stop:
         return Check(name="schedules", verdict="warn", detail=f"unknown: {stop.message}")
     broken = [f"{each.schedule_id} ({each.name}): {each.problem}" for each in found if each.problem]
@@ -560,6 +562,15 @@ def check_schedules(options: Options) -> Check:
             remedy="`palyra schedules remove` and add it again with an IANA zone such as "
             "Europe/Berlin, or update the package tzdata",
         )
+    for clock in page.incidents:
+        if clock.key == CLOCK:
+            return Check(
+                name="schedules",
+                verdict="warn",
+                detail=clock.summary,
+                remedy="see that the clock of the machine is set before the daemon starts, then "
+                f"`palyra incidents resolve {clock.incident_id}`",
+            )
     return Check(
         name="schedules", verdict="ok", detail=f"{pluralize(len(found), 'schedule')}, no problem"
     )

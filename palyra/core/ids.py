@@ -1,7 +1,8 @@
 """Identifiers: a UUIDv7 behind a prefix that says what it names (`run_018f…`).
 
 Ids arrive as arguments; `core` never makes one.  UUIDv7 sorts by creation time, which keeps the
-journal's indexes local.
+journal's indexes local, and lists are in the order of the ids.  Whatever makes ids makes each later than
+the newest of the journal, so that a clock that was ahead for a while leaves nothing at the head of a list.
 """
 
 import re

@@ -20,7 +20,7 @@ import tzdata  # type: ignore[import-untyped]  # data only; it has no types
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.incident.kinds import schedule_key, schedule_paused
-from palyra.core.journal.changes import Change
+from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
     Cron,
@@ -42,12 +42,21 @@ from palyra.core.ports import (
 )
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import Submission, cancel, submit
-from palyra.core.task.schedule import Firing, check_timing, decide_firing, firing_key, upcoming
+from palyra.core.task.schedule import (
+    Firing,
+    check_timing,
+    decide_firing,
+    firing_key,
+    is_ahead,
+    set_back,
+    upcoming,
+)
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, Overloaded
 from palyra.services.tasks import READ, TRIES, WRITE, Tasks
 
 MAX_SCHEDULES = 20_000  # of one principal
 BATCH = 128  # schedules that one sweep decides about
+FIRED_LOOK = 100  # newest tasks of a schedule that are searched for an instant
 NEXT = 10  # instants that a listing of the next ones shows
 
 
@@ -164,16 +173,68 @@ class Schedules:
             )
             pending.append((plan, self._journal.append(Change(records=records))))
         for plan, write in pending:
+            made: PlannedFiring | None = plan
             try:
                 await write.wait()
-            except Conflict:  # changed meanwhile; the next sweep decides again
+            except Conflict:  # changed meanwhile, or fired before the clock was set back
+                made = await self._without_fired(plan)
+            if made is None:
                 continue
             decided += 1
-            for task in (*plan.tasks, *plan.cancelled):
+            for task in (*made.tasks, *made.cancelled):
                 self._tasks.publish(task)
-            for task in plan.cancelled:
+            for task in made.cancelled:
                 self._tasks.stopped(task)
         return decided
+
+    async def _without_fired(self, plan: PlannedFiring) -> PlannedFiring | None:
+        """Commit a refused firing without the instants that fired already; None if it is outdated.
+
+        Raises Unavailable.
+        """
+        schedule_id = plan.firing.schedule.schedule_id
+        wanted = TaskFilter(schedule_id=schedule_id, limit=FIRED_LOOK)
+        known = await self._journal.read(lambda store: store.list_tasks(wanted))
+        fired = {task.firing for task in known}
+        tasks = tuple(task for task in plan.tasks if task.firing not in fired)
+        if len(tasks) == len(plan.tasks):
+            return None
+        schedule = msgspec.structs.replace(
+            plan.firing.schedule,
+            fired=plan.firing.schedule.fired - len(plan.tasks) + len(tasks),
+        )
+        cancelled = plan.cancelled if tasks else ()
+        try:
+            await self._journal.commit(Change(records=(schedule, *tasks, *cancelled)))
+        except Conflict:  # the next sweep decides again
+            return None
+        return plan._replace(tasks=tasks, cancelled=cancelled)
+
+    async def set_back(self) -> tuple[int, int]:
+        """Give up times of a clock that was ahead; return the number of schedules, and the latest.
+
+        Raises Unavailable.  Cancellation: some were set back.
+        """
+        now_ms = self._now_ms()
+
+        def read(store: JournalStore) -> list[ScheduleRecord]:
+            found = store.list_schedules(None)
+            return [
+                each for each in found if is_ahead(each, now_ms) and not find_problem(each.timing)
+            ]
+
+        count = latest_ms = 0
+        for found in await self._journal.read(read):
+            try:
+                await self._journal.commit(
+                    Change(records=(set_back(found, zone_of(found.timing), now_ms),))
+                )
+            except Conflict:  # changed meanwhile, by the same clock
+                continue
+            count, latest_ms = count + 1, max(latest_ms, found.handled_ms)
+        if count:
+            self._tasks.notify()
+        return count, latest_ms
 
     def _plan(self, due: DueSchedule, now_ms: int) -> PlannedFiring:
         schedule, active = due
@@ -261,7 +322,9 @@ class Schedules:
     async def next(self, caller: Caller, schedule_id: str) -> list[int]:
         """Return the coming instants, at most `NEXT`; also those of a paused schedule."""
         found = await self.get(caller, schedule_id)
-        after_ms = max(found.handled_ms, self._now_ms())
+        after_ms = self._now_ms()
+        if not is_ahead(found, after_ms):
+            after_ms = max(found.handled_ms, after_ms)
         return await self._run_blocking(
             lambda: list(islice(upcoming(found.timing, zone_of(found.timing), after_ms), NEXT))
         )
@@ -286,7 +349,11 @@ class Schedules:
         def change(found: ScheduleRecord) -> ScheduleRecord:
             if not found.is_paused:
                 raise IllegalState(f"{schedule_id} is not paused")
-            now_ms = max(found.handled_ms, self._now_ms())
+            now_ms = self._now_ms()
+            if is_ahead(found, now_ms):
+                resumed = msgspec.structs.replace(found, is_paused=False)
+                return set_back(resumed, zone_of(found.timing), now_ms)
+            now_ms = max(found.handled_ms, now_ms)
             next_ms = next(upcoming(found.timing, zone_of(found.timing), now_ms), None)
             resumed = _paused(found, is_paused=False, next_ms=next_ms)
             return msgspec.structs.replace(resumed, handled_ms=now_ms)

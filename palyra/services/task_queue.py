@@ -28,14 +28,17 @@ from palyra.core.ports import Journal, JournalStore, NowMs, PendingWrite
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import (
     LEASE_MS,
+    MAX_OPEN,
     claim,
     expire,
     fail,
+    is_ahead,
     is_claimable,
     is_lapsed,
     lapse,
     renew,
     requeue,
+    set_back,
     succeed,
 )
 from palyra.errors import Conflict
@@ -307,6 +310,28 @@ class TaskQueue:
             return []
         found = await self.journal.read(lambda store: [store.find_task(each) for each in ended])
         return [task for task in found if task is not None]
+
+    async def set_back(self) -> tuple[int, int]:
+        """Give up times of open tasks that a clock wrote that was ahead; return their number, and the latest.
+
+        Raises Unavailable.  Cancellation: some were set back.
+        """
+        now_ms = self.now_ms()
+        wanted = TaskFilter(states=("queued", "paused"), limit=MAX_OPEN)
+        found = await self.journal.read(
+            lambda store: [each for each in store.list_tasks(wanted) if is_ahead(each, now_ms)]
+        )
+        count = 0
+        for task, write in [(task, self._append(set_back(task, now_ms))) for task in found]:
+            try:
+                await write.wait()
+            except Conflict:  # changed meanwhile, by the same clock
+                continue
+            count += 1
+            self.tasks.publish(set_back(task, now_ms))
+        return count, max(
+            (max(each.created_ms, each.progress_ms or 0) for each in found), default=0
+        )
 
     async def list_ended(self, task_ids: Sequence[str]) -> list[str]:
         """Return those of the tasks that are final, paused or unknown.  Raises Unavailable."""

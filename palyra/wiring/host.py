@@ -7,7 +7,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from uuid_utils import uuid7
 
@@ -18,10 +18,37 @@ from palyra.core.channel import CODE_CHARS, CODE_LETTERS
 from palyra.core.ids import NewId, Prefix
 from palyra.core.ports import Artifacts, CheckpointStore, NowMs, RunBlocking
 
+TIME_CHARS = 13  # of a UUIDv7: 48 bits of milliseconds, with a dash
+
 
 def new_id(prefix: Prefix) -> str:
     """Return a new id, such as `run_018f…`, that sorts by creation time."""
     return f"{prefix}_{uuid7()}"
+
+
+class Ids:
+    """New ids that sort by creation, also after a clock was set back.
+
+    While the clock is behind the newest id, times of ids go on from that, a millisecond for each id.
+    """
+
+    __slots__ = ("_newest",)
+
+    def __init__(self) -> None:
+        self._newest = ""  # the time of the newest, as ids have it
+
+    def note(self, newest: str) -> None:
+        """Make all further ids later than that one."""
+        self._newest = max(self._newest, newest.partition("_")[2][:TIME_CHARS])
+
+    def __call__(self, prefix: Prefix) -> str:
+        """Return a new id, such as `run_018f…`."""
+        made = f"{uuid7()}"
+        if made[:TIME_CHARS] < self._newest:  # the clock was ahead
+            later_ms = int(self._newest.replace("-", ""), 16) + 1
+            made = f"{uuid7(nanoseconds=later_ms * 1_000_000)}"
+        self._newest = made[:TIME_CHARS]
+        return f"{prefix}_{made}"
 
 
 MIB, DAY_MS = 1_048_576, 86_400_000
@@ -43,7 +70,7 @@ class Host:
     """Services of the machine that the daemon runs on; a simulation provides its own."""
 
     now_ms: NowMs = now_ms
-    new_id: NewId = new_id
+    new_id: NewId = field(default_factory=Ids)
     new_code: Callable[[], str] = new_code
     random: Callable[[], float] = random.random  # noqa: S311 - jitter of retries, not for security
     run_blocking: RunBlocking = run_sync

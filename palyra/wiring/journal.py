@@ -10,6 +10,7 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.retention import RetentionStores
 from palyra.config.load import Config
 from palyra.config.sections import RetentionConfig
+from palyra.core.journal.changes import OpenReport
 from palyra.core.journal.retention import RetentionLimits
 from palyra.core.ports import Artifacts, CheckpointStore, JournalStore
 from palyra.services.incidents import Incidents, report_opened, report_writing
@@ -19,7 +20,7 @@ from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
-from palyra.wiring.host import DAY_MS, MIB, Host, now_ms
+from palyra.wiring.host import DAY_MS, MIB, Host, Ids, now_ms
 
 
 def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
@@ -95,12 +96,19 @@ def _folders(config: Config, host: Host) -> tuple[FileArtifacts, FileCheckpoints
     )
 
 
+def _note_opened(incidents: Incidents, host: Host, report: OpenReport) -> None:
+    if isinstance(host.new_id, Ids):
+        for newest in report.newest_ids:
+            host.new_id.note(newest)
+    report_opened(incidents, report)
+
+
 def journal_spec(journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host) -> ChildSpec:
     """Return the spec of the journal, the first child of the daemon."""
     return child_spec(
         journal,
         on_committed=hub.committed,
-        on_opened=partial(report_opened, incidents),
+        on_opened=partial(_note_opened, incidents, host),
         on_writing=partial(report_writing, incidents),
         new_thread=host.new_thread,
     )

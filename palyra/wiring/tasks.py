@@ -126,7 +126,9 @@ def build_tasks(  # noqa: PLR0913 - all by name
         on_exit=partial(note_exit, queue, notice),
         rng=host.random,
     )
-    background = Background(queue, schedules, workers, most, lambda: gateway.is_idle)
+    background = Background(
+        queue, schedules, workers, most, lambda: gateway.is_idle, services.incidents
+    )
     gateway.admission.on_resumed = tasks.notify
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify

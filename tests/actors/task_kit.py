@@ -128,7 +128,9 @@ class Office:
             max_children=9,
             on_exit=partial(note_exit, self.queue, self.note),
         )
-        self.parts = Background(self.queue, self.schedules, workers, slots, lambda: self.is_idle)
+        self.parts = Background(
+            self.queue, self.schedules, workers, slots, lambda: self.is_idle, incidents
+        )
         self.tasks.stopped = self.parts.stop
 
     def note(self, end: Exit) -> None:

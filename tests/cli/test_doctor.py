@@ -439,6 +439,7 @@ async def test_a_schedule_without_its_zone_is_named(tmp_path: Path, count: int) 
     broken = {**schedule, "problem": "the zone 'Mars/Olympus' is not known"}
     async with fake_daemon() as daemon:
         daemon.reply_with("schedule.list", {"schedules": [schedule, *[broken] * count]})
+        daemon.reply_with("incident.list", {"incidents": []})
         found = await palyra("doctor", "--json", home=tmp_path, url=daemon.url)
     check = next(each for each in found.json["checks"] if each["name"] == "schedules")
     assert ("warn" if count else "ok") == check["verdict"]

@@ -186,8 +186,8 @@ async def ask_person(run: RunHandle, approvals: OpenApprovals, question: Questio
         run.wake()
         first: Message | None = None
         question.waits_for = "person"
-        # The deadline may have passed while the daemon was down.
-        left_ms = max(0, prompt.expires_ms - approvals.now_ms())
+        # The deadline may have passed while the daemon was down, or the clock may have been ahead.
+        left_ms = max(0, prompt.expires_ms - max(approvals.now_ms(), prompt.requested_ms))
         question.deadline_s = trio.current_time() + left_ms / 1000
         with trio.move_on_at(question.deadline_s):
             first = await _first_valid(answers, run, approvals, question)

@@ -241,6 +241,22 @@ def reflections_skipped(principal: str, run_id: str, limit: int) -> IncidentRepo
     )
 
 
+CLOCK = "clock_was_ahead"
+
+
+def clock_was_ahead(until: str, schedules: int, tasks: int) -> IncidentReport:
+    """Times of schedules and tasks lay in the future; they were set back."""
+    return IncidentReport(
+        domain="task",
+        key=CLOCK,
+        severity="warning",
+        summary=f"the clock was ahead, up to {until}: {schedules} schedules and {tasks} tasks that "
+        "waited for that time were set back; what expired meanwhile stays expired",
+        evidence={"until": until, "schedules": schedules, "tasks": tasks},
+        resolves_itself=True,
+    )
+
+
 def schedule_key(schedule_id: str) -> str:
     """Return the key of `schedule_paused`."""
     return f"schedule:{schedule_id}"

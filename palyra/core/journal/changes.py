@@ -289,3 +289,4 @@ class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # repaired without loss, worth a log line (a torn last root line)
     incidents: tuple[IncidentRecord, ...] = ()  # unresolved, oldest first
     restored: Restoration | None = None  # since a backup was restored, this is the first opening
+    newest_ids: tuple[str, ...] = ()  # the newest of each kind

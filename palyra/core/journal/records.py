@@ -233,7 +233,11 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def is_live(self, at_ms: int) -> bool:
         """True if it is in force at that time."""
-        return self.ended_ms is None and (self.expires_ms is None or at_ms < self.expires_ms)
+        if self.expires_ms is None:
+            return self.ended_ms is None
+        # One that was granted in the future, by a clock that was ahead, would last too long.
+        is_past = self.granted_ms <= at_ms + AHEAD_MS
+        return self.ended_ms is None and is_past and at_ms < self.expires_ms
 
 
 class IdempotencyRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -831,6 +835,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
     revision: int = 1
     removed_ms: int | None = None
+    believed_ms: int | None = None  # `handled_ms` before it was set back, since the clock was ahead
 
 
 Record = (
@@ -866,3 +871,4 @@ Record = (
 )
 RECEIPT_TTL_MS = 86_400_000
 TASK_KEPT_MS = 604_800_000  # ended tasks: a week
+AHEAD_MS = 60_000  # a time that is further in the future was written by a clock that was ahead

@@ -39,7 +39,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.backoff import Backoff, compute_delay_s
-from palyra.core.journal.records import TaskKind, TaskLease, TaskRecord, TaskState
+from palyra.core.journal.records import AHEAD_MS, TaskKind, TaskLease, TaskRecord, TaskState
 from palyra.errors import Conflict, IllegalState, InvalidParams
 
 TaskMove = Literal[
@@ -269,6 +269,29 @@ def expire(task: TaskRecord, now_ms: int) -> TaskRecord:
         raise IllegalState(f"{task.task_id} expires at {task.expires_ms}, not at {now_ms}")
     error = f"it expired while it was {task.state}"
     return _move(task, "expire", error=error, finished_ms=now_ms, lease=None)
+
+
+def is_ahead(task: TaskRecord, now_ms: int) -> bool:
+    """True if the clock was ahead when an open task was submitted, or attempted last."""
+    return not task.is_final and _written_ms(task) > now_ms + AHEAD_MS
+
+
+def set_back(task: TaskRecord, now_ms: int) -> TaskRecord:
+    """Return a queued or paused task as if what was written ahead of the time was written now."""
+    shift_ms = _written_ms(task) - now_ms
+    return msgspec.structs.replace(
+        task,
+        created_ms=min(task.created_ms, now_ms),
+        progress_ms=None if task.progress_ms is None else min(task.progress_ms, now_ms),
+        not_before_ms=task.not_before_ms - shift_ms,
+        rank_ms=task.rank_ms - shift_ms,
+        expires_ms=None if task.expires_ms is None else task.expires_ms - shift_ms,
+        revision=task.revision + 1,
+    )
+
+
+def _written_ms(task: TaskRecord) -> int:
+    return max(task.created_ms, task.progress_ms or 0)
 
 
 def _later_ms(task: TaskRecord, now_ms: int, rng: Callable[[], float]) -> int:

@@ -3,7 +3,13 @@
 A schedule has one timing: `cron` (five fields, in a time zone), `every` (a period from an anchor) or
 `at` (one instant).  Its instants are a function of the timing alone, so a restart finds the same
 ones.  `handled_ms` is the newest instant that was decided about, fired or left out.  Only later
-instants count, so a clock that is set back fires nothing twice: `handled_ms` never decreases.
+instants count, so a clock that is set back a little fires nothing twice.
+
+A clock that was far ahead leaves a `handled_ms` in the future.  Believed, it would stop the schedule until
+that time, so `set_back` gives it up: the next instant is one after now.  The key of a firing still
+keeps an instant from firing twice.  The same happens if it is the present clock that is wrong, and
+behind; then the given up time becomes the past again, and the instants missed up to it
+(`believed_ms`) were handled before.
 
 An instant is missed if it is noticed more than `MISSED_MS` late, for instance after a restart.  The
 policy decides about missed instants: `skip` fires none, `once` the newest, `all` the newest
@@ -28,6 +34,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from palyra.core.journal.records import (
+    AHEAD_MS,
     At,
     Cron,
     Every,
@@ -89,15 +96,27 @@ def upcoming(timing: Timing, zone: tzinfo, after_ms: int) -> Iterator[int]:
 
 
 def decide_due(
-    timing: Timing, zone: tzinfo, *, handled_ms: int, now_ms: int, missed: MissedPolicy
+    timing: Timing,
+    zone: tzinfo,
+    *,
+    handled_ms: int,
+    now_ms: int,
+    missed: MissedPolicy,
+    believed_ms: int = 0,
 ) -> Due:
-    """Decide which instants after `handled_ms`, up to and including now, fire."""
+    """Decide which instants after `handled_ms`, up to and including now, fire.
+
+    Missed ones up to `believed_ms` do not, once that time has come.
+    """
+    handled_before_ms = believed_ms if believed_ms <= now_ms else 0
     newest = list(islice(_until(timing, zone, handled_ms, now_ms), MAX_CAUGHT_UP))
     if not newest:
         return Due(fire=(), handled_ms=handled_ms)
     kept = {"skip": 0, "once": 1, "all": MAX_CAUGHT_UP}[missed]
     fire = [
-        at_ms for place, at_ms in enumerate(newest) if place < kept or now_ms - at_ms <= MISSED_MS
+        at_ms
+        for place, at_ms in enumerate(newest)
+        if now_ms - at_ms <= MISSED_MS or (place < kept and at_ms > handled_before_ms)
     ]
     return Due(fire=tuple(reversed(fire)), handled_ms=newest[0])
 
@@ -127,6 +146,7 @@ def decide_firing(
         handled_ms=schedule.handled_ms,
         now_ms=now_ms,
         missed=schedule.missed,
+        believed_ms=schedule.believed_ms or 0,
     )
     submit = due.fire
     match decide_overlap(schedule.overlap, is_active=is_active):
@@ -150,6 +170,30 @@ def decide_firing(
     )
     replaces = schedule.overlap == "replace" and is_active and bool(submit)
     return Firing(schedule=changed, submit=submit, replaces=replaces)
+
+
+def is_ahead(schedule: ScheduleRecord, now_ms: int) -> bool:
+    """True if the clock was ahead when the schedule was last decided about, added or resumed."""
+    return schedule.handled_ms > now_ms + AHEAD_MS
+
+
+def set_back(schedule: ScheduleRecord, zone: tzinfo, now_ms: int) -> ScheduleRecord:
+    """Return the schedule with the instants after now; nothing is believed that `is_ahead`."""
+    timing = schedule.timing
+    if isinstance(timing, Every) and now_ms < timing.anchor_ms <= schedule.created_ms:
+        periods = -((now_ms - timing.anchor_ms) // timing.period_ms)
+        timing = msgspec.structs.replace(
+            timing, anchor_ms=timing.anchor_ms - periods * timing.period_ms
+        )
+    is_over = schedule.is_paused or schedule.removed_ms is not None
+    return msgspec.structs.replace(
+        schedule,
+        timing=timing,
+        handled_ms=now_ms,
+        believed_ms=max(schedule.handled_ms, schedule.believed_ms or 0),
+        next_ms=None if is_over else next(upcoming(timing, zone, now_ms), None),
+        revision=schedule.revision + 1,
+    )
 
 
 def firing_order(schedule: ScheduleRecord) -> tuple[int, str]:

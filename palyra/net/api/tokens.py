@@ -13,7 +13,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change
-from palyra.core.journal.records import Role, TokenRecord
+from palyra.core.journal.records import AHEAD_MS, Role, TokenRecord
 from palyra.core.ports import Journal, NowMs
 from palyra.errors import Unauthenticated
 
@@ -84,5 +84,8 @@ async def authenticate(token: str, journal: Journal, now_ms: NowMs) -> Caller:
 
 def _is_valid(record: TokenRecord, digest: str, now_ms: int) -> bool:
     is_same = hmac.compare_digest(record.sha256, digest)
-    is_alive = record.expires_ms is None or now_ms < record.expires_ms
+    # One that was made in the future, by a clock that was ahead, would last too long.
+    is_alive = record.expires_ms is None or (
+        now_ms < record.expires_ms and record.created_ms <= now_ms + AHEAD_MS
+    )
     return is_same and is_alive and record.revoked_ms is None

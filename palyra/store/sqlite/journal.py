@@ -44,7 +44,7 @@ from palyra.store.sqlite.connection import (
 )
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
-from palyra.store.sqlite.queries import list_unresolved
+from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
@@ -109,6 +109,7 @@ class SqliteJournal(MemorySearchQueries):
             if rollback is not None:  # it is on record
                 self._keys.mark(found.journal_id, epoch=found.epoch, position=writer.position)
             incidents = tuple(list_unresolved(connection))
+            newest_ids = tuple(list_newest_ids(connection))
             restored = _find_restoration(connection, roots)
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
@@ -126,6 +127,7 @@ class SqliteJournal(MemorySearchQueries):
             notes=tuple(_notes(roots, found, mismatch)),
             incidents=incidents,
             restored=restored,
+            newest_ids=newest_ids,
         )
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:

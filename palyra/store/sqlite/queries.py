@@ -17,6 +17,7 @@ from a busy event loop, so a step per row would cost more than the rows do.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product, starmap
@@ -310,6 +311,20 @@ SELECT (SELECT count(*) FROM due), (SELECT min(not_before_ms) FROM due),
     (SELECT count(*) FROM tasks WHERE finished_ms IS NULL
         AND kind IN (SELECT value FROM json_each(:own)) AND (:who IS NULL OR principal = :who))
 """
+
+
+def list_newest_ids(connection: apsw.Connection) -> list[str]:
+    """Return the newest id of each kind of record that lists show; a damaged table has none."""
+    columns = (
+        ("runs", "run_id"), ("sessions", "session_id"), ("tasks", "task_id"),
+        ("incidents", "incident_id"), ("approvals", "approval_id"), ("schedules", "schedule_id"),
+    )  # fmt: skip
+    found = list[str]()
+    for table, column in columns:
+        with suppress(apsw.Error):
+            newest = connection.execute(f"SELECT max({column}) FROM {table}").get  # noqa: S608 - literals of this file
+            found += [] if newest is None else [str(newest)]
+    return found
 
 
 class Select(Generic[R]):

@@ -18,6 +18,7 @@ from palyra.core.task.life import (
     claim,
     expire,
     fail,
+    is_ahead,
     is_claimable,
     is_lapsed,
     lapse,
@@ -25,6 +26,7 @@ from palyra.core.task.life import (
     pause,
     renew,
     resume,
+    set_back,
     submit,
     succeed,
 )
@@ -229,3 +231,30 @@ def test_a_running_task_expires_and_is_cancelled() -> None:
     for ended in (expire(task, NOW + 1), cancel(task, "no", NOW)):
         with pytest.raises(IllegalState, match=ended.state):
             succeed(ended, held, {}, NOW + 2)
+
+
+@pytest.mark.parametrize("kind", ["queued", "paused", "retried"])
+def test_times_of_a_clock_that_was_ahead_are_set_back(kind: str) -> None:
+    """The task begins, ranks and expires as if it had been written now; others are left alone."""
+    ahead_ms = NOW + 3_600_000
+    wanted: dict[str, Any] = {"not_before_ms": ahead_ms + 60_000, "expires_ms": ahead_ms + 90_000}
+    task = queued(now_ms=ahead_ms, **wanted)
+    if kind == "paused":
+        task = pause(task)
+    if kind == "retried":
+        held = claim(queued(now_ms=NOW), 3, ahead_ms)
+        assert held.lease is not None
+        task = fail(held, held.lease, "no", ahead_ms, half, may_retry=True)
+    assert is_ahead(task, NOW)
+    after = set_back(task, NOW)
+    assert not is_ahead(after, NOW)
+    assert task.revision + 1 == after.revision
+    shift_ms = ahead_ms - NOW
+    assert (task.not_before_ms - shift_ms, task.rank_ms - shift_ms) == (
+        after.not_before_ms,
+        after.rank_ms,
+    )
+    if task.expires_ms is not None:
+        assert NOW + 90_000 == after.expires_ms
+    assert not is_ahead(queued(now_ms=NOW + 1_000), NOW)
+    assert not is_ahead(cancel(task, "no", NOW), NOW)

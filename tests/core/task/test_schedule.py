@@ -1,18 +1,31 @@
 """The instants of schedules, and the firings that are due."""
 
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from palyra.core.journal.records import At, Cron, Every, MissedPolicy, OverlapPolicy, Timing
+from palyra.core.journal.records import (
+    At,
+    Cron,
+    Every,
+    MissedPolicy,
+    OverlapPolicy,
+    ScheduleRecord,
+    Timing,
+)
 from palyra.core.task.schedule import (
     MISSED_MS,
     check_timing,
     decide_due,
     decide_overlap,
     firing_key,
+    is_ahead,
+    set_back,
     upcoming,
 )
 from palyra.errors import InvalidParams
@@ -196,3 +209,35 @@ def test_other_extensions_of_cron_are_refused(expression: str) -> None:
     """The error shows the expression."""
     with pytest.raises(InvalidParams, match=f"cron '{expression}'".replace("*", r"\*")):
         check_timing(Cron(expression=expression), BERLIN, 0)
+
+
+def test_instants_that_were_handled_before_the_clock_was_set_back_are_not_missed() -> None:
+    """Once that time has come; before, and on time, every instant fires."""
+    due = partial(decide_due, MINUTELY, UTC, handled_ms=0, now_ms=610_000, missed="all")
+    assert (480_000, 540_000, 600_000) == due().fire
+    assert (600_000,) == due(believed_ms=570_000).fire
+    assert (480_000, 540_000, 600_000) == due(believed_ms=900_000).fire
+
+
+@given(
+    handled_ms=st.integers(0, 10**14), now_ms=st.integers(0, 10**13),
+    anchor_ms=st.integers(0, 10**14), is_paused=st.booleans(),
+)  # fmt: skip
+def test_a_schedule_that_is_set_back_fires_within_a_period(
+    handled_ms: int, now_ms: int, anchor_ms: int, *, is_paused: bool
+) -> None:
+    """On the same instants, and what was believed is kept."""
+    before = ScheduleRecord(
+        schedule_id="sch_1", principal="ann", name="n", kind="prompt",
+        timing=Every(period_ms=60_000, anchor_ms=anchor_ms), is_paused=is_paused,
+        handled_ms=handled_ms, created_ms=anchor_ms,
+    )  # fmt: skip
+    after = set_back(before, UTC, now_ms)
+    assert not is_ahead(after, now_ms)
+    assert (now_ms, handled_ms, 2) == (after.handled_ms, after.believed_ms, after.revision)
+    if is_paused:
+        assert after.next_ms is None
+    else:
+        assert after.next_ms is not None
+        assert now_ms < after.next_ms <= now_ms + 60_000
+        assert 0 == (after.next_ms - anchor_ms) % 60_000
