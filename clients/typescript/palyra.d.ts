@@ -1299,6 +1299,7 @@ export interface Channel {
   channel: string;
   agent: string;
   pairing: "open" | "required";
+  reach?: "conversation" | "principal";
   created_ms: number;
   updated_ms: number;
   conversation_id?: string;
@@ -1313,6 +1314,7 @@ export interface ChannelSet {
   conversation_id?: string | null;
   agent?: string;
   pairing?: "open" | "required";
+  reach?: "conversation" | "principal";
 }
 
 /** The channel, or the one conversation of it, to delete. */
@@ -2261,6 +2263,7 @@ export interface LearningCandidate {
   signals: Record<string, number>;
   evidence: Evidence[];
   trust: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
+  is_confined?: boolean;
   source: "model" | "rules";
   state: "applied" | "proposed" | "rejected" | "superseded" | "suppressed" | "undone";
   memory_id?: string | null;
@@ -3001,6 +3004,7 @@ export interface RunAccepted {
   channel?: string | null;
   conversation_id?: string | null;
   sender?: string | null;
+  reach?: "conversation" | "principal";
   brief?: RequestOptions | null;
   model_choice?: "default" | "pinned" | "preferred";
   delegation?: Delegation | null;
@@ -3039,6 +3043,7 @@ export interface Delegation {
   origin?: string;
   is_tainted?: boolean;
   input_trust?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
+  is_confined?: boolean;
 }
 
 /** The conversation of the run that this run was forked from; a long one takes several events. Without a run id it is a conversation that the caller supplied, without the proof of a tape. */

@@ -149,7 +149,9 @@ class Delegations:
                 depth=depth,
                 tools=handed_down(
                     work.tools,
-                    held_tools(run, agents.prefix(own, accepted.principal, accepted.workspace)),
+                    held_tools(
+                        run, agents.prefix(own, accepted.owner_of_tools, accepted.workspace)
+                    ),
                     depth,
                 ),
                 delegation=ev.Delegation(
@@ -159,7 +161,8 @@ class Delegations:
                     if accepted.delegation is None
                     else accepted.delegation.origin,
                     is_tainted=run.is_tainted,
-                    input_trust=run.input_trust,
+                    input_trust=run.trust,
+                    is_confined=accepted.is_confined,
                 ),
             ),
         )
@@ -225,7 +228,7 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
         end=whole,
         answer=answer,
         is_tainted=run.is_tainted,
-        trust=run.input_trust,
+        trust=run.trust,
     )
 
 

@@ -9,7 +9,7 @@ from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.client import Channel, Pairing
-from palyra.core.journal.records import PairingMode, PairingState
+from palyra.core.journal.records import ChannelReach, PairingMode, PairingState
 
 _PRINCIPAL = click.option("--principal", help="Owner of the channel; default: you.")
 _CONVERSATION = click.option(
@@ -33,7 +33,7 @@ def list_(options: Options, principal: str | None) -> None:
     if options.as_json:
         print_json({"channels": found})
         return
-    columns = ("PRINCIPAL", "CHANNEL", "CONVERSATION", "AGENT", "PAIRING", "CHANGED")
+    columns = ("PRINCIPAL", "CHANNEL", "CONVERSATION", "AGENT", "PAIRING", "REACH", "CHANGED")
     print_table(columns, [_row(channel) for channel in found], empty="no channels")
 
 
@@ -44,6 +44,7 @@ def _row(channel: Channel) -> tuple[object, ...]:
         channel.conversation_id or "all",
         channel.agent,
         channel.pairing,
+        channel.reach,
         age(channel.updated_ms),
     )
 
@@ -54,8 +55,13 @@ def _row(channel: Channel) -> tuple[object, ...]:
 @_CONVERSATION
 @click.option("--agent", help="Agent that answers; default: the default agent.")
 @click.option("--pairing", type=click.Choice(get_args(PairingMode)), help="Default: required.")
+@click.option(
+    "--reach",
+    type=click.Choice(get_args(ChannelReach)),
+    help="How far memory, references and learning go; default: the conversation alone.",
+)
 @shared_options
-def set_(
+def set_(  # noqa: PLR0913 - one for each option
     options: Options,
     channel: str,
     *,
@@ -63,6 +69,7 @@ def set_(
     conversation_id: str | None,
     agent: str | None,
     pairing: PairingMode | None,
+    reach: ChannelReach | None,
 ) -> None:
     """Set the agent that answers CHANNEL, and whether senders must be paired first."""
     done = talk(
@@ -73,9 +80,12 @@ def set_(
             conversation_id=conversation_id,
             agent=agent,
             pairing=pairing,
+            reach=reach,
         ),
     )
-    _print_channel(options, done, f"is answered by {done.agent}, pairing {done.pairing}")
+    _print_channel(
+        options, done, f"is answered by {done.agent}, pairing {done.pairing}, reach {done.reach}"
+    )
 
 
 @channels.command()

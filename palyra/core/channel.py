@@ -9,7 +9,13 @@ import hmac
 
 import msgspec
 
-from palyra.core.journal.records import ChannelRecord, PairingMode, PairingRecord, SessionRecord
+from palyra.core.journal.records import (
+    ChannelReach,
+    ChannelRecord,
+    PairingMode,
+    PairingRecord,
+    SessionRecord,
+)
 from palyra.core.session.commands import StartRun
 from palyra.core.text.canonical_json import digest_of
 from palyra.errors import IllegalState, InvalidParams
@@ -146,6 +152,7 @@ class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: str = ""
     agent: str
     pairing: PairingMode
+    reach: ChannelReach = "conversation"
 
 
 class PairingRequested(msgspec.Struct, frozen=True, kw_only=True):

@@ -689,7 +689,7 @@ class MemoryFinder(Protocol):
 class MemoryKeeper(Protocol):
     """Storing in the memory and deleting from it, for tools."""
 
-    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+    async def retain(self, draft: MemoryDraft, place: MemoryPlace) -> MemoryAdded:
         """Store a statement of a run.  Raises Rejected, also for text that came from the memory."""
 
     async def forget_in(self, place: MemoryPlace, memory_ids: Sequence[str]) -> MemoryForgotten:

@@ -208,7 +208,8 @@ class Gate:
             origin=accepted.origin,
             approval_mode=accepted.approval_mode,
             is_tainted=run.is_tainted,
-            input_trust=run.input_trust,
+            # A confined run writes for its conversation alone: its senders may tell it what to keep.
+            input_trust=run.input_trust if accepted.is_confined else run.trust,
             depth=accepted.depth,
             denied=run.denied,
             end=end,

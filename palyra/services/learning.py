@@ -163,7 +163,7 @@ class Learning:
             reading = await self._run_blocking(extract, texts, recalled)
             reading = await self._with_suggestions(texts, recalled, reading, run_id)
             records, refused = await self._plan(run_id, texts, reading)
-            if not run.parent_run_id:
+            if not run.parent_run_id and texts.channel is None:
                 records += await self._procedures.propose(run, trust=texts.trust, rules=self.rules)
             reflection = ReflectionRecord(
                 run_id=run_id,
@@ -240,6 +240,7 @@ class Learning:
             signals=found.signals,
             evidence=(evidence,),
             trust=texts.trust,
+            is_confined=texts.is_confined,
             key=key,
             source=found.source,
             state=state,
@@ -499,6 +500,8 @@ class Learning:
                     for each in latest.evidence
                 ),
                 source="learning",
+                scope="session" if latest.is_confined else "principal",
+                session_id=latest.session_id if latest.is_confined else None,
                 trust=latest.trust,
             )
             await self._memories.learn(
@@ -518,7 +521,7 @@ class Learning:
         entries = {
             each.memory_id: each.text
             for each in applied[:MAX_SHOWN]
-            if each.memory_id is not None and each.trust == "trusted_local"
+            if each.memory_id is not None and each.trust == "trusted_local" and not each.is_confined
         }
         try:
             await self._documents.apply(

@@ -114,13 +114,18 @@ class Memories:
         whose = whose_memory(caller, principal)
         return await self._add(draft, principal=whose, by=caller.principal, receipt=receipt)
 
-    async def retain(self, draft: MemoryDraft, *, principal: str, session_id: str) -> MemoryAdded:
+    async def retain(self, draft: MemoryDraft, place: MemoryPlace) -> MemoryAdded:
         """Store a statement of a run.
 
         Raises as `add` does, and IllegalState for a text that the session got from a recall: a
         memory does not confirm itself.  Cancellation: it may have been stored.
         """
-        known = await self.find_recalled(principal, session_id)
+        principal = place.principal
+        if draft.supersedes is not None:
+            old = await self._find_own(principal, draft.supersedes)
+            if old is None or not place.sees(old):
+                raise _unknown(draft.supersedes)
+        known = await self.find_recalled(principal, place.session_id or "")
         if is_recalled(draft.text, known):
             raise IllegalState(
                 "this text came from the memory: recalled text is not stored again; state what is "

@@ -6,7 +6,6 @@ Owns: nothing.  Talks to: `services.memory_search`.
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from palyra.core.journal.changes import MemoryPlace
 from palyra.core.memory.items import MemoryHit, RecallUse
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.services.memory_search import MemorySearch
@@ -28,22 +27,17 @@ class MemoryRecall:
 
     async def recall(self, question: str, scope: RecallScope) -> Sequence[ContextSource]:
         """See `core.ports.PromptRecall`; a run's recall is listed by `memory.used`."""
-        if scope.memory_scope == "none":
+        place = scope.audience.place
+        if place is None:
             return ()
-        place = MemoryPlace(
-            principal=scope.principal,
-            channel=scope.channel,
-            session_id=scope.session_id or None,
-            only_session=scope.memory_scope == "session",
-        )
         pack = await self._search.recall(question, place, limit=scope.limit)
         if not pack.hits:
             return ()
         if scope.run_id:
             use = RecallUse(
                 run_id=scope.run_id,
-                session_id=scope.session_id,
-                principal=scope.principal,
+                session_id=scope.audience.session_id,
+                principal=scope.audience.principal,
                 way="reference" if scope.is_explicit else "auto",
                 question=question,
             )

@@ -36,6 +36,7 @@ from palyra.core.memory.transcripts import as_said, conversation_key
 from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tape.events import CompactionApplied, decode_event
+from palyra.core.trust.labels import lowest
 from palyra.errors import Forbidden, PalyraError, Unavailable
 from palyra.services.memory_index import SharedMemoryIndex
 
@@ -168,6 +169,10 @@ class MemorySearch:
             return []
         found = await self._conversations.find(query, wanted)
         said = [as_said(hit.item, query) for hit in found.hits]
+        if place.channel is not None:  # its senders are other people
+            said = [
+                each._replace(trust=lowest((each.trust, "external_untrusted"))) for each in said
+            ]
         mark = -1
         if any(each.run_id == run_id for each in said):
             mark = await self._journal.read(partial(_find_compacted, run_id=run_id))

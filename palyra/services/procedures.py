@@ -308,6 +308,9 @@ def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
     for other in store.list_runs(wanted):
         if other.parent_run_id is not None or other.tool_calls < MIN_STEPS:
             continue
+        session = store.find_session(other.session_id)
+        if session is not None and session.channel is not None:  # its senders are other people
+            continue
         try:
             found.append(_read_run(store, other.run_id))
         except (Purged, msgspec.MsgspecError):

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.access import SCOPES, Caller
+from palyra.core.audience import Audience
 from palyra.core.context.assembly import Prefix
 from palyra.core.context.history import PastRun, past_run
 from palyra.core.context.references import (
@@ -137,12 +138,7 @@ class ContextSources:
                     return verdict.reason
 
         scope = RecallScope(
-            principal=accepted.principal,
-            session_id=accepted.session_id,
-            agent=accepted.agent,
-            channel=accepted.channel,
-            run_id=run.run_id,
-            memory_scope=prefix.agent.memory_scope,
+            audience=accepted.audience(prefix.agent.memory_scope), run_id=run.run_id
         )
         return Asker(scope=scope, refusal=refusal, workspace=accepted.workspace)
 
@@ -174,10 +170,13 @@ class ContextSources:
             return explained.reason
 
         scope = RecallScope(
-            principal=caller.principal,
-            session_id="" if session is None else session.session_id,
-            agent=prefix.agent.name,
-            channel=None if session is None else session.channel,
+            audience=Audience(
+                principal=caller.principal,
+                session_id="" if session is None else session.session_id,
+                channel=None if session is None else session.channel,
+                memory_scope=prefix.agent.memory_scope,
+                is_confined=session is not None and session.channel is not None,
+            )
         )
         return Asker(scope=scope, refusal=refusal, workspace=workspace)
 
@@ -285,8 +284,8 @@ class ContextSources:
         call = ToolCall(
             call_id="reference",
             run_id=asker.scope.run_id,
-            session_id=asker.scope.session_id,
-            principal=asker.scope.principal,
+            session_id=asker.scope.audience.session_id,
+            principal=asker.scope.audience.principal,
             tool=tool,
             tool_version=spec.version,
             arguments=arguments,
@@ -417,16 +416,16 @@ class ContextSources:
         )
 
     async def _run(self, asker: Asker, reference: Reference, blank: ContextSource) -> ContextSource:
-        name, principal = reference.target, asker.scope.principal
-        past = await self._journal.read(lambda store: _find_run(store, name, principal))
+        name, audience = reference.target, asker.scope.audience
+        past = await self._journal.read(lambda store: _find_run(store, name, audience))
         return _talk(blank, [past])
 
     async def _session(
         self, asker: Asker, reference: Reference, blank: ContextSource
     ) -> ContextSource:
-        key, principal = reference.target, asker.scope.principal
+        key, audience = reference.target, asker.scope.audience
         return _talk(
-            blank, await self._journal.read(lambda store: _find_session(store, key, principal))
+            blank, await self._journal.read(lambda store: _find_session(store, key, audience))
         )
 
 
@@ -440,20 +439,20 @@ def _scopes(role: str) -> frozenset[str]:
     return scopes | {"approvals:write"} if "*" in scopes else scopes
 
 
-def _find_run(store: JournalStore, run_id: str, principal: str) -> PastRun:
-    """Return an ended run of the principal.  Raises ToolFailure in the same words for all others."""
+def _find_run(store: JournalStore, run_id: str, audience: Audience) -> PastRun:
+    """Return an ended run of the audience.  Raises ToolFailure in the same words for all others."""
     record = store.find_run(run_id)
-    if record is None or record.principal != principal:
+    if record is None or not audience.sees(record):
         raise ToolFailure("there is no such run of yours")
     if not record.is_terminal:
         raise ToolFailure("the run has not ended yet")
     return _load(store, run_id)
 
 
-def _find_session(store: JournalStore, key: str, principal: str) -> list[PastRun]:
-    """Return the newest ended runs of a session of the principal, oldest first."""
-    session = store.find_session_by_key(principal, key) or store.find_session(key)
-    if session is None or session.principal != principal:
+def _find_session(store: JournalStore, key: str, audience: Audience) -> list[PastRun]:
+    """Return the newest ended runs of a session of the audience, oldest first."""
+    session = store.find_session_by_key(audience.principal, key) or store.find_session(key)
+    if session is None or not audience.sees(session):
         raise ToolFailure("there is no such session of yours")
     wanted = RunFilter(session_id=session.session_id, states=ENDED, limit=MAX_SESSION_RUNS)
     loaded = (_load(store, record.run_id) for record in reversed(store.list_runs(wanted)))
@@ -484,6 +483,6 @@ def _talk(blank: ContextSource, runs: Sequence[PastRun]) -> ContextSource:
         blank,
         text=text[-limit:],
         note=f"the last {limit} of {len(text)} characters" if len(text) > limit else "",
-        trust=lowest(["workspace", *map(trust_of, messages)]),
+        trust=lowest(["workspace", *(past.trust for past in runs), *map(trust_of, messages)]),
         findings=(INHERITED_FINDING,) if is_tainted else (),
     )

@@ -194,7 +194,7 @@ class _Calls:
             kind=given.get("kind", "note"),
             tags=tuple(given.get("tags", ())),
             scope=scope,
-            channel=call.channel,
+            channel=place.channel,
             session_id=call.session_id,
             confidence_bps=RETAINED_BPS,
             is_transient=given.get("transient", False),
@@ -204,11 +204,9 @@ class _Calls:
             trust=call.trust,
         )
         if place.only_session and scope != "session":
-            raise ToolFailure("this agent's memory is limited to its session: use scope session")
+            raise ToolFailure("the memory of this run is limited to its session: use scope session")
         try:
-            done = await self._keeper.retain(
-                draft, principal=call.principal, session_id=call.session_id
-            )
+            done = await self._keeper.retain(draft, place)
         except PalyraError as error:
             raise ToolFailure(error.message) from error
         corrected = f", in place of {done.superseded}" if done.superseded else ""
@@ -244,14 +242,10 @@ class _Calls:
 
 def _place(call: ToolCall) -> MemoryPlace:
     """Return the place of the run.  Raises ToolFailure for an agent without a memory."""
-    if call.memory_scope == "none":
+    place = call.audience.place
+    if place is None:
         raise ToolFailure("this agent has no memory (its memory_scope is none)")
-    return MemoryPlace(
-        principal=call.principal,
-        channel=call.channel,
-        session_id=call.session_id,
-        only_session=call.memory_scope == "session",
-    )
+    return place
 
 
 def _render(hit: MemoryHit) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.core.journal.changes import Change
+from palyra.core.journal.changes import Change, MemoryPlace
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import ItemScope, Lineage, MemoryRecord
 from palyra.core.memory.items import MAX_IMPORT, TRANSIENT_TTL_MS, MemoryDraft, RecallUse, revise
@@ -537,7 +537,7 @@ def use(session_id: str = "ses_1") -> RecallUse:
 
 async def retain(kit: MemoryKit, text: str, session_id: str = "ses_1") -> str:
     draft = MemoryDraft(text=text, kind="fact", source="tool")
-    done = await kit.memories.retain(draft, principal="ann", session_id=session_id)
+    done = await kit.memories.retain(draft, MemoryPlace(principal="ann", session_id=session_id))
     return done.disposition
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from palyra.core.audience import Audience
 from palyra.core.context.sources import render_gathered
 from palyra.core.memory.packing import PACK_TOKENS
 from palyra.core.model.sources import RecallScope
@@ -15,7 +16,12 @@ from palyra.services.memory_recall import MemoryRecall
 from tests.services.memory_kit import ANN, MemoryKit
 
 pytestmark = pytest.mark.real
-SCOPE = RecallScope(principal="ann", run_id="run_1", session_id="ses_1")
+SCOPE = RecallScope(
+    audience=Audience(
+        principal="ann", session_id="ses_1", memory_scope="principal", is_confined=False
+    ),
+    run_id="run_1",
+)
 
 
 class Kit(MemoryKit):

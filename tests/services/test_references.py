@@ -493,7 +493,7 @@ async def test_memories_are_recalled_on_request(tmp_path: Path) -> None:
     assert "mem_0, mem_1, mem_2, mem_3" == found.note
     question, scope = memory.asked[0]
     assert ("where do we deploy", "ann", 4, True) == (
-        question, scope.principal, scope.limit, scope.is_explicit,
+        question, scope.audience.principal, scope.limit, scope.is_explicit,
     )  # fmt: skip
     memory.is_broken = True
     assert "the index is being rebuilt" == (await world.one("@memory:x")).error

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from palyra.core.audience import Audience
 from palyra.core.journal.changes import Change, MemoryFilter
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, compute_risk, is_sensitive
 from palyra.tools.memory import FORGET, RETAIN, SEARCH, SESSIONS, memory_tools
@@ -21,7 +22,12 @@ def kit(tmp_path: Path) -> MemoryKit:
 
 
 async def use(
-    kit: MemoryKit, name: str, *, call: dict[str, Any] | None = None, **given: Any
+    kit: MemoryKit,
+    name: str,
+    *,
+    call: dict[str, Any] | None = None,
+    audience: dict[str, Any] | None = None,
+    **given: Any,
 ) -> ToolOutput:
     """Call a tool for a run of ann's."""
     tools = {tool.spec.name: tool for tool in memory_tools(kit.search, kit.memories)}
@@ -36,6 +42,15 @@ async def use(
             "tool": name,
             "tool_version": "1",
             "arguments": given,
+            "audience": Audience(
+                **{
+                    "principal": "ann",
+                    "session_id": (call or {}).get("session_id", "ses_1"),
+                    "memory_scope": "principal",
+                    "is_confined": False,
+                    **(audience or {}),
+                }
+            ),
             **(call or {}),
         }
     )
@@ -52,10 +67,10 @@ async def test_search_returns_what_the_run_may_recall(kit: MemoryKit) -> None:
     assert f"{own} [fact, " in output.text
     assert "Bob: cmake is used" in output.text
     assert 1 == len(output.text.splitlines())
-    in_chat = await use(kit, "memory_search", query="cmake", call={"channel": "chat"})
+    in_chat = await use(kit, "memory_search", query="cmake", audience={"channel": "chat"})
     assert 2 == len(in_chat.text.splitlines())
     assert "nothing found" == (await use(kit, "memory_search", query="xyzzy")).text
-    only = await use(kit, "memory_search", query="cmake", call={"memory_scope": "session"})
+    only = await use(kit, "memory_search", query="cmake", audience={"memory_scope": "session"})
     assert "nothing found" == only.text
 
 
@@ -110,17 +125,17 @@ async def test_retain_refuses_what_the_memory_refuses(kit: MemoryKit) -> None:
         ("session_search", {"query": "x"}),
     ):
         with pytest.raises(ToolFailure, match="memory_scope is none"):
-            await use(kit, name, call={"memory_scope": "none"}, **given)
+            await use(kit, name, audience={"memory_scope": "none"}, **given)
 
 
 async def test_an_agent_of_one_session_stores_there_only(kit: MemoryKit) -> None:
     """With the scope session the item stays in its session; a wider scope is refused."""
     narrow: dict[str, Any] = {"memory_scope": "session"}
-    await use(kit, "memory_retain", text="tango", call=narrow)
+    await use(kit, "memory_retain", text="tango", audience=narrow)
     assert [] == await kit.found("tango", place=place(session_id="ses_2"))
     assert 1 == len(await kit.found("tango", place=place(session_id="ses_1")))
     with pytest.raises(ToolFailure, match="limited to its session"):
-        await use(kit, "memory_retain", text="waltz", scope="principal", call=narrow)
+        await use(kit, "memory_retain", text="waltz", scope="principal", audience=narrow)
 
 
 async def test_forget_deletes_what_the_run_sees(kit: MemoryKit) -> None:
@@ -176,10 +191,14 @@ async def test_session_search_finds_what_was_said(kit: MemoryKit) -> None:
     both = await use(kit, "session_search", query="common walrus", limit=3)
     assert "walrus" in both.text.splitlines()[0]
     assert 3 == len([line for line in both.text.splitlines() if line[0] != " "])
-    only = await use(kit, "session_search", query="walrus", call={"memory_scope": "session"})
+    only = await use(kit, "session_search", query="walrus", audience={"memory_scope": "session"})
     assert "nothing found" == only.text
     chat = await use(
-        kit, "session_search", query="walrus", call={"channel": "chat", "session_id": "ses_run_4"}
+        kit,
+        "session_search",
+        query="walrus",
+        audience={"channel": "chat", "session_id": "ses_run_4"},
+        call={"session_id": "ses_run_4"},
     )
     assert {"ses_run_4"} == {line.split()[1] for line in chat.text.splitlines() if line[0] != " "}
 

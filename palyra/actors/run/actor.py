@@ -131,7 +131,8 @@ async def _prepare(
     accepted = handle.run.accepted
     prefix = brief_prefix(
         narrow_prefix(
-            services.agents.prefix(agent, accepted.principal, accepted.workspace), accepted.tools
+            services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace),
+            accepted.tools,
         ),
         accepted.brief,
     )

@@ -197,9 +197,8 @@ class CallArguments:
             tool=call.tool,
             tool_version=spec.version if spec is not None else "",
             arguments=self._arguments.get(call.call_id, call.arguments),
-            channel=run.accepted.channel,
-            memory_scope=self._prefix.agent.memory_scope,
-            trust=run.input_trust,
+            audience=run.accepted.audience(self._prefix.agent.memory_scope),
+            trust=run.trust,
             workspace=run.accepted.workspace,
         )
 

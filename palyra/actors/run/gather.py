@@ -141,7 +141,7 @@ async def _memories(
     late: trio.Nursery, sources: ContextSources, asker: Asker, question: str
 ) -> list[ContextGathered]:
     """Recall memories; preferences are a layer of their own."""
-    if not sources.may_recall(asker.scope.principal):
+    if not sources.may_recall(asker.scope.audience.principal):
         return []
     try:
         found = await _within(late, partial(sources.recall, asker, question), None)

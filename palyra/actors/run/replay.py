@@ -77,7 +77,7 @@ class Replayer:
         )
         prefix = brief_prefix(
             narrow_prefix(
-                services.agents.prefix(agent, accepted.principal, accepted.workspace),
+                services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace),
                 accepted.tools,
             ),
             accepted.brief,

@@ -21,6 +21,7 @@ from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with
 from palyra.core.session.fork import InheritedView
 from palyra.core.session.queue import BESIDE
 from palyra.core.tool.spec import HANDED_OVER
+from palyra.core.trust.labels import Trust
 
 MAX_RUNS = 200  # of one history
 
@@ -36,6 +37,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     is_whole: bool = False  # the caller supplied the whole earlier conversation
     first: int = 0  # index of `messages[0]` in the run's conversation
     summary: Summary | None = None  # made in that run, or inherited by it
+    trust: Trust = "trusted_local"  # lowest label of its words and of what it read
     inherited: int = 0  # leading messages of the run's conversation from another session
 
     @property
@@ -96,6 +98,7 @@ def past_run(run: Run) -> PastRun:
         epoch=run.accepted.epoch,
         is_whole=run.is_given,
         summary=run.summary,
+        trust=run.trust,
         inherited=_count_inherited(run),
     ).after(first)
 

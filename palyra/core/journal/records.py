@@ -287,6 +287,10 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 PairingMode = Literal["open", "required"]
 
 
+# How far memory, references, learning and procedures of a channel's runs go.
+ChannelReach = Literal["conversation", "principal"]
+
+
 class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The agent that answers a channel, or one conversation of it.
 
@@ -298,6 +302,7 @@ class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     conversation_id: str = ""  # "": every conversation without its own record
     agent: str
     pairing: PairingMode = "required"
+    reach: ChannelReach = "conversation"
     revision: int = 1
     created_ms: int
     updated_ms: int
@@ -670,6 +675,7 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     evidence: tuple[Evidence, ...]
     trust: Trust  # lowest label of the run's texts
     key: str  # equal for the same statement
+    is_confined: bool = False  # to the conversation of a channel: recalled in its session alone
     source: CandidateSource = "rules"
     state: CandidateState
     memory_id: str | None = None  # the item that shows it while it is applied

@@ -194,6 +194,8 @@ class RunTexts(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[tuple[int, str], ...]  # seq and text of the user's messages
     trust: Trust  # lowest label of everything that the run read
     is_delegated: bool = False  # its message was written by a model
+    channel: str | None = None
+    is_confined: bool = False  # to the conversation of a channel
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,12 +238,15 @@ def read_texts(events: Iterable[tuple[int, Event]]) -> RunTexts:
     words after it may repeat a page.
     """
     principal = session_id = ""
+    channel: str | None = None
     messages: list[tuple[int, str]] = []
-    is_tainted = is_delegated = False
+    is_tainted = is_delegated = is_confined = False
     for seq, event in events:
         match event:
             case RunAccepted():
                 principal, session_id = event.principal, event.session_id
+                channel, is_confined = event.channel, event.is_confined
+                is_tainted = channel is not None  # other people wrote it
                 is_delegated = event.depth > 0 or event.parent_run_id is not None
             case MessageReceived() | SteerReceived():
                 messages.append((seq, event.text))
@@ -263,6 +268,8 @@ def read_texts(events: Iterable[tuple[int, Event]]) -> RunTexts:
         messages=tuple(messages),
         trust="mixed" if is_tainted else "trusted_local",
         is_delegated=is_delegated,
+        channel=channel,
+        is_confined=is_confined,
     )
 
 

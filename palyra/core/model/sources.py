@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from palyra.core.journal.records import MemoryScope
+from palyra.core.audience import Audience
 from palyra.core.trust.labels import Trust
 
 # What a gathered text is to the prompt; `core.context.layers` ranks them.
@@ -31,11 +31,7 @@ class ContextSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_de
 class RecallScope(msgspec.Struct, frozen=True, kw_only=True):
     """Whose memories are searched, and for which prompt."""
 
-    principal: str
-    session_id: str = ""
-    agent: str = ""
-    channel: str | None = None
+    audience: Audience
     run_id: str = ""  # "": a preview
     limit: int | None = None  # items; None: as many as the memory packs
-    memory_scope: MemoryScope = "principal"  # of the agent
     is_explicit: bool = False  # the user asked for it with `@memory:`

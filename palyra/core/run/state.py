@@ -202,6 +202,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
 
     @property
+    def trust(self) -> Trust:
+        """Lowest label of what the run has read; the senders of a channel are other people."""
+        words: Trust = "trusted_local" if self.accepted.channel is None else "external_untrusted"
+        return lowest((self.input_trust, words))
+
+    @property
     def is_terminal(self) -> bool:
         """True if the run has ended."""
         return self.state in TERMINAL

@@ -204,6 +204,7 @@ def make_acceptance(
         channel=command.channel,
         conversation_id=command.conversation_id,
         sender=command.sender,
+        reach=command.reach,
         brief=command.brief,
         workspace=session.workspace,
     )

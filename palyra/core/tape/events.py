@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from palyra.core.audience import Audience
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.records import (
     DEFAULT_WORKSPACE,
@@ -25,7 +26,9 @@ from palyra.core.journal.records import (
     BudgetMetric,
     BudgetScope,
     BudgetWindow,
+    ChannelReach,
     Charge,
+    MemoryScope,
     QueueMode,
     Usage,
 )
@@ -242,6 +245,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     origin: str = "interactive"  # of the outermost
     is_tainted: bool = False
     input_trust: Trust = "trusted_local"  # lowest label of the texts that wrote the task
+    is_confined: bool = False  # to its session, as the run that delegated
 
 
 class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
@@ -266,10 +270,33 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     channel: str | None = None  # origin of the message, with the next two
     conversation_id: str | None = None
     sender: str | None = None
+    reach: ChannelReach = "conversation"  # of a run of a channel
     brief: RequestOptions | None = None  # request options of the caller
     model_choice: ModelChoice = "pinned"  # how `model` was chosen; older tapes are pinned
     delegation: Delegation | None = None  # None: not delegated
     workspace: str = DEFAULT_WORKSPACE  # of the session
+
+    @property
+    def is_confined(self) -> bool:
+        """True if the run reaches only its own session (`core.audience`)."""
+        if self.delegation is not None and self.delegation.is_confined:
+            return True
+        return self.channel is not None and self.reach == "conversation"
+
+    def audience(self, memory_scope: MemoryScope) -> Audience:
+        """Return what a run of an agent with this scope reaches."""
+        return Audience(
+            principal=self.principal,
+            session_id=self.session_id,
+            channel=self.channel,
+            memory_scope=memory_scope,
+            is_confined=self.is_confined,
+        )
+
+    @property
+    def owner_of_tools(self) -> str:
+        """Principal whose own tools, procedures, the run may call; "" for none."""
+        return "" if self.is_confined else self.principal
 
 
 class ConversationInherited(Event, frozen=True, kw_only=True, gc=False):

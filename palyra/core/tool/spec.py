@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import DEFAULT_WORKSPACE, MemoryScope, Usage
+from palyra.core.audience import Audience
+from palyra.core.journal.records import DEFAULT_WORKSPACE, Usage
 from palyra.core.text.canonical_json import digest_of
 from palyra.core.tool.paths import normal_path
 from palyra.core.trust.labels import Trust
@@ -178,8 +179,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any]
     inspection: Preflight | None = None  # for tools with an inspection
     # Facts of the run, so the execution object has them by its run_id.
-    channel: str | None = None  # that the run answers
-    memory_scope: MemoryScope = "principal"  # of the agent
+    audience: Audience = Audience()
     trust: Trust = "trusted_local"  # lowest label of the texts that the model has read
     workspace: str = DEFAULT_WORKSPACE  # by name
 

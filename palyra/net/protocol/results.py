@@ -27,6 +27,7 @@ from palyra.core.journal.records import (
     CandidateKind,
     CandidateSource,
     CandidateState,
+    ChannelReach,
     Evidence,
     GrantRecord,
     IncidentDomain,
@@ -321,6 +322,7 @@ class Channel(Result, frozen=True, kw_only=True):
     channel: str
     agent: str
     pairing: Annotated[str, known(PairingMode)]
+    reach: Annotated[str, known(ChannelReach)] = "conversation"
     created_ms: int
     updated_ms: int
     conversation_id: str = ""
@@ -547,6 +549,7 @@ class LearningCandidate(Result, frozen=True, kw_only=True):
     signals: dict[str, int]  # summands of the score
     evidence: tuple[Evidence, ...]
     trust: Annotated[str, known(Trust)]
+    is_confined: bool = False  # to the conversation of a channel, whose sender said it
     source: Annotated[str, known(CandidateSource)]
     state: Annotated[str, known(CandidateState)]
     memory_id: str | None = None

@@ -54,7 +54,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 # Facts of the run: the object has them by its run_id.
-OF_RUN = {"channel", "memory_scope", "trust"}
+OF_RUN = {"audience", "trust"}
 
 
 def with_field(call: ToolCall, field: str, value: object) -> ToolCall:

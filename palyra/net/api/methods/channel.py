@@ -9,7 +9,13 @@ import msgspec
 
 from palyra.core.channel import SetChannel
 from palyra.core.journal.changes import PairingFilter
-from palyra.core.journal.records import ChannelRecord, PairingMode, PairingRecord, PairingState
+from palyra.core.journal.records import (
+    ChannelReach,
+    ChannelRecord,
+    PairingMode,
+    PairingRecord,
+    PairingState,
+)
 from palyra.core.session.commands import AgentName
 from palyra.net.api.method import (
     ChannelName,
@@ -42,6 +48,7 @@ class ChannelSet(Mutation, frozen=True, kw_only=True):
     conversation_id: OutsideId | None = None
     agent: AgentName = "default"
     pairing: PairingMode = "required"
+    reach: ChannelReach = "conversation"
 
 
 class ChannelDelete(Mutation, frozen=True, kw_only=True):
@@ -87,6 +94,7 @@ async def set_(call: MethodCall, params: ChannelSet) -> Channel:
         conversation_id=params.conversation_id or "",
         agent=params.agent,
         pairing=params.pairing,
+        reach=params.reach,
     )
     channels = call.backend.channels
     return _show(
