@@ -15,7 +15,7 @@ from palyra.core.journal.records import MemoryScope, RunRecord, SessionRecord
 
 
 class Audience(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose data a run reaches.  The default reaches nothing."""
+    """Reach of a run in the data of its principal.  The default reaches nothing."""
 
     principal: str = ""
     session_id: str = ""

@@ -99,8 +99,7 @@ async def test_another_call_than_the_approved_one_does_not_run(
     """Whatever field of it were exchanged, for whatever value: nothing happens."""
     fields = {each.name for each in msgspec.structs.fields(ToolCall)}
     from_run = {
-        "channel",
-        "memory_scope",
+        "audience",
         "trust",
     }  # read from the tape of run_id, which is covered
     assert fields - {"inspection"} - from_run == OTHER_CALLS.keys()  # of that the test above
