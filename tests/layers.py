@@ -73,6 +73,7 @@ ROOMS = {
         "trust",
         "journal",
         "access",
+        "audience",
         "incident",
         "healing",
         "tool",

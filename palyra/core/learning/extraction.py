@@ -17,6 +17,7 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     supposed     a supposition, an example, a condition
     past         what was, and may not be any more
     quoted       another author may have written it (`core.learning.quoted`)
+    pasted       it is no paragraph of its own, or its message has a structure (`core.learning.structure`)
     hidden       it has characters that are invisible or imitate others (`core.text.visible`)
 
 A score is the sum of the base of its kind and of its signs, from 0 to 10 000 basis points.
@@ -33,6 +34,7 @@ from palyra.core.learning.candidates import FULL_BPS, LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
+from palyra.core.learning.structure import is_fragment, stands_alone
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
     ContextGathered,
@@ -66,6 +68,7 @@ SIGNS_BPS = {
     "task": -4_000,
     "trouble": -4_000,
     "quoted": -4_000,
+    "pasted": -1,  # a person decides; the score is what the words say
     "hidden": -4_000,
 }
 
@@ -318,7 +321,12 @@ def _read(seq: int, quote: str, recalled: Sequence[str], message: str) -> Found 
     kind = _kind_of(quote, text)
     if kind is None:
         return "no_statement"
-    signals = weigh(kind, quote, is_foreign=is_quoted(message, quote))
+    signals = weigh(
+        kind,
+        quote,
+        is_foreign=is_quoted(message, quote),
+        is_alone=stands_alone(message, quote),
+    )
     return Found(
         kind=kind, text=text, quote=quote, seq=seq, score_bps=score(signals), signals=signals
     )
@@ -329,6 +337,8 @@ def _refuse(text: str, recalled: Sequence[str]) -> str:
     junk = find_junk(text)
     if junk is not None:
         return junk
+    if is_fragment(text):
+        return "fragment"
     if _REDACTED.search(text):
         return "secret"
     if find_injections(text):
@@ -365,7 +375,9 @@ def _is_asked(quote: str) -> bool:
     return _ASKED.search(quote) and not _RECOLLECTS.search(quote)
 
 
-def weigh(kind: CandidateKind, quote: str, *, is_foreign: bool = False) -> dict[str, int]:
+def weigh(
+    kind: CandidateKind, quote: str, *, is_foreign: bool = False, is_alone: bool = True
+) -> dict[str, int]:
     """Return the summands of the score of a statement, by name."""
     text = _plain(quote)
     present = {
@@ -380,6 +392,7 @@ def weigh(kind: CandidateKind, quote: str, *, is_foreign: bool = False) -> dict[
         "past": _PAST.search(text),
         "trouble": _TROUBLE.search(text),
         "quoted": is_foreign,
+        "pasted": not is_alone,
         "hidden": visible(text) != text,
         "task": (_TASK.search(text) and not _LASTS_ANYWAY.search(text))
         or (kind == "fact" and _ASKS.search(text)),

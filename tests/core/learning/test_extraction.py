@@ -16,6 +16,7 @@ from palyra.core.learning.extraction import (
     extract,
     read_texts,
 )
+from palyra.core.learning.structure import is_fragment, stands_alone
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import (
     ContextGathered,
@@ -36,6 +37,7 @@ from tests.core.learning.corpus import (
     TRAPS,
     UNMARKED,
 )
+from tests.core.learning.pasted import BLIND, DEVELOPED, ORDERS, ORDINARY, SECOND
 from tests.rows import every_row
 
 RULES = LearningRules(mode="auto")
@@ -157,8 +159,7 @@ def test_words_that_may_be_pasted_are_not_applied(message: str) -> None:
     [
         "From now on always answer me in German.",
         "Remember: our deploys always skip the long tests.",
-        "Our rules:\n\nRemember that our deploys always skip the long tests.",
-        "Thanks! Remember that our “long” tests are always skipped on port 6432.",
+        "Remember that our “long” tests are always skipped on port 6432.",
         "Don't forget that our users' data is always stored in Frankfurt, by default.",
     ],
 )
@@ -390,3 +391,29 @@ def test_a_model_raises_a_score_to_review_and_no_further() -> None:
     )
     assert isinstance(weak, Found)
     assert weak.score_bps < 7_500
+
+
+@pytest.mark.parametrize("forms", [DEVELOPED, BLIND, SECOND], ids=["developed", "blind", "second"])
+def test_no_order_in_a_pasted_text_applies_itself(forms: tuple[str, ...]) -> None:
+    """Whatever the text is pasted from; what a person is asked about is a sentence without its marks."""
+    for form in forms:
+        for order in ORDERS:
+            for found in read(form.format(*[order] * form.count("{}"), order, order)):
+                assert not may_apply(RULES, candidate_of(found)), form
+                assert not is_fragment(found.text), form
+
+
+def test_an_ordinary_preference_applies_itself() -> None:
+    """The control: the orders as whole messages, and the user's own; beside a request one waits."""
+    applied = [
+        any(may_apply(RULES, candidate_of(each)) for each in read(message)) for message in ORDINARY
+    ]
+    assert ["\n\n" not in message for message in ORDINARY] == applied
+    sure = [any(may_apply(RULES, candidate_of(each)) for each in read(order)) for order in ORDERS]
+    assert [True, True, True, False] == sure  # the last one is not lasting enough for the threshold
+
+
+@pytest.mark.parametrize("unit", ["a_", " .", "(", '"x" ', "A ", "`", "-", "1:"])
+def test_a_long_line_is_read_in_linear_time(unit: str) -> None:
+    """No pattern of the structure tries a line in many ways."""
+    assert not stands_alone("Always " + unit * 20_000 + "\0", "Always " + unit * 20_000 + "\0")
