@@ -42,7 +42,7 @@ from palyra.net.server.accept import EdgeServer
 from palyra.services.log_history import LogHistory
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
-from palyra.store.journal.keys import KeyRing
+from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
 from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
 from palyra.tools.toolbox import Tool
@@ -219,7 +219,7 @@ class Daemon:
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
-            check=lambda wanted: check_config(wanted, self.host, self.toolset.secrets, book),
+            check=check_start,
             drain=Drain(self.ask_drain, config.runs.drain_ms),
             log_history=self.log_history,
             state=lambda: self.state,
@@ -439,3 +439,17 @@ class Daemon:
         if self._tree is None:
             raise InvariantBroken("the daemon does not run")
         return self._tree.snapshot()
+
+
+def check_start(config: Config) -> None:
+    """Raise InvalidParams for a configuration that a start would refuse.  Blocks.
+
+    One function for the start, for `config.set` and for the commands without a daemon: a daemon is
+    built as a start builds it, and dropped.
+    """
+    check_config(config, _build)
+
+
+def _build(config: Config) -> None:
+    keys = KeyRing(bytes(32))  # of no home
+    Daemon(config, keys=keys, operator_token="-" * MIN_TOKEN_CHARS).build_edge()

@@ -183,8 +183,9 @@ TOP = frozenset({"__init__.py", "__main__.py", "daemon.py", "process.py", "error
 
 FREE_FOR_ALL = frozenset({"errors", ""})
 
-# Commands that run a daemon in their own process; all others are clients.
-DAEMON_STARTERS = frozenset({"cli/serve.py", "cli/up.py", "cli/demo.py"})
+# Commands that run a daemon in their own process, or build one to check its configuration; all others
+# are clients.
+DAEMON_STARTERS = frozenset({"cli/serve.py", "cli/up.py", "cli/demo.py", "cli/config.py"})
 
 # Clock, chance, files, sockets, processes, tasks and log lines have no place in a decision.
 IMPURE = frozenset(
@@ -299,7 +300,7 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
         return
     allowed = MAY_IMPORT[module.layer] | FREE_FOR_ALL | {module.layer}
     if str(module.path) in DAEMON_STARTERS:
-        allowed |= {"process"}
+        allowed |= {"process", "daemon"}
     for line, name in imports(module):
         target = _target_layer(name)
         if target is None:

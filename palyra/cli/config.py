@@ -1,5 +1,6 @@
 """`palyra config`: print and change the configuration; its schema and a template."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ from palyra.cli.errors import CommandFailed, stop_for
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.config.file import ConfigFile
-from palyra.config.load import first_file, parse_value, refuse_secrets
+from palyra.config.load import Config, first_file, parse_value, refuse_secrets
 from palyra.config.load import schema as config_schema
 from palyra.config.sections import SECTIONS
 from palyra.core.configuration import ConfigChange, ConfigEntry, ConfigView
@@ -113,7 +114,7 @@ def _change(options: Options, change: ConfigChange, file: Path | None) -> None:
         changed = talk(options, lambda client: client.set_config(change.key, change.value))
     else:
         try:
-            changed = _open(options, file).change(change)
+            changed = _open(options, file, check=_check_start).change(change)
         except PalyraError as error:
             raise stop_for(error) from None
     if options.as_json:
@@ -130,12 +131,25 @@ _EFFECTS = {
 }
 
 
-def _open(options: Options, file: Path | None) -> ConfigFile:
+def _check_start(config: Config) -> None:
+    """Check as the daemon does.  Raises InvalidParams."""
+    from palyra.daemon import check_start  # noqa: PLC0415 - imports every library
+
+    check_start(config)
+
+
+def _accept(_config: Config) -> None:
+    return None
+
+
+def _open(
+    options: Options, file: Path | None, *, check: Callable[[Config], None] = _accept
+) -> ConfigFile:
     found = load_config(options.home, file if file is not None and file.exists() else None)
     if file is not None:
         paths = msgspec.structs.replace(found.paths, config_file=file.absolute())
         found = msgspec.structs.replace(found, paths=paths)
-    return ConfigFile(found, Redactor([]).redact_text)
+    return ConfigFile(found, Redactor([]).redact_text, check)
 
 
 def _shown(value: object) -> str:

@@ -53,6 +53,7 @@ from palyra.config.sections import (
 )
 from palyra.core.configuration import ConfigSource
 from palyra.core.journal.records import DEFAULT_WORKSPACE
+from palyra.core.redaction.secret_references import is_reference
 from palyra.errors import InvalidParams
 
 ENV_PREFIX = "PALYRA_"
@@ -248,12 +249,39 @@ def _checked(given: _Given) -> object:
         value, is_text = _list_of(str(value))
     try:
         converted: object = msgspec.convert(value, hint, strict=not is_text)
+        msgspec.json.encode(converted)
+    except UnicodeEncodeError:
+        raise InvalidParams(
+            f"{given.origin}: {name} is no text: it holds half a character", field=name
+        ) from None
     except msgspec.ValidationError as error:
         problem = _explained(error, name, hint, value) or (
             f"{name}{_shown(given.value)}: expected {allowed_values(hint)}"
         )
         raise InvalidParams(f"{given.origin}: {problem}", field=name) from None
+    _require_references(given, name, hint, converted)
     return converted
+
+
+def _require_references(given: _Given, name: str, hint: object, value: object) -> None:
+    """Raise InvalidParams, without the value, if a secret is where a reference to one belongs."""
+    if isinstance(value, tuple):
+        for item in (each for each in value if isinstance(each, msgspec.Struct)):
+            for key, inner in get_type_hints(type(item), include_extras=True).items():
+                _require_references(given, f"{name}.{key}", inner, getattr(item, key))
+        return
+    if isinstance(value, str) and value and _is_of_reference(hint) and not is_reference(value):
+        raise InvalidParams(
+            f"{given.origin}: {name} is no reference to a secret: put the secret elsewhere and name "
+            "it as env:NAME, file:PATH, keyring:SERVICE/NAME or vault:NAME (`palyra secrets set`)",
+            field=f"{given.section}.{given.key}",
+        )
+
+
+def _is_of_reference(hint: object) -> bool:
+    found = inspect.type_info(hint)
+    words = found.extra_json_schema if isinstance(found, inspect.Metadata) else None
+    return str((words or {}).get("description", "")).startswith("Reference to")
 
 
 def _explained(error: msgspec.ValidationError, name: str, hint: object, value: object) -> str:

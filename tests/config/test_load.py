@@ -342,10 +342,30 @@ def test_lists_of_numbers_and_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "key"),
     [
+        ('[secrets]\npassphrase = "SECRET"', "secrets.passphrase"),
+        ('[fetch]\ncredentials = [{ name = "g", host = "h", secret = "SECRET" }]', "fetch.credentials"),
+        ('[models]\nproviders = [{ name = "a", key = "SECRET" }]', "models.providers"),
+        ('[mcp]\nservers = [{ name = "a", url = "https://h/", token = "SECRET" }]', "mcp.servers"),
+    ],
+)  # fmt: skip
+def test_a_secret_in_place_of_a_reference_is_refused(tmp_path: Path, given: str, key: str) -> None:
+    """However it looks; the message has the remedy and not the value, and a reference is fine."""
+    for secret in ("correct horse battery", "$hunter2", "passphrase"):
+        (tmp_path / "palyra.toml").write_text(given.replace("SECRET", secret), encoding="utf-8")
+        with pytest.raises(InvalidParams, match=r"no reference to a secret.*vault:NAME") as refused:
+            load(home=tmp_path, environ={})
+        assert secret not in refused.value.message.replace("secrets.passphrase", "")
+        assert key == refused.value.field
+    (tmp_path / "palyra.toml").write_text(given.replace("SECRET", "env:NAME"), encoding="utf-8")
+    load(home=tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
         ('[mcp]\nservers = [{ name = "a", command = ["x"], environment = ["A=SECRET"] }]', "mcp.servers"),
         ('[mcp]\nservers = [{ name = "a", command = ["x", "--key", "SECRET"] }]', "mcp.servers"),
         ('[models]\nproviders = [{ name = "a", base_url = "https://u:h4nter22@h/v1" }]', "models.providers"),
-        ('[fetch]\ncredentials = [{ name = "g", host = "h", secret = "SECRET" }]', "fetch.credentials"),
     ],
 )  # fmt: skip
 def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str, key: str) -> None:

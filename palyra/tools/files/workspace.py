@@ -16,6 +16,7 @@ All functions block; they are called from a thread.
 import errno
 import os
 import stat
+import weakref
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -64,6 +65,7 @@ class Workspace:
                 f"choose another one with {setting}",
                 field="tools.workspace",
             ) from None
+        self._close = weakref.finalize(self, os.close, self._fd)
         supported = syscalls.is_supported(self._fd)
         self._has_openat2 = supported if use_openat2 is None else use_openat2
 
@@ -73,8 +75,8 @@ class Workspace:
         return "openat2" if self._has_openat2 else "nofollow"
 
     def close(self) -> None:
-        """Close the root's descriptor."""
-        os.close(self._fd)
+        """Close the root's descriptor; so does the end of the object."""
+        self._close()
 
     @contextmanager
     def open_file(self, path: str) -> Generator[int]:

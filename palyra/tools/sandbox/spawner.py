@@ -9,6 +9,7 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from palyra.tools.sandbox import shared_host
@@ -42,6 +43,9 @@ class JailLeftovers:
     record: Path | None = None
 
 
+_control_groups = cache(find_control_groups)  # of this process
+
+
 class Spawner:
     """Starts jails and cleans up after them."""
 
@@ -54,7 +58,7 @@ class Spawner:
         self._placeholders = Placeholders()
         self._restored_paths = RestoredPaths()
         self._abi = find_abi()
-        self._groups = find_control_groups()
+        self._groups = _control_groups()
         self._records = None if records is None else JailRecords(records, self._groups)
 
     @property
