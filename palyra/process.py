@@ -21,6 +21,7 @@ from pathlib import Path
 import trio
 
 from palyra import __version__, logs
+from palyra.actors.kernel import native_memory
 from palyra.actors.kernel.awake_clock import AwakeClock
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.supervisor import Escalated
@@ -73,6 +74,7 @@ async def serve(
     sentence for a person.
     """
     code = 0
+    native_memory.limit_arenas()
     logs.setup(config.logging, Redactor([]))
     try:
         with _saying_full(config.paths.data_dir):
@@ -165,6 +167,9 @@ async def _live(
                 edge.child_spec(),
                 *parent,
                 daemon.loop_lag.child_spec(),
+                native_memory.child_spec(
+                    lambda: not daemon.registry.runs, daemon.host.run_blocking
+                ),
                 ChildSpec("signals", partial(_obey_signals, daemon, edge)),
                 ChildSpec("drain", partial(_drain, daemon)),
                 # Last, because a reader of the announcement may send a signal at once.

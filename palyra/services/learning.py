@@ -10,7 +10,7 @@ A run is read once.  Its candidates and the proof of the reading are one change;
 each one change with its item of memory, so a crash leaves a candidate that waits for review.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -87,6 +87,7 @@ from palyra.services.procedures import Procedures
 log = structlog.get_logger("palyra.learning")
 PAGE_ROWS = 1_000
 MAX_SESSIONS = 10_000  # whose cool-down is remembered; without it a session is read at once
+MAX_SKIPPED = 20_000  # runs of a principal that wait for room; of more the oldest is left out
 EXPIRES_MS = 7 * 24 * 3_600_000  # of a reflection; a run of last week teaches little
 MAX_ROWS = 20_000  # of one run
 MAX_PROMPT_CHARS = 24_000
@@ -581,22 +582,37 @@ class Reflections:
         self._new_id = new_id
         self.notify: Callable[[], None] = lambda: None  # wakes the queue; set by the wiring
         self._open: Counter[str] = Counter()  # tasks that have not ended, by principal
-        self._full: set[str] = set()  # principals with an incident of this life of the daemon
+        # Runs without a task, by principal: those with an incident of this life of the daemon.
+        self._skipped: dict[str, deque[str]] = {}
 
-    def note_open(self, counts: Mapping[str, int], incidents: IncidentReporter) -> None:
+    def note_open(
+        self, counts: Mapping[str, int], incidents: IncidentReporter, now_ms: int
+    ) -> list[TaskRecord]:
         """Take the number of open tasks by principal, as the journal has them.
 
-        Clears the incident of a principal whose backlog is down to half of the bound.
+        Returns tasks to commit for runs that were left out, once the backlog of their principal is
+        down to half of the bound; clears its incident when there is none left.
         """
         self._open = Counter(counts)
-        for principal in [each for each in self._full if self._open[each] <= MAX_OPEN_OWN // 2]:
-            self._full.discard(principal)
-            incidents.clear(reflections_key(principal), "runs are read again")
+        due = list[TaskRecord]()
+        for principal, skipped in list(self._skipped.items()):
+            if self._open[principal] > MAX_OPEN_OWN // 2:
+                continue
+            for _ in range(min(len(skipped), MAX_OPEN_OWN // 4)):
+                due.append(self._task(skipped.popleft(), principal, None, now_ms))
+            if not skipped:
+                del self._skipped[principal]
+                incidents.clear(
+                    reflections_key(principal), "all of its runs have been read or wait"
+                )
+        return due
 
     def report_skipped(self, run: Run) -> IncidentReport:
-        """Return the report of a run that is not read; its incident counts such runs."""
-        self._full.add(run.accepted.principal)
-        return reflections_skipped(run.accepted.principal, run.run_id, MAX_OPEN_OWN)
+        """Return the report of a run that is not read now; its incident counts such runs."""
+        principal = run.accepted.principal
+        skipped = self._skipped.setdefault(principal, deque(maxlen=MAX_SKIPPED))
+        skipped.append(run.run_id)
+        return reflections_skipped(principal, run.run_id, MAX_OPEN_OWN)
 
     def is_wanted(self, run: Run) -> bool:
         """True if the run is one to read.
@@ -617,12 +633,18 @@ class Reflections:
         principal = run.accepted.principal
         if not self.is_wanted(run) or self._open[principal] >= MAX_OPEN_OWN:
             return None
+        not_before_ms = self._next_reading_ms(run.accepted.session_id, now_ms)
+        return self._task(run.run_id, principal, not_before_ms, now_ms)
+
+    def _task(
+        self, run_id: str, principal: str, not_before_ms: int | None, now_ms: int
+    ) -> TaskRecord:
         self._open[principal] += 1
         wanted = Submission(
             kind="reflection",
-            payload={"run_id": run.run_id},
+            payload={"run_id": run_id},
             priority=PRIORITIES[0],
-            not_before_ms=self._next_reading_ms(run.accepted.session_id, now_ms),
+            not_before_ms=not_before_ms,
             expires_ms=now_ms + EXPIRES_MS,
         )
         return submit(wanted, self._new_id("tsk"), principal, now_ms)

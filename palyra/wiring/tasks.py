@@ -1,6 +1,6 @@
 """Wiring of background tasks and schedules: the handlers of the kinds, the queue, its supervisors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from palyra.actors.task_work import (
     prompt,
 )
 from palyra.config.load import Config
+from palyra.core.journal.changes import Change
 from palyra.core.journal.records import TaskKind
 from palyra.core.ports import TaskHandler
 from palyra.services.learning import Learning
@@ -82,6 +83,15 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
     return handlers
 
 
+def _note_own(services: SessionServices, host: Host, counts: Mapping[str, int]) -> None:
+    """Take the numbers of reflections, and submit those of runs that were left out."""
+    due = services.reflections.note_open(counts, services.incidents, host.now_ms())
+    for task in due:
+        services.journal.append(Change(records=(task,)))
+    if due:
+        services.reflections.notify()
+
+
 def build_tasks(  # noqa: PLR0913 - all by name
     config: Config,
     host: Host,
@@ -133,5 +143,5 @@ def build_tasks(  # noqa: PLR0913 - all by name
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify
     if services.reflections.is_on:
-        queue.note_own = partial(services.reflections.note_open, incidents=services.incidents)
+        queue.note_own = partial(_note_own, services, host)
     return TaskParts(tasks, schedules, background, config.retention.daily)

@@ -229,13 +229,13 @@ def reflections_key(principal: str) -> str:
 
 
 def reflections_skipped(principal: str, run_id: str, limit: int) -> IncidentReport:
-    """Runs of a principal end faster than they are read; each run that is left out counts."""
+    """Runs of a principal end faster than they are read; each run that has to wait counts."""
     return IncidentReport(
         domain="task",
         key=reflections_key(principal),
         severity="warning",
-        summary=f"{limit} runs wait to be read for learning: further runs are left out; "
-        "`palyra learn reflect RUN` reads one",
+        summary=f"{limit} runs wait to be read for learning: further runs are read when half of them "
+        "are done, if the daemon runs until then; `palyra learn reflect RUN` reads one",
         evidence={"run_id": run_id, "limit": limit},
         resolves_itself=True,
     )

@@ -1,5 +1,8 @@
 """The task that reads a run for learning, committed with the run's end."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 import trio
@@ -170,13 +173,13 @@ def test_without_a_cool_down_every_run_is_read_at_once() -> None:
     assert [5, 6] == [task.not_before_ms for task in found if task is not None]
 
 
-async def test_a_backlog_refuses_no_task_of_a_person_and_counts_what_it_leaves_out(
+async def test_a_backlog_refuses_no_task_of_a_person_and_reads_later_what_it_left_out(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """At the bound runs end without their task, one incident counts them, and a task is taken."""
+    """At the bound runs end without their task and one incident counts them, until there is room again."""
     async with running(store) as kit:
         learns(kit)
-        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents)
+        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents, 7)
         run_ids = [await kit.start() for _ in range(4)]
         assert ["done"] * 4 == [await kit.end(each) for each in run_ids]
         await wait_all_tasks_blocked(0.0001)
@@ -187,11 +190,33 @@ async def test_a_backlog_refuses_no_task_of_a_person_and_counts_what_it_leaves_o
         other = await kit.start(caller=OTHER)
         await kit.gateway.wait_run(OTHER, other, until="terminal", timeout_s=60)
         assert other in {each.payload["run_id"] for each in tasks(store)}
-        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents)
+        kit.services.reflections.note_open({OPERATOR.principal: MAX_OPEN_OWN - 1}, kit.incidents, 7)
         await wait_all_tasks_blocked(0.0001)
         assert ["open"] == [each.state for each in store.list_incidents(IncidentFilter())]
-        kit.services.reflections.note_open({OPERATOR.principal: 1}, kit.incidents)
+        due = kit.services.reflections.note_open({OPERATOR.principal: 1}, kit.incidents, 7)
+        assert run_ids[1:] == [each.payload["run_id"] for each in due]
         await wait_all_tasks_blocked(0.0001)
         assert ["resolved"] == [each.state for each in store.list_incidents(IncidentFilter())]
         assert "done" == await kit.end(await kit.start())
     assert 3 == len(tasks(store))
+
+
+def test_runs_that_were_left_out_are_read_in_portions() -> None:
+    """Each when the backlog is down to half, in their order; the incident lasts until the last."""
+    reflections = Reflections(lambda prefix: f"{prefix}_1", is_on=True)
+    cleared = list[str]()
+    alarms: Any = SimpleNamespace(clear=lambda key, _reason: cleared.append(key))
+    reflections.note_open({"me": MAX_OPEN_OWN}, alarms, 0)
+    for number in range(600):
+        run = msgspec.structs.replace(begin(f"run_{number}", ACCEPTED, 0), turn=1)
+        assert reflections.task_for(run, 5) is None
+        reflections.report_skipped(run)
+    read = list[str]()
+    for rounds in range(3):
+        assert [] == reflections.note_open({"me": MAX_OPEN_OWN // 2 + 1}, alarms, 0)
+        assert [] == cleared
+        due = reflections.note_open({"me": MAX_OPEN_OWN // 2}, alarms, 0)
+        read += [each.payload["run_id"] for each in due]
+        assert min(600, 250 * (rounds + 1)) == len(read)
+    assert [f"run_{number}" for number in range(600)] == read
+    assert 1 == len(cleared)
