@@ -140,7 +140,7 @@ _BLANK = re.compile(r"""\\[st]|["' ]""")
 # --- Unknown vendors -----------------------------------------------------------------------------
 
 _PREFIXED = re.compile(
-    rb"((?:[a-z][a-z0-9]{1,11}[_-]){1,4}|(?:[A-Z][A-Z0-9]{1,11}[_-]){1,4})([A-Za-z0-9]+)"
+    rb"((?:[A-Za-z]?[a-z0-9]{0,11}[_-]){1,4}|(?:[A-Z][A-Z0-9]{0,11}[_-]){1,4})([A-Za-z0-9]+)"
 )
 # Bodies of ids that are sorted by time: `01…` of 24 to 26 characters, KSUIDs.
 _TIMED = re.compile(rb"01[A-Za-z0-9]{22,24}|[0-3][A-Za-z0-9]{25,26}")
@@ -168,8 +168,25 @@ def _is_foreign_token(found: bytes) -> bool:
         return False
     if not _SECRET_PREFIX.isdisjoint(words):
         return is_opaque(match[2])
-    return is_strictly_drawn(match[2])
+    if is_strictly_drawn(match[2]):
+        return True
+    is_public = not _OF_FILES.isdisjoint(words) or max(map(len, words)) > _LONGEST_PREFIX_WORD
+    return not is_public and _ONE_CASE.fullmatch(match[2]) is not None and is_opaque(match[2])
 
+
+# A body of hexadecimal digits, or of one case and digits, is a digest or a name behind most words: a
+# vendor's prefix is short, and none of these.
+_ONE_CASE = re.compile(
+    rb"[0-9a-f]{32,}|(?=(?:[a-z]*[0-9]){4})[a-z0-9]{24,}|(?=(?:[A-Z]*[0-9]){3})[A-Z0-9]{24,}"
+)
+_LONGEST_PREFIX_WORD = 5
+_OF_FILES = frozenset(
+    b"app apps asset base body cache chart css data db dir disk doc docs etag font fonts git head icon index js"
+    b" layer lib log logs main mod node page path pkg png ptr root row scope src state style svg tab table tag temp"
+    b" tmp tree view vol zip"
+    b" audio cid col crc did el elem ent gid grp hunk image line link list logo media name oid pack part patch photo"
+    b" pic piece pid set sum thumb time uid val var ver video zone".split()
+)
 
 _FOREIGN = Rule(
     "token", r"(?:^|[^A-Za-z0-9_\].+-]|\\[a-z]|%(?:25)*[0-9A-Fa-f]{2}|\[[0-9;]*[mK])", "",

@@ -342,13 +342,14 @@ def is_plain(text: bytes) -> bool:
 
 
 _PLAIN_VALUE = re.compile(
+    rb"#[0-9A-Fa-f]{3,8}|"
     rb"[\d.,:/_TZ -]+[a-z]{0,2}|[~.]{0,2}(?:/[\w.@+-]+)+/?|[a-z][a-z+]*://[^\s@]+|[A-Za-z]:\\[^\s]*|v?\d+(?:\.\d+)+[\w.+-]*"
     rb"|[~^>=<]+ ?\d[\w.-]*"
 )
 # Words of one case, of camel case or joined by signs, with small numbers behind.
 _CODE_WORD = (
     rb"(?:[a-z]{2,}\d{0,2}|[a-z]{2,}(?:[A-Z][a-z]+){1,6}\d{0,2}|[A-Z][a-z]+(?:[A-Z][a-z]+){0,6}\d{0,2}"
-    rb"|[A-Z]{2,}\d{0,2})"
+    rb"|[A-Z]{2,6}[a-z]{2,}(?:[A-Z][a-z]+){0,6}|[A-Z]{2,}\d{0,2})"
 )
 _NAME_IN_CODE = re.compile(
     rb"[&*@!:_]{0,2}(?:[a-z][.])?"
@@ -383,7 +384,7 @@ _EXPRESSION = re.compile(
     + _CALL
     + rb"|(?<=[A-Za-z0-9_]{3})"
     + _CALL
-    + rb".*[])}(\[{,;:]\s*\Z|(?<=[A-Za-z0-9_]{4})\[(?:\Z|\]|\[\]|:[\d\]-]|\[[a-z]+\]|[\"'][\w-]+[\"']|-?\d+\]|"
+    + rb".*[])}(\[{,;:]\s*\Z|(?<=[A-Za-z0-9_]{4})\[(?:\Z|\]|\[\]|:[\d\]-]|\[[a-z]+\]|[\"'][\w-]+[\"']|-?\d*[:\]]|[A-Z]\]|"
     + _CODE_WORD
     + rb"(?:[_.]+\w+)*[\],.:(| ])"
     rb"|(?<=[A-Za-z0-9_]{3})<"
