@@ -715,6 +715,7 @@ export interface Reach {
   calls: number;
   asked: number;
   examples?: string[];
+  beyond?: string[];
 }
 
 /** A decision; `digest` must be that of the call that was shown. */

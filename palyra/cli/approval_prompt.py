@@ -122,8 +122,13 @@ class ApprovalPrompt:
         """Answer without a person, or leave the question to another client."""
         match disposition:
             case "allow" | "deny":
-                say(f"? {visible(asked.summary)}: {disposition} by --approve", err=True)
-                await self._answer(asked, disposition, "once", reason="by --approve")
+                reason = "by --approve"
+                if disposition == "deny":
+                    reason = visible(self._policy.why_not(asked.tool, asked.once_because))
+                    say(f"? {visible(asked.summary)}: deny, {reason}", err=True)
+                else:
+                    say(f"? {visible(asked.summary)}: allow {reason}", err=True)
+                await self._answer(asked, disposition, "once", reason=reason)
             case "wait":
                 self._leave(asked)
             case _:

@@ -121,6 +121,8 @@ def _print_reach(found: ReachList) -> None:
         say(f"  {each.scope}: {pluralize(each.calls, 'call')}, {each.asked} of them asked about")
         for example in each.examples:
             say(f"    {visible(example)}", dim=True)
+        for example in each.beyond:
+            say(f"    also covers {visible(example)}", fg="yellow")
 
 
 _ANSWER = (
@@ -131,7 +133,8 @@ _ANSWER = (
         type=click.Choice(get_args(ApprovalScope)),
         default="once",
         show_default=True,
-        help="How far the answer reaches.",
+        help="Which calls the answer holds for, see `beyond once for`: session, in this session; timeboxed, "
+        "in every session of the principal with this agent and workspace.",
     ),
     click.option(
         "--ttl", "ttl_s", type=click.IntRange(1), help="Validity in seconds, for --scope timeboxed."

@@ -34,6 +34,17 @@ class ApprovePolicy:
         """True if a call of the tool may be allowed without a person, should the run be untainted."""
         return tool in self.tools and tool != BUDGET_TOOL and len(scopes) > 1
 
+    def why_not(self, tool: str, once_because: str) -> str:
+        """Return the cause of a denial by this policy, with what it says about the tool."""
+        if self.mode == "deny":
+            return "--approve deny: this command denies every call that needs approval"
+        if tool not in self.tools or tool == BUDGET_TOOL:
+            return f"not covered by --approve {','.join(sorted(self.tools))}: {tool} is not in the list"
+        cause = f"this call may be allowed only once ({once_because})" if once_because else (
+            "injected text has reached the run, or a file has changed"
+        )  # fmt: skip
+        return f"not covered by --approve {tool}: {cause}"
+
     def decide(self, *, is_permitted: bool, has_terminal: bool) -> Disposition:
         """Return the treatment of a question; `is_permitted`: its tool is listed, see `names`."""
         if self.mode == "deny":

@@ -43,6 +43,7 @@ from palyra.cli.slash import (
     parse_line,
 )
 from palyra.client import TapeEvent
+from palyra.core.policy.grants import describe_key
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import show_json, visible
 from palyra.errors import Conflict, IllegalState, PalyraError
@@ -245,7 +246,8 @@ class ChatDesk:
             self.tell(f"? {one_line(asked.summary, 200)}: allow by --approve")
             await self._resolve(asked, "y", "by --approve")
             return
-        session = ", s = yes for this session" if "session" in asked.scopes else ""
+        key = one_line(describe_key(asked.grant_key), 200)
+        session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
         self.terminal.ask(Question(asked.approval_id, tuple(lines), f"allow it? {HOW}{session}: "))
 
     async def _answer(self, approval_id: str, line: str) -> None:

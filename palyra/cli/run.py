@@ -98,7 +98,8 @@ CANCEL_WITHIN_S = 10.0
     type=ApproveType(),
     default=ApprovePolicy(),
     metavar="ask|deny|TOOL,...",
-    help="How calls that need approval are answered; TOOL is allowed without a question.",
+    help="How calls that need approval are answered; calls of TOOL are allowed once each without a question, except those that may be allowed only once, "
+    "such as shells and options that run programs.",
 )
 @click.option(
     "--deny", is_flag=True, help="Deny calls that need approval; the same as --approve deny."
@@ -126,8 +127,8 @@ def run(
     Tool calls that need approval are asked about here.  Without a terminal the command exits with 6
     at such a call, and the run stays open for `palyra approvals`; --approve ask waits for the answer of
     another client, --approve deny denies, and --approve TOOL,... allows calls of these tools and denies
-    others.  Ctrl-C cancels the run; a second Ctrl-C does not
-    wait for the cancellation.  SIGTERM ends only this command and the run continues (`palyra runs
+    others, and those for which no answer wider than once is offered; the denial names the cause.
+    Ctrl-C cancels the run; a second Ctrl-C does not wait for the cancellation.  SIGTERM ends only this command and the run continues (`palyra runs
     cancel`).
     """
     policy: ApprovePolicy = given.pop("policy")

@@ -13,14 +13,14 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import GrantRecord
-from palyra.core.policy.grants import MAX_LIVE
+from palyra.core.policy.grants import MAX_LIVE, covers, parts_of
 from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.errors import Conflict, NotFound, Overloaded
 
 RESET = "session.reset"
 MOST_EARLY = 256  # ended grants remembered until `add` reports their commit
 _LOADED = 100_000  # far more than principals times MAX_LIVE of any real daemon
-_Key = tuple[str, str, str, str, str]  # principal, agent, tool, key, workspace
+_Key = tuple[str, str, str, str, str]  # principal, agent, tool, part of the key, workspace
 
 
 class Grants:
@@ -46,9 +46,13 @@ class Grants:
     def find(
         self, principal: str, agent: str, tool: str, key: str, workspace: str
     ) -> Sequence[GrantRecord]:
-        """Return the grants of a key; the caller checks that they are live."""
-        known = self._live.get((principal, agent, tool, key, workspace))
-        return tuple(known.values()) if known else ()
+        """Return the grants that cover a key; the caller checks that they are live."""
+        found = {
+            grant.grant_id: grant
+            for part in parts_of(key)
+            for grant in self._live.get((principal, agent, tool, part, workspace), {}).values()
+        }
+        return tuple(grant for grant in found.values() if covers(grant, key))
 
     def holds(self, grant_id: str) -> bool:
         """True if the grant is live."""
@@ -59,10 +63,13 @@ class Grants:
     def check_room(self, principal: str) -> None:
         """Raise Overloaded if the principal has `MAX_LIVE` live grants."""
         now_ms = self._now_ms()
-        live = sum(
-            grant.principal == principal and grant.is_live(now_ms)
-            for known in self._live.values()
-            for grant in known.values()
+        live = len(
+            {
+                grant.grant_id
+                for known in self._live.values()
+                for grant in known.values()
+                if grant.principal == principal and grant.is_live(now_ms)
+            }
         )
         if live >= MAX_LIVE:
             raise Overloaded(
@@ -80,21 +87,22 @@ class Grants:
             self._ended_early.remove(grant.grant_id)
             return False
         now_ms = self._now_ms()
-        known = self._live[_key(grant)]
-        for old in [old for old in known.values() if not old.is_live(now_ms)]:
-            del known[old.grant_id]
-        known[grant.grant_id] = grant
+        for key in _keys(grant):
+            known = self._live[key]
+            for old in [old for old in known.values() if not old.is_live(now_ms)]:
+                del known[old.grant_id]
+            known[grant.grant_id] = grant
         return True
 
     def end_session(self, session_id: str) -> tuple[GrantRecord, ...]:
         """End the grants of a session; return their records, to be committed with its reset."""
-        ended = [
-            grant
+        ended = {
+            grant.grant_id: grant
             for known in self._live.values()
             for grant in known.values()
             if grant.scope == "session" and grant.session_id == session_id
-        ]
-        return tuple(self._end(grant, RESET) for grant in ended)
+        }
+        return tuple(self._end(grant, RESET) for grant in ended.values())
 
     def forget_session(self, session_id: str) -> None:
         """Put the grants that were given in a session out of force, whatever their scope."""
@@ -103,12 +111,14 @@ class Grants:
                 del known[grant_id]
 
     def _end(self, grant: GrantRecord, by: str) -> GrantRecord:
-        known = self._live.get(_key(grant), {})
-        if known.pop(grant.grant_id, None) is None:
-            if grant.grant_id not in self._ended_early:
-                self._ended_early.append(grant.grant_id)
-        elif not known:
-            del self._live[_key(grant)]
+        was_known = False
+        for key in _keys(grant):
+            known = self._live.get(key, {})
+            was_known = known.pop(grant.grant_id, None) is not None or was_known
+            if not known:
+                self._live.pop(key, None)
+        if not was_known and grant.grant_id not in self._ended_early:
+            self._ended_early.append(grant.grant_id)
         return msgspec.structs.replace(grant, ended_ms=self._now_ms(), ended_by=by)
 
     # --- for clients
@@ -146,5 +156,8 @@ class Grants:
         return found
 
 
-def _key(grant: GrantRecord) -> _Key:
-    return grant.principal, grant.agent, grant.tool, grant.key, grant.workspace
+def _keys(grant: GrantRecord) -> list[_Key]:
+    return [
+        (grant.principal, grant.agent, grant.tool, part, grant.workspace)
+        for part in parts_of(grant.key)
+    ]

@@ -14,6 +14,7 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change, RunFilter
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope
+from palyra.core.policy.grants import beyond_call, parts_of
 from palyra.core.policy.recorded import PolicyEvidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
 from palyra.core.preview.blocks import Preview, Reach, ReachList
@@ -201,6 +202,7 @@ def _reach(
         calls=len(found),
         asked=sum(each.was_asked for each in found),
         examples=tuple(each.summary for each in found[:_EXAMPLES]),
+        beyond=() if scope == "once" else beyond_call(record.tool, record.grant_key),
     )
 
 
@@ -212,7 +214,8 @@ def _is_covered(
     request = each.request
     return (
         bool(record.grant_key)
-        and request.facets.grant_key == record.grant_key
+        and parts_of(request.facets.grant_key) <= parts_of(record.grant_key)
+        and bool(request.facets.grant_key)
         and (request.tool, request.agent, request.workspace)
         == (record.tool, record.agent, record.workspace)
         and not request.is_tainted

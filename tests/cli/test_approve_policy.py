@@ -58,3 +58,12 @@ def test_what_is_no_list_of_tools_is_refused(text: str) -> None:
     """The mistake is found before anything is sent."""
     with pytest.raises(click.BadParameter):
         ApproveType().convert(text, None, None)
+
+
+def test_a_denial_names_its_cause() -> None:
+    """The list, the reason for an answer that holds once, or the mode; not the mechanism."""
+    listed = ApprovePolicy("tools", frozenset({"shell"}))
+    assert "only once (level B)" in listed.why_not("shell", "level B")
+    assert "injected text" in listed.why_not("shell", "")
+    assert "write_file is not in the list" in listed.why_not("write_file", "")
+    assert ApprovePolicy("deny").why_not("shell", "").startswith("--approve deny")

@@ -118,3 +118,47 @@ async def test_without_the_preset_programs_ask(tmp_path: Path) -> None:
         answers, statuses = await fix(daemon, FIX)
     assert STATUSES == statuses
     assert 4 == answers
+
+
+async def test_an_answer_for_the_session_covers_what_was_shown(tmp_path: Path) -> None:
+    """A search covers searches, also in a line; no option that runs a program, and no other command."""
+    with running(tmp_path) as daemon:
+        make_project(daemon.workspace)
+        async with daemon.connect() as client:
+            await wait_tool(client, "shell")
+            first = await client.start_run(
+                '/call shell {"argv": ["git", "grep", "add"]}', session_key="work"
+            )
+            await client.wait_run(first.run_id, until="attention")
+            assert 1 == await allow_pending(client, first.run_id)
+            await client.wait_run(first.run_id)
+            (grant,) = await client.list_grants()
+            assert "git grep [any words, listed options]" == grant.key
+            for call, answer in (
+                ({"argv": ["git", "grep", "-n", "sum"]}, "allow"),
+                ({"command": "git grep sum && git grep 'a b' 2>&1"}, "allow"),
+                ({"argv": ["git", "grep", "-O/bin/sh -c 'echo x > ran.txt'", "add"]}, "ask"),
+                ({"argv": ["git", "log"]}, "ask"),
+                ({"command": "git grep sum && touch ran.txt"}, "ask"),
+                ({"command": "git grep sum > ran.txt"}, "ask"),
+            ):
+                told = await client.explain_policy("shell", call, session_id=first.session_id)
+                assert (call, answer) == (call, told.answer)
+
+
+async def test_the_preset_decides_on_each_command_of_a_line(tmp_path: Path) -> None:
+    """A line of allowed commands is not asked about; one more that is not listed asks."""
+    write_preset(tmp_path / "home" / "policies", "coding")
+    with running(tmp_path) as daemon:
+        make_project(daemon.workspace)
+        async with daemon.connect() as client:
+            await wait_tool(client, "shell")
+            for line, answer in (
+                ("git status && git diff --stat 2>&1", "allow"),
+                ("cd src && python3 -m unittest -q; git status", "ask"),  # where is not sure
+                ("cd src && python3 -m unittest -q && git status", "allow"),
+                ("git status && touch x", "ask"),
+                ("git status | sh", "ask"),
+            ):
+                told = await client.explain_policy("shell", {"command": line})
+                assert (line, answer) == (line, told.answer)

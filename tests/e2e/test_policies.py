@@ -157,22 +157,28 @@ async def test_without_a_good_set_what_matters_is_denied(tmp_path: Path, policie
 
 
 async def test_a_session_grant_over_the_wire(daemon: DaemonProcess) -> None:
-    """A folder is asked once in a session; the grant is listed, ended on the command line, asked again."""
+    """A file is asked once in a session, another file of its folder again; a grant is listed and ended."""
     async with daemon.connect() as client:
         first = await client.start_run(write_call("notes/a.txt"), session_key="work")
         await client.wait_run(first.run_id, until="attention")
         (asked,) = await client.list_approvals(run_id=first.run_id)
-        assert asked.grant_key == "notes/"
+        assert asked.grant_key == "notes/a.txt"
         await client.resolve_approval(asked.approval_id, "allow", asked.digest, scope="session")
         await client.wait_run(first.run_id)
-        second = await client.start_run(write_call("notes/b.txt"), session_key="work")
+        second = await client.start_run(write_call("notes/a.txt"), session_key="work")
         await client.wait_run(second.run_id)
         assert await client.list_approvals(run_id=second.run_id) == []
         (grant,) = await client.list_grants()
         shown = await palyra("approvals", "grants", home=daemon.home)
         ended = await palyra("approvals", "revoke", grant.grant_id, home=daemon.home)
-        assert (grant.grant_id in shown.out, "notes/" in shown.out, ended.code) == (True, True, 0)
-        third = await client.start_run(write_call("notes/c.txt"), session_key="work")
-        await client.wait_run(third.run_id, until="attention")
-        assert len(await client.list_approvals(run_id=third.run_id)) == 1
-        await client.cancel(third.run_id)
+        assert (grant.grant_id in shown.out, "notes/a.txt" in shown.out, ended.code) == (
+            True,
+            True,
+            0,
+        )
+        for path in ("notes/a.txt", "notes/b.txt"):  # ended, and never given
+            third = await client.start_run(write_call(path), session_key="work")
+            await client.wait_run(third.run_id, until="attention")
+            assert len(await client.list_approvals(run_id=third.run_id)) == 1
+            await client.cancel(third.run_id)
+            await client.wait_run(third.run_id)

@@ -1,15 +1,22 @@
 """Grants: answers to approval requests that hold for more than one call.
 
-A grant is keyed by a fact about the call (`CallFacts.grant_key`): a command by its executable, a
-request by its host, a write by its directory; never by the tool alone.  It holds in the
-workspace of the session that it was given in.  It replaces a question of
-the rules and permits nothing that the rules deny.
+A grant is keyed by what the call shows (`CallFacts.grant_key`): a command by its words, a write by
+its files, reading a page by its host, a request that sends by method and address; never by the tool
+alone.  A key has one line for each part: a command of a shell line, a file of a patch.  An answer that
+allows covers a call all of whose parts it has; one that denies, each call that has all of its parts.
+A grant holds in the workspace of the session that it was given in.  It replaces a question of the rules
+and permits nothing that the rules deny.
+
+Keys of a command are its words, quoted as for a shell, with its folder.  `ANY_WORDS` or `SAME_WORDS` at
+the end says how far a call may differ (`core.tool.harmless_options`); the bracket is not quoted, so no word of a
+command can imitate it.
 """
 
 from collections.abc import Iterable
 
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.text.visible import visible
+from palyra.core.tool.harmless_options import find_form
 
 MAX_TTL_MS = 86_400_000  # a day; a longer permission is a rule
 MAX_LIVE = 256  # of one principal
@@ -17,9 +24,61 @@ ONCE: tuple[ApprovalScope, ...] = ("once",)
 BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
 
 
+ANY_WORDS = "[any words, listed options]"
+SAME_WORDS = "[listed options]"
+MAX_KEY_CHARS = 1_000  # of all parts; what is longer is not read
+
+
+def parts_of(key: str) -> frozenset[str]:
+    """Return the parts of a key; none for ""."""
+    return frozenset(key.split("\n")) if key else frozenset()
+
+
+def join_parts(parts: Iterable[str]) -> str:
+    """Return the key of a call with these parts; "" if one of them has none, or it cannot be shown."""
+    found = sorted(set(parts))
+    key = "\n".join(found)
+    is_shown = all(part.isprintable() and part for part in found) and len(key) <= MAX_KEY_CHARS
+    return key if is_shown else ""
+
+
 def describe_key(key: str) -> str:
-    """Return the key safe to show; the top folder has no name of its own."""
-    return "the workspace's top folder" if key in {"/", "./"} else visible(key)
+    """Return what a key covers, safe to show."""
+    return ", ".join(visible(part) for part in key.split("\n"))
+
+
+def beyond_call(tool: str, key: str) -> tuple[str, ...]:
+    """Return examples of what an answer with this key covers beyond its call; () for these words alone."""
+    if tool in {"shell", "process_start"}:
+        return tuple(line for part in sorted(parts_of(key)) for line in _beyond(part))
+    if tool == "http_fetch":
+        return (f"GET of any page, port 80 or 443 unless it has one: {describe_key(key)}",)
+    if tool == "http_send":
+        return (f"any headers and body: {describe_key(key)}",)
+    return (f"any content: {describe_key(key)}",) if key else ()
+
+
+def _beyond(part: str) -> tuple[str, ...]:
+    named, _, rule = part.partition(" [")
+    if f"[{rule}" not in {ANY_WORDS, SAME_WORDS}:
+        return ()
+    program, *rest = named.rpartition("/: ")[2].split(" ")
+    found = find_form(program.rpartition("/")[2], *rest[:1] or ("",))
+    if found is None:
+        return ()
+    form, _ = found
+    options = [*(f"-{letter}" for letter in form.flags[:2]), *form.options[-3:]]
+    if f"[{rule}" == SAME_WORDS:
+        return tuple(f"{named} {option}" for option in options)
+    return (f"{named} OTHER-WORDS", *(f"{named} {option} OTHER-WORDS" for option in options))
+
+
+def covers(grant: GrantRecord, key: str) -> bool:
+    """True if the grant decides a call with this key."""
+    given, asked = parts_of(grant.key), parts_of(key)
+    if not given or not asked:
+        return False
+    return given <= asked if grant.decision == "deny" else asked <= given
 
 
 def why_once(tool: str, key: str) -> str:
@@ -27,8 +86,8 @@ def why_once(tool: str, key: str) -> str:
     if key:
         return ""
     return (
-        f"this call of {tool} has no one program, host or folder that a wider answer could hold for; "
-        "a call that works on one of them, or a rule in user policies, would do"
+        f"this call of {tool} has no program with listed options, file or address that a wider answer could "
+        "hold for (docs/approvals.md); a call that has one, or a rule in user policies, would do"
     )
 
 
@@ -41,8 +100,9 @@ def holds_for(grant: GrantRecord, asked: ApprovalRecord, epoch: int | None, at_m
     """True if the grant answers a pending question; `epoch` is that of the asking run."""
     return (
         "session" in asked.scopes
-        and (grant.principal, grant.agent, grant.tool, grant.key, grant.workspace)
-        == (asked.principal, asked.agent, asked.tool, asked.grant_key, asked.workspace)
+        and (grant.principal, grant.agent, grant.tool, grant.workspace)
+        == (asked.principal, asked.agent, asked.tool, asked.workspace)
+        and covers(grant, asked.grant_key)
         and _holds_in(grant, asked.session_id, epoch, at_ms)
     )
 

@@ -133,6 +133,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     calls: int  # that it would have decided
     asked: int  # of these, calls that a person was asked about
     examples: tuple[str, ...] = ()  # summaries, the newest first
+    beyond: tuple[str, ...] = ()  # examples of other calls that it covers, never seen or not
 
 
 class ReachList(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import msgspec
 from palyra.core.incident.kinds import outcome_unknown
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
-from palyra.core.policy.grants import grant_id_of
+from palyra.core.policy.grants import ONCE, grant_id_of
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.call import Call
 from palyra.core.run.environment import GatedCall
@@ -227,7 +227,14 @@ def ask(step: Step, call: Call, gated: GatedCall, asks: NeedsApproval) -> Allow 
     data, is_redacted = step.env.redact(msgspec.json.encode(gated.arguments))
     if is_redacted:  # truncating the summary first could cut a secret and hide it from redaction
         summary = describe_call(call.tool, msgspec.json.decode(data))
-        asks = msgspec.structs.replace(asks, summary=summary)
+        why = "the call has a secret, so a wider answer has no words that it could hold for"
+        asks = msgspec.structs.replace(
+            asks,
+            summary=summary,
+            scopes=ONCE,
+            grant_key="",
+            once_because=asks.once_because or why,
+        )
     request_approval(
         step,
         asks,

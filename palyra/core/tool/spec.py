@@ -1,6 +1,5 @@
 """Tools as data: specification and risk, catalogue, call, preflight, output."""
 
-import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -135,6 +134,8 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # of a command, in normal form
     command: str = ""  # the words that name what runs; "" if arguments may be code
     only_reads: bool = False  # this call has no effect, although its tool can have one
+    # Commands of a line for the shell, if it is a list of plain calls: each is decided.
+    parts: "tuple[CallFacts, ...]" = ()
 
 
 NO_FACETS = CallFacts()
@@ -146,15 +147,13 @@ def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts:
     if name is None:
         return NO_FACETS
     path = str(arguments.get(name, ""))
-    return CallFacts(
-        paths=(path,), grant_key=folder_key(path) if _WRITE in spec.capabilities else ""
-    )
+    return CallFacts(paths=(path,), grant_key=file_key(path) if _WRITE in spec.capabilities else "")
 
 
-def folder_key(path: str) -> str:
-    """Return the key of a write grant: the folder of the path; "" for none."""
+def file_key(path: str) -> str:
+    """Return the key of a write grant: the file; "" for none."""
     normal = normal_path(path)
-    return "" if not normal else f"{posixpath.dirname(normal) or '.'}/"
+    return normal if normal and normal.isprintable() else ""
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,18 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from palyra.core.policy.grants import join_parts
 from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.checkpoints import Content
-from palyra.core.tool.paths import normal_path
-from palyra.core.tool.spec import CallFacts, Preflight, ToolCall, ToolFailure, ToolOutput, ToolSpec
+from palyra.core.tool.spec import (
+    CallFacts,
+    Preflight,
+    ToolCall,
+    ToolFailure,
+    ToolOutput,
+    ToolSpec,
+    file_key,
+)
 from palyra.core.tool.targets import CallTargets, FileTarget
 from palyra.tools.files.changes import Changes, Keep
 from palyra.tools.files.patch.apply import MAX_FILE_BYTES as MAX_PATCHED_BYTES
@@ -114,12 +122,12 @@ def write_tools(workspace: Workspace, keep_for: KeepFor) -> list[Tool]:
 
 
 def write_facets(arguments: Arguments) -> CallFacts:
-    """Return the path as a fact; a grant covers its folder."""
+    """Return the path as a fact; a grant covers this file."""
     return _facets((arguments["path"],))
 
 
 def patch_facets(arguments: Arguments) -> CallFacts:
-    """Return every path of the patch; a grant covers their common folder.
+    """Return every path of the patch; a grant covers patches of these files.
 
     An invalid patch has no facts: its inspection refuses it.
     """
@@ -134,10 +142,7 @@ def patch_facets(arguments: Arguments) -> CallFacts:
 
 
 def _facets(paths: tuple[str, ...]) -> CallFacts:
-    normal = [normal_path(path) for path in paths]
-    folders = {None if path is None else f"{path.rpartition('/')[0]}/" for path in normal}
-    key = folders.pop() if len(folders) == 1 else None
-    return CallFacts(paths=paths, grant_key=key or "")
+    return CallFacts(paths=paths, grant_key=join_parts(map(file_key, paths)))
 
 
 # --- the changes --------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ Pure.  A call is a list of words (`argv`), executed as it is, or a line for `/bi
 
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from palyra.core.policy.grants import ANY_WORDS, SAME_WORDS, join_parts
+from palyra.core.tool.harmless_options import find_form, is_listed, is_option
 from palyra.core.tool.paths import normal_path
 from palyra.core.tool.spec import CallFacts, ToolFailure
 
@@ -30,7 +33,7 @@ _RUNNERS = _SHELLS | {
     "mawk", "nawk", "sed", "ed", "vi", "vim", "emacs", "gdb", "strace", "tclsh", "java", "ssh", "sudo",
     "su", "doas",
 }  # fmt: skip
-# Programs with subcommands: a grant covers one subcommand.
+# Programs with subcommands.
 _WITH_SUBCOMMAND = frozenset({"git", "npm", "pip", "cargo", "docker"})
 # The word after these names a script, which is sealed at its approved content.
 _INTERPRETERS = _SHELLS | {"python", "node", "nodejs", "perl", "ruby", "php", "lua"}
@@ -59,6 +62,14 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WORD = re.compile(
     r"""(?:[^\s();<>|&`"'\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|["'\\])+|[();<>|&]+""", re.DOTALL
 )
+_END = r"(?=[ \t;|&]|$)"
+# Space, then an operator, output that is discarded, or a word; each ends before a space or an operator.
+_TOKEN = re.compile(
+    rf"""[ \t]*(?:(?P<operator>&&|\|\||;|\|)|(?P<discard>(?<![^ \t;|&])(?:[12]?>[ ]?/dev/null|2>&1){_END})"""
+    rf"""|'(?P<single>[^'\n]*)'{_END}|"(?P<double>[^"$`\\!\n]*)"{_END}"""
+    rf"""|(?P<plain>[A-Za-z0-9_./+:,@%=-]+){_END})"""
+)
+MAX_LINE_CALLS = 8
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "-C"})
 _LINE_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _VERSION = re.compile(r"[0-9.]+$")  # python3.11 is python
@@ -138,16 +149,105 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
         call = read_command(arguments)
     except ToolFailure:
         return CallFacts()
-    subcommand = _find_subcommand(call)
+    plain = () if normal_path(call.cwd) is None else _plain_argv(call)
+    groups = read_line(call.argv[-1], call.cwd) if call.is_line and not plain else ()
+    parts = [part for group in groups for part in group]
+    are_alone = all(_only_reads(part) for group in groups for part in group[1:])
     return CallFacts(
         paths=tuple(dict.fromkeys([call.cwd, *_paths(call)])),
         executable=call.name,
-        subcommand=subcommand,
-        grant_key=_grant_key(call, subcommand),
-        argv=_plain_argv(call),
+        subcommand=_find_subcommand(call),
+        grant_key=_line_key(groups) if groups else _grant_key(plain, call.cwd),
+        argv=plain,
         cwd=normal_path(call.cwd) or "",
-        command=_command(_plain_argv(call)),
+        command=_command(plain),
+        parts=tuple(find_facets({"argv": list(part.argv), "cwd": part.cwd}) for part in parts)
+        if are_alone
+        else (),
     )
+
+
+# --- lines of plain calls ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlainCall:
+    """One command of a line: its words, and the folder it starts in."""
+
+    argv: tuple[str, ...]
+    cwd: str
+
+
+def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
+    """Return the pipelines of a line, each as its commands; () if a shell finds more than words in it.
+
+    Accepted are words of plain characters or whole in quotes, joined by `&&`, `||`, `;` and `|`, with
+    `2>&1` and output to `/dev/null`, and at the start `cd FOLDER &&`.
+    """
+    words: list[str] = []
+    commands: list[tuple[list[str], str]] = []  # with the operator after them
+    at = 0
+    while at < len(line.rstrip(" \t")):
+        token = _TOKEN.match(line, at)
+        if token is None or len(commands) > MAX_LINE_CALLS:
+            return ()
+        at = token.end()
+        if token.lastgroup == "operator":
+            commands.append((words, token["operator"]))
+            words = []
+        elif token.lastgroup != "discard":
+            words.append(token[token.lastgroup])  # type: ignore[index]  # one group matched
+    commands.append((words, ""))
+    return _grouped(commands, cwd)
+
+
+def _grouped(
+    commands: Sequence[tuple[Sequence[str], str]], cwd: str
+) -> tuple[tuple[PlainCall, ...], ...]:
+    operators = {operator for _, operator in commands[:-1]}
+    groups: list[list[PlainCall]] = [[]]
+    for words, operator in commands:
+        if not words or not words[0]:
+            return ()
+        if words[0] == "cd" and groups == [[]] and operators <= {"&&", "|"} and operator == "&&":
+            moved = _moved(cwd, words)
+            if moved is None:
+                return ()
+            cwd = moved
+            continue
+        if words[0] in _BUILTINS or "=" in words[0]:
+            return ()
+        groups[-1].append(PlainCall(tuple(words), cwd))
+        if operator not in {"|", ""}:
+            groups.append([])
+    return tuple(map(tuple, groups))
+
+
+def _moved(cwd: str, words: Sequence[str]) -> str | None:
+    if len(words) != 2 or words[1].startswith("-") or not words[1]:  # noqa: PLR2004 - cd and a folder
+        return None
+    return normal_path(posixpath.join(cwd, words[1]))
+
+
+def _only_reads(part: PlainCall) -> bool:
+    """True for a reader of the list: what it gets from a pipe is data for it."""
+    return _grant_key(part.argv, part.cwd).endswith(ANY_WORDS)
+
+
+def _line_key(groups: Sequence[Sequence[PlainCall]]) -> str:
+    """Return the key of a line.  What a pipe hands to anything but a reader is a part of what was shown."""
+    keys: list[str] = []
+    for group in groups:
+        if all(map(_only_reads, group[1:])):
+            keys += [_grant_key(part.argv, part.cwd) for part in group]
+        elif all(_grant_key(part.argv, part.cwd) for part in group):
+            keys.append(" | ".join(_exact_key(part.argv, part.cwd) for part in group))
+        else:
+            return ""
+    return join_parts(keys)
+
+
+# --- scripts and keys ----------------------------------------------------------------------------
 
 
 def find_scripts(call: CommandLine) -> tuple[str, ...]:
@@ -164,19 +264,40 @@ def find_scripts(call: CommandLine) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _grant_key(call: CommandLine, subcommand: str) -> str:
-    """Return a grant key by program; "" for a replaceable program, or one that runs its arguments."""
-    if call.is_line or _is_runner(call.name) or not _is_of_system(call.argv[0]):
+def _grant_key(argv: Sequence[str], cwd: str) -> str:
+    """Return what a wider answer covers: the words, and what the list of the program adds.
+
+    "" for a replaceable program, one that runs its arguments, and an option that is not listed of a
+    program that could do more by an option.
+    """
+    if not argv or _is_runner(posixpath.basename(argv[0])) or not _is_of_system(argv[0]):
         return ""
-    if _plain_name(call.name) in _WITH_SUBCOMMAND:
-        return f"{call.argv[0]} {subcommand}" if subcommand else ""
-    return call.argv[0]
+    name = posixpath.basename(argv[0])
+    found = find_form(name, *argv[1:2] or ("",))
+    form, named = found or (None, 1)
+    options = [word for word in argv[named:] if is_option(word)]
+    if form is None or form.words == "exact":
+        is_listed_name = form is not None or find_form(_plain_name(name), "") is not None
+        return "" if options and is_listed_name else _exact_key(argv, cwd)
+    if not all(is_listed(form, word) for word in options):
+        return ""
+    if form.words == "any":
+        return join_parts([f"{_exact_key(argv[:named], cwd)} {ANY_WORDS}"])
+    return join_parts(
+        [f"{_exact_key([word for word in argv if not is_option(word)], cwd)} {SAME_WORDS}"]
+    )
+
+
+def _exact_key(argv: Sequence[str], cwd: str) -> str:
+    folder = normal_path(cwd)
+    if folder is None:
+        return ""
+    place = f"{shlex.quote(folder)}/: " if folder else ""
+    return join_parts([place + shlex.join(argv)])
 
 
 def _plain_argv(call: CommandLine) -> tuple[str, ...]:
     """Return the words that alone say what runs; () for a line in which a shell finds more than words."""
-    if normal_path(call.cwd) is None:
-        return ()
     if not call.is_line:
         return call.argv
     line = call.argv[-1]

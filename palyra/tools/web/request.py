@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.policy.grants import MAX_KEY_CHARS
 from palyra.core.tool.spec import NO_FACETS, CallFacts
 from palyra.errors import InvalidParams
 from palyra.tools.web.egress_policy import EgressRefused
@@ -58,7 +59,8 @@ def read_request(arguments: Mapping[str, Any]) -> WebRequest:
 def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
     """Return the host and secret for the policy rules, and the key of a grant.
 
-    A grant covers one host, and one credential if the call names one.  Invalid arguments give no
+    A grant covers reading one host, or sending by one method to one address, query included; and one
+    credential if the call names one.  Invalid arguments give no
     facts; the call is refused before an approval is requested.
     """
     try:
@@ -66,15 +68,23 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
     except InvalidParams:
         return NO_FACETS
     host, key = request.url.host, grant_key(request.url)
+    if request.method not in {"GET", "HEAD"}:
+        key = _sending_key(request)
     if not request.credential:
         return CallFacts(host=host, grant_key=key)
-    with_credential = f"{key} with {request.credential}"
+    with_credential = f"{key} with {request.credential}" if key else ""
     return CallFacts(host=host, grant_key=with_credential, secrets=(request.credential,))
 
 
 def grant_key(url: Url) -> str:
     """Return the host, with the port unless it is 80 or 443."""
     return url.host if url.port in DEFAULT_PORTS.values() else f"{url.host}:{url.port}"
+
+
+def _sending_key(request: WebRequest) -> str:
+    """Return method and address; "" for an address that is too long to be read."""
+    key = f"{request.method} {request.url.scheme}://{request.url.authority}{request.url.target}"
+    return key if key.isprintable() and len(key) <= MAX_KEY_CHARS else ""
 
 
 def follow(request: WebRequest, status: int, location: str) -> WebRequest:

@@ -203,7 +203,7 @@ def test_the_policy_request_has_run_tool_and_paths() -> None:
         "agent_labels": (), "session_id": "ses_1", "run_id": "run_1", "origin": "delegated", "tool": "probe",
         "tool_class": "path_scoped", "risk": "high", "capabilities": ("fs.write",),
         "owner": "alice", "is_tainted": True, "depth": 2,
-        "facets": CallFacts(paths=("a",), grant_key="./"), "known_paths": read_paths(("a",)),
+        "facets": CallFacts(paths=("a",), grant_key="a"), "known_paths": read_paths(("a",)),
         "size_bytes": 12, "digest": admitted.digest, "in_scope": True, "approval": "none", "now_ms": 0, "decision": None,
         "scope": None, "workspace": "default",
     }  # fmt: skip
@@ -237,9 +237,9 @@ def test_ask_asks() -> None:
         reason_code="ask_code", reason="rules say ask", policies=("default/x",), version="v1",
         risk="high", summary=r'probe(text="a\u202eb", count=1)',
         rendered='{\n  "count": 1,\n  "text": "a\\u202eb"\n}',
-        once_because="this call of probe has no one program, host or folder that a wider answer "
-        "could hold for; a call that works on one of them, or a rule in user policies, would do",
-    )  # fmt: skip
+        once_because="this call of probe has no program with listed options, file or address that a wider "
+            "answer could hold for (docs/approvals.md); a call that has one, or a rule in user policies, would do",
+        )  # fmt: skip
 
 
 @every_row(
@@ -343,7 +343,7 @@ def test_taint_turns_yes_into_a_question(changes: dict[str, object], expected: t
     ("key", "is_tainted", "capabilities", "reason"),
     [
         ("git status", False, ("fs.write",), ""),
-        ("", False, ("fs.write",), "has no one program, host or folder"),
+        ("", False, ("fs.write",), "has no program with listed options"),
         ("git status", True, ("fs.write",), "untrusted text with findings"),
         ("", True, ("fs.write",), "untrusted text with findings"),
         ("git status", False, ("process", "shared_host"), "sandbox level B"),

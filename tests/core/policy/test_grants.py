@@ -1,6 +1,6 @@
 """Grants as data: what an answer makes, what it holds for, and which of several speaks."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -8,7 +8,14 @@ import pytest
 from palyra.core.approval import grant_record, used
 from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.gate import Allow, Deny, GateContext, NeedsApproval, judge
-from palyra.core.policy.grants import ONCE, describe_key, find_grant, holds_for
+from palyra.core.policy.grants import (
+    ONCE,
+    beyond_call,
+    covers,
+    describe_key,
+    find_grant,
+    holds_for,
+)
 from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import SHARED_HOST
@@ -173,8 +180,41 @@ def test_without_namespaces_a_person_decides_on_each_call() -> None:
     assert isinstance(judge(shared, granted, a_decision("ask")), NeedsApproval)
 
 
-def test_a_grant_key_is_described_in_words() -> None:
-    """The description of a key names the folder or host safely; the top folder has its own word."""
-    assert "the workspace's top folder" == describe_key("/") == describe_key("./")
-    assert "src/" == describe_key("src/")
+def test_a_grant_key_is_described_safely() -> None:
+    """The parts of a key are in its description, with deceptive characters as escapes."""
+    assert "git status, src/" == describe_key("git status\nsrc/")
     assert r"a\u202eb" == describe_key("a\u202eb")
+
+
+@every_row(
+    ("decision", "given", "asked", "is_covered"),
+    [
+        ("allow", "a\nb", "a", True),
+        ("allow", "a\nb", "b\na", True),
+        ("allow", "a", "a\nb", False),
+        ("allow", "git", "git grep x", False),
+        ("allow", "git grep", "git grep [any words, listed options]", False),  # of an older version
+        ("allow", "src/", "src/a.py", False),
+        ("deny", "a", "a\nb", True),
+        ("deny", "a\nb", "a", False),
+        ("allow", "", "", False),
+    ],
+)
+def test_a_grant_covers_what_was_shown(
+    decision: Literal["allow", "deny"], given: str, asked: str, *, is_covered: bool
+) -> None:
+    """One that allows has all parts of the call; one that denies, each call with all of its parts."""
+    assert is_covered == covers(a_grant(decision=decision, key=given), asked)
+
+
+def test_examples_say_what_an_answer_covers_beyond_its_call() -> None:
+    """They are of the list of the program; exact words cover nothing else, and a file any content."""
+    reads = beyond_call("shell", "sub/: git grep [any words, listed options]")
+    assert "sub/: git grep OTHER-WORDS" in reads
+    assert not beyond_call("shell", "git push origin main")
+    assert "pytest tests -q" in beyond_call("shell", "pytest tests [listed options]")
+    assert ("any content: a.py",) == beyond_call("write_file", "a.py")
+    assert not beyond_call("shell", "odd [any words, listed options]")
+    assert beyond_call("http_fetch", "e.example")
+    assert beyond_call("http_send", "POST https://e.example/x")
+    assert not beyond_call("memory_write", "")

@@ -237,18 +237,20 @@ def test_every_path_reaches_the_rules() -> None:
     assert not found.grant_key
     assert CallFacts() == patch_facets({"patch": "no patch"})
     diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\n"
-    assert CallFacts(paths=("x",), grant_key="/") == patch_facets({"patch": diff})
+    assert CallFacts(paths=("x",), grant_key="x") == patch_facets({"patch": diff})
 
 
 @every_row(
-    ("path", "key"), [("src/a.py", "src/"), ("./src//a.py", "src/"), ("a", "/"), ("../a", "")]
+    ("path", "key"),
+    [("src/a.py", "src/a.py"), ("./src//a.py", "src/a.py"), ("a", "a"), ("../a", ""), ("a\nb", "")],
 )
-def test_a_grant_is_for_one_folder(path: str, key: str) -> None:
-    """The folder the file lies in, not those below; none for what lies in several, or outside."""
+def test_a_grant_is_for_the_files_shown(path: str, key: str) -> None:
+    """The key of a write has its files, none of their folders; there is none outside."""
     assert CallFacts(paths=(path,), grant_key=key) == write_facets({"path": path})
-    assert patch_facets({"patch": sections(f"*** Add File: {path}", "+x")}).grant_key == key
+    if "\n" not in path:
+        assert patch_facets({"patch": sections(f"*** Add File: {path}", "+x")}).grant_key == key
     two = sections("*** Add File: src/a", "+x", "*** Add File: src/in/b", "+x")
-    assert not patch_facets({"patch": two}).grant_key
+    assert "src/a\nsrc/in/b" == patch_facets({"patch": two}).grant_key
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,39 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
 @every_row(
     ("argv", "key"),
     [
-        (["make", "test"], "make"),
-        (["/usr/bin/make"], "/usr/bin/make"),
-        (["git", "status"], "git status"),
-        (["git", "push", "--force"], "git push"),
+        (["make", "test"], "make test [listed options]"),
+        (["/usr/bin/make"], "/usr/bin/make [listed options]"),
+        (["git", "status"], "git status [any words, listed options]"),
+        (["git", "push", "origin", "main"], "git push origin main"),
+        (["git", "push", "--force"], ""),  # an option that is not listed
         (["npm", "install"], "npm install"),
+        (["npm", "run", "test"], "npm run test"),
+        (["rm", "-rf", "a b"], "rm -rf 'a b'"),
         (["git", "-c", "core.pager=sh", "log"], ""),  # an option before it may run anything
-        (["git"], ""),
+        (["git", "grep", "-O/bin/sh", "x"], ""),
+        (["git", "grep", "--open-files-in-pager=sh", "x"], ""),
+        (["git", "grep", "--op=sh", "x"], ""),  # abbreviated
+        (["git", "grep", "-nO/bin/sh", "x"], ""),  # bundled
+        (["git", "grep", "-e", "--", "-O/bin/sh"], ""),  # "--" is the value of -e
+        (["git", "grep", "-nI", "x"], ""),
+        (["git", "grep", "-ni", "x", "--", "src"], "git grep [any words, listed options]"),
+        (["git", "log", "--max-count=3", "-5", "-n2"], "git log [any words, listed options]"),
+        (["git", "branch"], "git branch"),
+        (["git", "branch", "-D", "feature"], ""),
+        (["rg", "--pre", "sh", "x"], ""),
+        (["rg", "--pre=sh", "x"], ""),
+        (["sort", "-o", "x", "y"], ""),
+        (["sort", "-rnox", "y"], ""),
+        (["sort", "--compress-program=sh", "y"], ""),
+        (["sort", "-rn", "-k2", "y"], "sort [any words, listed options]"),
+        (["tar", "-I", "sh", "-cf", "x", "y"], ""),
+        (["pytest", "-q", "tests"], "pytest tests [listed options]"),
+        (["pytest", "tests", "--tb=short"], "pytest tests [listed options]"),
+        (["pytest", "-p", "evil"], ""),
+        (["pytest", "@args"], ""),
+        (["curl", "-K", "x"], ""),
+        (["ssh-add", "x\ny"], ""),  # a line of a key is a part
+        (["git"], "git"),
         (["./run.sh"], ""),  # anybody may have changed it by then
         (["bin/tool"], ""),
         (["python3", "-c", "1"], ""),  # runs what it is told
@@ -56,6 +82,7 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
         (["mawk", "1"], ""),
         (["/usr/bin/ld.so", "/bin/sh"], ""),
         (["pip3.11", "install"], "pip3.11 install"),
+        (["pip3.11", "--python=x", "install"], ""),
         (["/usr/../home/alice/work/run.sh"], ""),  # begins like a system folder, lies anywhere
         (["/usr/bin/../../home/alice/work/run.sh"], ""),
         (["/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "/bin/sh"], ""),
@@ -64,14 +91,42 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
     ],
 )
 def test_grants_are_narrow(argv: list[str], key: str) -> None:
-    """By program, with its sub-command; none for what can run any program at all."""
+    """A key is the words shown, and what the list adds; none for what can run any program at all."""
     assert key == find_facets({"argv": argv}).grant_key
 
 
-def test_a_line_for_the_shell_is_granted_once() -> None:
-    """Whatever it seems to start with."""
-    facets = find_facets({"command": "git status; rm -rf ."})
-    assert ("sh", "", "") == (facets.executable, facets.subcommand, facets.grant_key)
+READS = "[any words, listed options]"
+
+
+@every_row(
+    ("line", "key", "parts"),
+    [
+        ("git status; rm -rf .", f"git status {READS}\nrm -rf .", 2),
+        ("cd sub && git status&&git diff", f"sub/: git diff {READS}\nsub/: git status {READS}", 2),
+        ("pytest -q 2>&1 | tail -20", f"pytest [listed options]\ntail {READS}", 2),
+        ("git grep 'a b' > /dev/null || ls", f"git grep {READS}\nls {READS}", 2),
+        ("cat a.patch | git apply", "cat a.patch | git apply", 0),  # what it is given was shown
+        ("cat a | sh", "", 0),
+        ("git status &", "", 0),
+        ("git status $(id)", "", 0),
+        ('git grep "$(id)"', "", 0),
+        ("git status > x", "", 0),
+        ("ls x2>/dev/nullx", "", 0),
+        ("ls x2>/dev/null", "", 0),
+        ("cd x && a; b", "", 0),  # b runs elsewhere if there is no x
+        ("cd .. && ls", "", 0),
+        ("PAGER=sh git log", "", 0),
+        ("ls;;ls", "", 0),
+        ("ls\nid", "", 0),
+        ("eval ls; ls", "", 0),
+        ("git status; ./x", "", 2),
+        (" ; ".join(["ls"] * 20), "", 0),
+    ],
+)
+def test_a_line_of_plain_calls_is_a_list_of_calls(line: str, key: str, parts: int) -> None:
+    """Each has its key, and the line has none if one of them has none or a shell finds more than words."""
+    facets = find_facets({"command": line})
+    assert ("sh", key, parts) == (facets.executable, facets.grant_key, len(facets.parts))
 
 
 def test_paths_are_shown_to_the_rules() -> None:
