@@ -3135,6 +3135,7 @@ export interface SummaryLedger {
   dropped?: number;
   exceeded?: Record<string, number>;
   replaced?: string[];
+  heard?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   ahead?: [string, number][];
 }
 

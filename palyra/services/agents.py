@@ -31,6 +31,7 @@ from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import DEFAULT_WORKSPACE, AgentRecord, Record
 from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.text.names import check_new_name
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, TooLarge
 
 MAX_KNOWN = 256  # cached versions and prefixes; a full cache is emptied
@@ -137,6 +138,7 @@ class Agents:
         if name in BUILT_IN or (before is not None and before.deleted_ms is None):
             raise Conflict(f"the agent {name!r} already exists: update it, or choose another name")
         agents = await self._journal.read(lambda store: store.list_agents())
+        check_new_name(name, [*BUILT_IN, *(each.name for each in agents)], field="name")
         if len(agents) >= MAX_AGENTS:
             raise TooLarge(f"{len(agents)} agents exist, which is the limit: delete one")
         now_ms = self._now_ms()

@@ -33,6 +33,7 @@ from palyra.core.journal.records import ChannelRecord, PairingRecord, Record
 from palyra.core.ports import Journal, JournalStore, Notifier, NowMs
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.session.commands import StartRun
+from palyra.core.text.names import check_new_name
 from palyra.core.text.visible import pluralize
 from palyra.errors import Conflict, InvalidParams, NotFound, TooLarge, Unpaired
 from palyra.services.agents import Agents
@@ -88,6 +89,13 @@ class Channels:
         known = await self.journal.find(lambda s: s.find_sender(principal, channel, sender))
         if known is not None and known.state == "paired":
             return
+        if known is None:
+            paired = PairingFilter(
+                principal=principal, channel=channel, state="paired", limit=MOST_PAIRINGS
+            )
+            found = await self.journal.read(lambda store: store.list_pairings(paired))
+            names = [each.sender for each in found]
+            check_new_name(sender, names, field="sender", folds_case=False)
         now_ms = self.now_ms()
         if known is not None and is_waiting(known, now_ms):
             raise _unpaired(known, None)
@@ -154,6 +162,12 @@ class Channels:
         for field in ("principal", "channel", "conversation_id"):
             self._check_text(field, getattr(wanted, field))
         await self.agents.get_present(wanted.agent)
+        bound = await self.journal.read(lambda store: store.list_channels(None))
+        tokens = await self.journal.read(lambda store: store.list_tokens())
+        owners = [*(each.principal for each in bound), *(each.principal for each in tokens)]
+        check_new_name(wanted.principal, owners, field="principal")
+        names = [each.channel for each in bound if each.principal == wanted.principal]
+        check_new_name(wanted.channel, names, field="channel")
         before = await self._find(wanted.principal, wanted.channel, wanted.conversation_id)
         if before is None or before.deleted_ms is not None:
             await self._check_count()

@@ -45,7 +45,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.summary import Entry, EntryKind, SummaryLedger
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.tool.spec import HANDED_OVER
-from palyra.core.trust.labels import Trust
+from palyra.core.trust.labels import Trust, is_from_outside, lowest
 
 PROTECTED: frozenset[EntryKind] = frozenset({
     "pin", "request", "ask", "call", "step", "constraint", "convention", "preference", "decision",
@@ -66,6 +66,17 @@ ERROR_CALL_CHARS = 160
 MAX_REPLACED = 100
 REQUEST_CHARS = 4_000  # of the last message; a longer one is in the window or in its artifact
 PINNED_CHARS = 4_000
+
+
+def is_protected(entry: Entry) -> bool:
+    """True if no compaction may lose the entry.
+
+    The user decides: a decision of the model is only what it said, and so is all that it said after it
+    had read a text from outside, which it may repeat.
+    """
+    if entry.kind not in PROTECTED:
+        return False
+    return entry.by != "model" or not (entry.kind == "decision" or is_from_outside(entry.trust))
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -114,18 +125,21 @@ def fit(ledger: SummaryLedger, budget_tokens: int) -> SummaryLedger:
     gone = _oldest(ledger, ("remark",), over, max_words=CHATTER_WORDS)
     over -= sum(ledger.entries[place].tokens for place in gone)
     gone |= _oldest(ledger, DROPPED_FIRST, over, without=gone)
+    over = ledger.tokens - budget_tokens - sum(ledger.entries[place].tokens for place in gone)
+    kept = {place for place, entry in enumerate(ledger.entries) if is_protected(entry)}
+    gone |= _oldest(ledger, EXCEEDED_FIRST, over, without=gone | kept)
     over = sum(
         entry.tokens for place, entry in enumerate(ledger.entries) if place not in gone
     ) - max(HARD_FACTOR * budget_tokens, MIN_HARD_TOKENS)
-    lost = _oldest(ledger, EXCEEDED_FIRST, over)
+    lost = _oldest(ledger, EXCEEDED_FIRST, over, without=gone)
     if not gone and not lost:
         return ledger
     exceeded = Counter(ledger.exceeded)
     exceeded.update(ledger.entries[place].kind for place in lost)
-    kept = (entry for place, entry in enumerate(ledger.entries) if place not in gone | lost)
+    left = (entry for place, entry in enumerate(ledger.entries) if place not in gone | lost)
     return msgspec.structs.replace(
         ledger,
-        entries=tuple(kept),
+        entries=tuple(left),
         dropped=ledger.dropped + len(gone),
         exceeded=dict(sorted(exceeded.items())),
     )
@@ -246,6 +260,15 @@ _AUTHORS: dict[type[Message], Literal["user", "model", "tool"]] = {
 }
 
 
+def labels_of(message: Message) -> list[Trust]:
+    """Return the labels of the texts of others in a message."""
+    if isinstance(message, ToolMessage):
+        return [message.trust]
+    if isinstance(message, UserMessage):
+        return [source.trust for source in message.references if source.text]
+    return []
+
+
 class _Builder:
     """A ledger while messages are read into it."""
 
@@ -253,6 +276,7 @@ class _Builder:
         self._before = ledger
         self._entries = dict[str, Entry]()
         self._keys: dict[EntryKind, dict[str, None]] = defaultdict(dict)  # of each kind, in order
+        self._heard = ledger.heard
         self._request = next((e for e in ledger.entries if e.kind == "request"), None)
         self._replaced = list(ledger.replaced)
         self._mentions = Mentions()
@@ -273,11 +297,13 @@ class _Builder:
             dropped=self._before.dropped,
             exceeded=self._before.exceeded,
             replaced=tuple(self._replaced[-MAX_REPLACED:]),
+            heard=self._heard,
             ahead=tuple(self._ahead),
         )
 
     def read(self, placed: Placed) -> None:
         """Read one message."""
+        self._heard = lowest((self._heard, *labels_of(placed.message)))
         match placed.message:
             case UserMessage(text):
                 self._drop("ask", lambda entry: entry.by == "model")  # answered
@@ -341,7 +367,10 @@ class _Builder:
 
     def _put(self, entry: Entry) -> None:
         key = entry.entry_id
-        if key not in self._entries:
+        known = self._entries.get(key)
+        if known is not None and known.by == "model" and entry.by == "user":
+            self._entries[key] = entry  # the user confirms what the model said
+        if known is None:
             self._entries[key] = entry
             self._keys[entry.kind][key] = None
             if entry.kind in _CORRECTABLE:
@@ -366,7 +395,8 @@ class _Builder:
             is_known = self._is_known(statement, placed)
             kept = self._remove_replaced(statement, by, placed)
             if not is_known:
-                self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index, by))
+                trust: Trust = self._heard if by == "model" else "trusted_local"
+                self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index, by, trust=trust))
 
     def _remove_replaced(
         self, statement: Statement, by: Literal["user", "model"], placed: Placed
@@ -486,13 +516,15 @@ class _Builder:
     def _replace_plan(self, steps: Sequence[str], placed: Placed) -> None:
         self._drop("step")
         for step in steps:
-            self._put(Entry("step", step, placed.run_id, placed.index, "model"))
+            self._put(Entry("step", step, placed.run_id, placed.index, "model", trust=self._heard))
 
     def _ask(self, text: str, placed: Placed) -> None:
         """Add the question that the model ended its answer with: it waits for the user."""
         asked = [sentence for sentence in statements.sentences(text) if sentence.endswith("?")]
         if asked and text.rstrip().endswith("?"):
-            self._put(Entry("ask", asked[-1], placed.run_id, placed.index, "model"))
+            self._put(
+                Entry("ask", asked[-1], placed.run_id, placed.index, "model", trust=self._heard)
+            )
 
 
 def _completed(statement: Statement, corrected: Entry) -> Statement:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.context import entries as ledgers
-from palyra.core.context.entries import EMPTY, PROTECTED, Placed
+from palyra.core.context.entries import EMPTY, Placed, is_protected, labels_of
 from palyra.core.context.history import History, is_left_out, uncovered
 from palyra.core.context.statements import WORD, claim, is_normative, sentences, topic, values
 from palyra.core.model.messages import (
@@ -37,6 +37,7 @@ from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.fences import fence, make_nonce, neutralise
+from palyra.core.trust.labels import Trust, is_from_outside, lowest
 from palyra.errors import PalyraError
 
 ALGORITHM = "session_window_v1"
@@ -151,7 +152,8 @@ def plan_summary(
     """
     found = read or read_messages(previous, messages, window=window, pins=pins)
     fitted = ledgers.fit(found, budget_tokens * LEDGER_BPS // 10_000)
-    lines = _narrate(messages)
+    heard: Trust = "trusted_local" if previous is None else previous.ledger.heard
+    lines = _narrate(messages, heard)
     earlier = "" if previous is None else previous.narrative
     summary = Summary(
         ledger=fitted,
@@ -189,8 +191,11 @@ def _covers(previous: Summary | None, messages: Sequence[Placed]) -> tuple[Cover
     return tuple(covers)
 
 
-def _narrate(messages: Sequence[Placed]) -> str:
-    """Describe each exchange in one line: request, tools, first sentence of the answer."""
+def _narrate(messages: Sequence[Placed], heard: Trust) -> str:
+    """Describe each exchange in one line: request, tools, first sentence of the answer.
+
+    An answer that follows a text from outside may repeat it, so it is left to the fenced entries.
+    """
     lines: list[str] = []
     request, answer, tools = "", "", Counter[str]()
 
@@ -205,17 +210,22 @@ def _narrate(messages: Sequence[Placed]) -> str:
             lines.append("- " + "; ".join(part for part in parts if part))
 
     for placed in messages:
+        heard = lowest((heard, *labels_of(placed.message)))
         match placed.message:
             case UserMessage(text):
                 close()
                 request, answer, tools = _first_sentence(text), "", Counter()
             case AssistantMessage(text, calls):
                 tools.update(call.tool for call in calls)
-                answer = answer if calls else _first_sentence(text)
+                if not calls:
+                    answer = _AFTER_OUTSIDE if is_from_outside(heard) else _first_sentence(text)
             case _:
                 pass
     close()
     return "\n".join(lines)
+
+
+_AFTER_OUTSIDE = "(given after reading text from outside)"
 
 
 def _first_sentence(text: str) -> str:
@@ -334,7 +344,10 @@ def take_draft(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Summa
         by: Literal["user", "model"] = (
             "user" if isinstance(placed.message, UserMessage) else "model"
         )
-        entry = Entry(each.kind, _one_line(each.quote), placed.run_id, placed.index, by)
+        trust: Trust = "trusted_local" if by == "user" else plan.ledger.heard
+        entry = Entry(
+            each.kind, _one_line(each.quote), placed.run_id, placed.index, by, trust=trust
+        )
         if not any(entry.text in known.text for known in entries.values()):
             entries.setdefault(entry.entry_id, entry)
     kept = msgspec.structs.replace(plan.ledger, entries=tuple(entries.values()))
@@ -472,7 +485,8 @@ def _narrative_defects(plan: Summary, narrative: str, messages: Sequence[Placed]
     unknown = sorted(value for value in values(narrative) if value not in source)
     if unknown:
         yield f"the narrative names {', '.join(unknown[:5])}, which does not occur"
-    rules = [e for e in plan.ledger.entries if e.kind in _OF_USERS or e.kind == "decision"]
+    said = [e for e in plan.ledger.entries if e.kind in _OF_USERS or e.kind == "decision"]
+    rules = [e for e in said if e.by == "user"]
     units = _units(plan, messages)
     for sentence in sentences(narrative):
         if _VOID.search(sentence) and not any(sentence in each.text for each in rules):
@@ -485,11 +499,11 @@ def _narrative_defects(plan: Summary, narrative: str, messages: Sequence[Placed]
             continue
         if not _is_supported(sentence, units):
             yield f"the narrative says {sentence!r}, which joins what was said apart"
-        for rule in rules:
+        for rule in said:
             if _speaks_of(sentence, rule.text) and _parity(claim(sentence)) != _parity(
                 claim(rule.text)
             ):
-                yield f"the narrative says {sentence!r} where the user said {rule.text!r}"
+                yield f"the narrative says {sentence!r} where the {rule.by} said {rule.text!r}"
 
 
 def _units(plan: Summary, messages: Sequence[Placed]) -> list[str]:
@@ -573,7 +587,7 @@ def find_defects(
     allowed.subtract(known.exceeded)
     defects = []
     for entry in expected.entries:
-        if entry.kind not in PROTECTED - may_close:
+        if not is_protected(entry) or entry.kind in may_close:
             continue
         if entry.entry_id not in kept and allowed[entry.kind] > 0:
             allowed[entry.kind] -= 1
@@ -588,10 +602,12 @@ def find_defects(
 
 # --- render --------------------------------------------------------------------------------------
 
+_OF_MODEL = "Decisions in the model's words, which the user has not confirmed"
 _SECTIONS: tuple[tuple[str, tuple[EntryKind, ...]], ...] = (
     ("Rules of the user", ("constraint",)),
     ("Conventions and preferences", ("convention", "preference")),
-    ("Decisions", ("decision",)),
+    ("Decisions of the user", ("decision",)),
+    (_OF_MODEL, ("decision",)),
     ("Pinned messages", ("pin",)),
     ("Last request of the user", ("request",)),
     ("Requests and questions that may be open", ("ask",)),
@@ -618,7 +634,12 @@ def render(summary: Summary, fence_key: bytes) -> str:
     count = sum(each.last - each.first + 1 for each in summary.covers)
     parts = [_HEADER.format(count=count)]
     for title, kinds in _SECTIONS:
-        lines = [_line(e, fence_key) for kind in kinds for e in ledger.entries if e.kind == kind]
+        lines = [
+            _line(e, fence_key)
+            for kind in kinds
+            for e in ledger.entries
+            if e.kind == kind and (kind != "decision" or (e.by == "model") == (title == _OF_MODEL))
+        ]
         if lines:
             parts.append(f"{title}:\n" + "\n".join(lines))
     files = [entry for entry in ledger.entries if entry.kind == "file"]
@@ -653,13 +674,13 @@ def _shown(entry: Entry) -> str:
 
 
 def _line(entry: Entry, fence_key: bytes) -> str:
-    if entry.by != "tool":
+    if entry.by == "user" or (entry.by == "model" and not is_from_outside(entry.trust)):
         return f"- {_quoted(entry)}"
     place = f"summary {entry.entry_id}"
     shown = fence(
         entry.text,
         nonce=make_nonce(fence_key, place, entry.text),
         trust=entry.trust,
-        source=entry.detail.split(" ", 1)[0] or "tool",
+        source="model" if entry.by == "model" else entry.detail.split(" ", 1)[0] or "tool",
     )
     return f"- {neutralise(entry.detail)}\n{shown}" if entry.kind == "error" else f"- {shown}"

@@ -34,7 +34,7 @@ _OWN_LABEL = re.compile(
 )
 _LATE_START = re.compile(  # a sentence that begins behind a word that is no part of it
     r"(?<![.!?:,] )(?<=\S )(?:From now on|Going forward|Always|Never|Remember|Please|Keep in mind|Ab jetzt|Ab sofort|Immer|Merke?)\b"
-    r"|(?<![.!?:,] )(?<=\S )(?<!that )(?<!dass )(?<!emember )(?<!note )(?<!forget )(?<!mind )(?<!and )(?<!und )(?<!but )(?<!because )"
+    r"|(?<![.!?:,] )(?<=\S )(?<!that )(?<!dass )(?<!emember )(?<!note )(?<!forget )(?<!mind )(?<!and )(?<!und )(?<!but )(?<!because )(?<!on )(?<!forward )(?<!future )(?<!reference )(?<!time )(?<!when )(?<!if )(?<!as )(?<!so )(?<!please )(?<!jetzt )(?<!Zukunft )"
     r"(?:I|We|Ich|Wir) (?:always|never|prefer|want|hate|like|use|need|immer|nie|mag|will|bevorzuge|nutzen)\b"
 )
 _SHOUT = re.compile(r"^[^\W\d_]{3,}\b(?<=[A-ZÄÖÜ]{3})(?<![a-zäöüß])")

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.text.tokens import estimate_tokens
-from palyra.core.trust.labels import Trust
+from palyra.core.trust.labels import Trust, is_from_outside
 
 EntryKind = Literal[
     "pin",
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     message: int  # index in that run's conversation
     by: Literal["user", "model", "tool"] = "user"
     detail: str = ""  # of a file its uses, of an error its call
-    trust: Trust = "trusted_local"
+    trust: Trust = "trusted_local"  # of what the model says: the lowest label that it had read
 
     @property
     def entry_id(self) -> str:
@@ -65,15 +65,20 @@ class SummaryLedger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dropped: int = 0  # entries that did not fit, since the first compaction
     exceeded: dict[str, int] = {}  # of them those that were protected, by kind
     replaced: tuple[str, ...] = ()  # the latest statements that corrections removed
+    heard: Trust = "trusted_local"  # lowest label of all texts before its end
     ahead: tuple[tuple[str, int], ...] = ()  # run and index of later messages, corrections applied
 
     @property
     def facts(self) -> tuple[Entry, ...]:
         """Durable statements of the user and the model, with run and message as evidence.
 
-        Texts of tools are none of them, so that no page becomes a memory by being summarised.
+        Texts of tools, and the model's words after a text from outside, are none of them, so that no page becomes a memory by being summarised.
         """
-        return tuple(each for each in self.entries if each.kind in DURABLE and each.by != "tool")
+        return tuple(
+            each
+            for each in self.entries
+            if each.kind in DURABLE and each.by != "tool" and not is_from_outside(each.trust)
+        )
 
     @property
     def tokens(self) -> int:

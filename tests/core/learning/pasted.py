@@ -141,6 +141,7 @@ ORDINARY = (  # the user's own, each to be applied by itself
     "From now on never add a licence header, please.\n\nCan you rename the module now?",
     "I always prefer `make test` over pytest, from now on.",
     "In Zukunft bitte immer Sie sagen.",
+    "From now on I always prefer answers in English.",
 )
 
 SECOND = (  # written after the rule had been changed for the set above

@@ -7,6 +7,7 @@ import msgspec
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
 from palyra.core.ports import JournalStore
+from palyra.core.text.names import check_new_name
 from palyra.errors import NotFound
 from palyra.net.api.method import Duration, Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
@@ -35,6 +36,9 @@ class TokenRevoke(Mutation, frozen=True, kw_only=True):
 async def create(call: MethodCall, params: TokenCreate) -> Token:
     token, now_ms = new_token(), call.backend.now_ms()
     check_no_secret(call, principal=params.principal, name=params.name)
+    tokens = await call.backend.journal.read(_list_tokens)
+    known = [each.principal for each in tokens]
+    check_new_name(params.principal, known, field="principal")
     record = token_record(
         token,
         token_id=call.backend.new_id("tok"),
