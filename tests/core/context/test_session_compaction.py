@@ -582,7 +582,7 @@ def test_an_echo_of_a_page_is_fenced_and_not_protected() -> None:
 def test_a_later_compaction_remembers_what_was_read() -> None:
     """The page is in an earlier summary; what the model says afterwards has its label as well."""
     first = sw.plan_summary(None, place(read_page("external_untrusted")), BUDGET)
-    later = [
+    later: list[Message] = [
         UserMessage("Go on. " + "word " * 2_000),
         AssistantMessage(ECHO.replace("main", "prod")),
     ]
