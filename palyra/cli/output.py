@@ -136,8 +136,14 @@ def now_ms() -> int:
 
 
 def age(at_ms: int | None) -> str:
-    """Format the time since `at_ms` in s, min, h or d; "-" for None."""
-    return "-" if at_ms is None else span(now_ms() - at_ms)
+    """Format the time since `at_ms` in s, min, h or d; "-" for None.
+
+    A time well in the future was written by a clock that was ahead, and is shown as such.
+    """
+    if at_ms is None:
+        return "-"
+    past_ms = now_ms() - at_ms
+    return span(past_ms) if past_ms > -MINUTE_S * 1_000 else f"in {span(-past_ms)}"
 
 
 def due(at_ms: int) -> str:

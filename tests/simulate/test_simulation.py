@@ -34,7 +34,7 @@ FIRST_SEEDS = {
     "disturb_patient_runs": 7,
     "miss_progress": 7,
     "keep_incidents_open": 4,
-    "recall_for_everybody": 83,
+    "recall_for_everybody": 46,
     "recall_everywhere": 6,
     "keep_results": 8,
     "store_twice": 5,

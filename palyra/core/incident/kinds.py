@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import Restoration
 from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.text.visible import pluralize
 
 POLICIES = "policies_broken"
 USAGE = "usage_broken"
@@ -250,8 +251,9 @@ def clock_was_ahead(until: str, schedules: int, tasks: int) -> IncidentReport:
         domain="task",
         key=CLOCK,
         severity="warning",
-        summary=f"the clock was ahead, up to {until}: {schedules} schedules and {tasks} tasks that "
-        "waited for that time were set back; what expired meanwhile stays expired",
+        summary=f"the clock was ahead, up to {until}: {pluralize(schedules, 'schedule')} and "
+        f"{pluralize(tasks, 'task')} that waited for that time were set back; what expired meanwhile "
+        "stays expired",
         evidence={"until": until, "schedules": schedules, "tasks": tasks},
         resolves_itself=True,
     )
