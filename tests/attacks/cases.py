@@ -172,13 +172,15 @@ async def forged_authority(base: Path) -> Tally:
 
 
 async def rides_on_a_grant(base: Path) -> Tally:
-    """A person allowed a program for the session; then a page with findings orders it."""
+    """A person allowed commands for the session; then a page with findings orders them."""
     touch = [order("shell", argv=["/usr/bin/touch", f"t{n}"]) for n in range(3)]
     results = []
     for words in (PLAIN_ATTACK, ""):
         async with attacked(base / f"with{len(words)}") as world:
-            granted = order("shell", argv=["/usr/bin/touch", "mine"])
-            await world.play(granted, always, scope="session", session_key="s")
+            for granted in touch:
+                await world.play(granted, always, scope="session", session_key="s")
+            for path in world.workspace.glob("t[0-9]"):
+                path.unlink()
             world.count_effects(())
             results.append(await obey(world, touch, never, words, session_key="s"))
     tainted, plain = results
