@@ -3090,6 +3090,7 @@ export interface AssistantMessage {
   text: string;
   calls?: ProposedCall[];
   turns?: number;
+  thought?: Thought | null;
 }
 
 /** A tool call as the model wrote it; `arguments` may be malformed or not an object. */
@@ -3097,6 +3098,12 @@ export interface ProposedCall {
   call_id: string;
   tool: string;
   arguments: unknown;
+}
+
+/** Reasoning behind calls, in the provider's own form: some want it back with the results. */
+export interface Thought {
+  model: string;
+  items: Record<string, unknown>[];
 }
 
 /** Result of one tool call; in a request, `output` is fenced (`core.trust.fences`). */
@@ -3162,6 +3169,7 @@ export interface RunStarted {
   history_is_cut?: boolean;
   is_tainted?: boolean;
   token_bps?: Record<string, number>;
+  refused?: string[];
 }
 
 /** The requested model and the selected one. */
@@ -3277,9 +3285,10 @@ export interface TurnCompleted {
   cost_usd_micros?: number;
   trace_ref?: string | null;
   is_unpriced?: boolean;
+  thought?: Thought | null;
 }
 
-/** A model request failed. */
+/** A model request failed; text that it streamed is withdrawn. */
 export interface TurnFailed {
   turn: number;
   attempt: number;
@@ -3295,6 +3304,14 @@ export interface TurnFailed {
 export interface Charge {
   usage?: Usage;
   cost_usd_micros?: number | null;
+}
+
+/** A provider refused a prompt for this item: later prompts of the session leave it out. */
+export interface ItemRefused {
+  turn: number;
+  item: "picture" | "reasoning" | "tool";
+  name: string;
+  detail: string;
 }
 
 /** A budget does not allow the model request. */
@@ -3590,6 +3607,7 @@ export interface Events {
   "turn.started": TurnStarted;
   "turn.completed": TurnCompleted;
   "turn.failed": TurnFailed;
+  "item.refused": ItemRefused;
   "budget.exceeded": BudgetExceeded;
   "steer.received": SteerReceived;
   "answer.rejected": AnswerRejected;

@@ -135,6 +135,11 @@ def _turn_failed(event: ev.TurnFailed) -> EventLine:
     return EventLine("✗", f"turn {event.turn}: {event.failure_class}: {event.detail}{after}", "red")
 
 
+def _item_refused(event: ev.ItemRefused) -> EventLine:
+    what = event.item if event.item == "reasoning" else f"{event.item} {event.name[:64]}"
+    return EventLine("·", f"left out from here on, refused by the provider: {what}", "yellow")
+
+
 def _exceeded(event: ev.BudgetExceeded) -> EventLine:
     why = "no price for its model" if event.is_unpriced else describe(event)
     return EventLine(
@@ -265,6 +270,7 @@ _RENDERERS: dict[type[ev.Event], Renderer] = {
     ev.TurnStarted: _turn_started,
     ev.TurnCompleted: _turn_completed,
     ev.TurnFailed: _turn_failed,
+    ev.ItemRefused: _item_refused,
     ev.BudgetExceeded: _exceeded,
     ev.ToolProposed: _proposed,
     ev.ToolRejected: _rejected,
@@ -302,7 +308,9 @@ MEANING = {
     "context.assembled": "the parts of the model's prompt, with hashes",
     "turn.started": "a request to the model",
     "turn.completed": "the complete answer; the deltas streamed before were only progress",
-    "turn.failed": "the provider failed; the failure class decides what happens next",
+    "turn.failed": "the provider failed; the failure class decides what happens next; text that the "
+    "turn streamed is withdrawn",
+    "item.refused": "the provider refused this item of the prompt; later prompts leave it out",
     "tool.proposed": "the model proposes a call; nothing has happened yet",
     "tool.rejected": "malformed; the model may repair it",
     "tool.decided": "the gate's decision, by policy or by a person",

@@ -20,7 +20,7 @@ from palyra.core.tape import events as ev
 # Events that are printed to standard error; `palyra tape show` prints all.
 SHOWN = (
     ev.TurnStarted,
-    ev.TurnFailed,
+    ev.ItemRefused,
     ev.ToolProposed,
     ev.ToolRejected,
     ev.ToolDecided,
@@ -80,6 +80,11 @@ class RunPrinter:
                     self._narrate(item)
             case ev.TurnCompleted() if self.streams:
                 self._complete(item.event)
+            case ev.TurnFailed():
+                self._narrate(item)
+                if any(self._streamed.values()) and item.event.retry:
+                    self._say(EventLine("·", "the text of this turn is withdrawn", "yellow"))
+                self._streamed.clear()
             case ev.MessageCompleted(text=text):
                 self._conclude(text)
             case ev.Event() if isinstance(item.event, SHOWN):

@@ -5,20 +5,18 @@ the next user message, before any text.  The API refuses empty texts, so they ar
 instructions, the tools and the end of the conversation are marked for the provider's prompt cache.
 """
 
-from collections.abc import Mapping
 from typing import assert_never
 
 import msgspec
 
 from palyra.core.model.messages import (
     AssistantMessage,
-    FinishReason,
     GuidanceMessage,
     Message,
-    ModelFailure,
     ModelRequest,
     ToolMessage,
     UserMessage,
+    thought_of,
 )
 from palyra.models.chat import guidance
 from palyra.models.dialect import (
@@ -34,20 +32,13 @@ from palyra.models.dialect import (
 )
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
+from palyra.models.wire import decode_event, finish_reason, plain_id
 
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8_192  # the API requires a limit
+_SIGNED = frozenset({"thinking", "redacted_thinking"})  # blocks that go back with the results
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _NOTHING = "(nothing)"  # sent in place of an empty text
-_FINISH: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 
 
 class _Output(msgspec.Struct):
@@ -72,6 +63,8 @@ class _Block(msgspec.Struct):
     name: str = ""
     text: str = ""
     thinking: str = ""
+    signature: str = ""
+    data: str = ""
     input: msgspec.Raw = NO_JSON
 
 
@@ -79,6 +72,7 @@ class _Delta(msgspec.Struct):
     type: str = ""
     text: str = ""
     thinking: str = ""
+    signature: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
 
@@ -158,10 +152,7 @@ class AnthropicReader:
 
     def take(self, data: str) -> bool:
         """Apply one event; ignore pings and unknown events."""
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        event = decode_event(_EVENT, data)
         match event.type:
             case "error":
                 raise stream_failure(bytes(event.error))
@@ -181,7 +172,14 @@ class AnthropicReader:
         return self.is_whole
 
     def _begin(self, index: int, block: _Block) -> None:
-        if block.type == "tool_use":
+        if block.type == "redacted_thinking":
+            self._builder.keep(index).update(type=block.type, data=block.data)
+        elif block.type == "thinking":
+            self._builder.keep(index).update(
+                type=block.type, thinking=block.thinking, signature=block.signature
+            )
+            self._builder.add_reasoning(block.thinking)
+        elif block.type == "tool_use":
             self._builder.open_call(index, block.name)
             if bytes(block.input) not in {b"{}", b"null"}:
                 self._builder.add_arguments(index, bytes(block.input).decode())
@@ -195,15 +193,21 @@ class AnthropicReader:
                 self._builder.add_text(delta.text)
             case "thinking_delta":
                 self._builder.add_reasoning(delta.thinking)
+                kept = self._builder.keep(index)
+                kept["type"] = "thinking"
+                kept["thinking"] = kept.get("thinking", "") + delta.thinking
+            case "signature_delta":
+                kept = self._builder.keep(index)
+                kept["signature"] = kept.get("signature", "") + delta.signature
             case "input_json_delta" if delta.partial_json:
                 self._builder.add_arguments(index, delta.partial_json)
             case _:
-                pass  # signatures and citations are ignored
+                pass  # citations are ignored
 
     def _end(self, event: _Event) -> None:
         self._count(event.usage)
         if event.delta is not None and event.delta.stop_reason is not None:
-            self._builder.finish_reason = _FINISH.get(event.delta.stop_reason, "stop")
+            self._builder.finish_reason = finish_reason(event.delta.stop_reason)
 
     def _count(self, usage: _Usage | None) -> None:
         """Record the running totals of usage; cache reads and writes are input tokens too."""
@@ -232,7 +236,7 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     """Return alternating user and assistant messages; neighbours with one role are merged."""
     merged: list[Body] = []
     for message in request.messages:
-        role, blocks = _blocks(message, names, request.pictures)
+        role, blocks = _blocks(message, names, request)
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         elif blocks:
@@ -240,16 +244,16 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     return merged
 
 
-def _blocks(message: Message, names: Names, pictures: Mapping[str, str]) -> tuple[str, list[Body]]:
+def _blocks(message: Message, names: Names, request: ModelRequest) -> tuple[str, list[Body]]:
     match message:
         case UserMessage():
-            return "user", _said(*show(message, pictures))
+            return "user", _said(*show(message, request.pictures))
         case GuidanceMessage(text):
             return "user", [_text(guidance(text))]
         case ToolMessage():
             result: Body = {
                 "type": "tool_result",
-                "tool_use_id": message.call_id,
+                "tool_use_id": plain_id(message.call_id),
                 "content": message.output or _NOTHING,
             }
             if message.status != "succeeded":
@@ -261,13 +265,14 @@ def _blocks(message: Message, names: Names, pictures: Mapping[str, str]) -> tupl
             used = [
                 {
                     "type": "tool_use",
-                    "id": call.call_id,
+                    "id": plain_id(call.call_id),
                     "name": names.get(call.tool, call.tool),
                     "input": call.arguments if isinstance(call.arguments, dict) else {},
                 }
                 for call in calls
             ]
-            return "assistant", [*said, *used] or [_text(_NOTHING)]
+            thought = [item for item in thought_of(message, request) if item.get("type") in _SIGNED]
+            return "assistant", [*thought, *said, *used] or [_text(_NOTHING)]
         case _:
             assert_never(message)
 

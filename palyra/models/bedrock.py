@@ -8,20 +8,19 @@ history shows them as text.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 
 from palyra.core.model.messages import (
     AssistantMessage,
-    FinishReason,
     GuidanceMessage,
     Message,
-    ModelFailure,
     ModelRequest,
     ProposedCall,
     ToolMessage,
     UserMessage,
+    thought_of,
 )
 from palyra.models.chat import chat_headers, guidance, instructions
 from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, show
@@ -29,26 +28,20 @@ from palyra.models.event_stream import MEDIA_TYPE, EventStreamParser
 from palyra.models.failures import stream_failure
 from palyra.models.sigv4 import AwsCredentials, SigningScope, sign
 from palyra.models.turn_builder import TurnBuilder
+from palyra.models.wire import argument_text, decode_event, finish_reason, plain_id
 
 _NOTHING = "(nothing)"  # sent in place of an empty text
-_FINISH: dict[str, FinishReason] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "guardrail_intervened": "content_filter",
-    "content_filtered": "content_filter",
-}
 
 
 class _ToolUse(msgspec.Struct):
     name: str = ""
-    input: str = ""
+    input: Any = ""
 
 
-class _Reasoning(msgspec.Struct):
+class _Reasoning(msgspec.Struct, rename="camel"):
     text: str = ""
+    signature: str = ""
+    redacted_content: str = ""
 
 
 class _Start(msgspec.Struct):
@@ -127,11 +120,9 @@ class BedrockReader:
 
     def take(self, data: str) -> bool:
         """Apply one message; unknown ones are ignored."""
-        try:
-            event = _EVENT.decode(data)
-            found = _Data() if event.type.startswith("exception:") else _DATA.decode(event.data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        event = decode_event(_EVENT, data)
+        is_error = event.type.startswith("exception:")
+        found = _Data() if is_error else decode_event(_DATA, bytes(event.data))
         match event.type:
             case "contentBlockStart" if (
                 found.start is not None and found.start.tool_use is not None
@@ -140,7 +131,7 @@ class BedrockReader:
             case "contentBlockDelta" if found.delta is not None:
                 self._take_delta(found.content_block_index, found.delta)
             case "messageStop":
-                self._builder.finish_reason = _FINISH.get(found.stop_reason or "", "stop")
+                self._builder.finish_reason = finish_reason(found.stop_reason or "")
             case "metadata":
                 self._count(found.usage)
             case name if name.startswith("exception:"):
@@ -152,9 +143,16 @@ class BedrockReader:
     def _take_delta(self, index: int, delta: _Delta) -> None:
         self._builder.add_text(delta.text)
         if delta.reasoning_content is not None:
-            self._builder.add_reasoning(delta.reasoning_content.text)
+            self._think(index, delta.reasoning_content)
         if delta.tool_use is not None and delta.tool_use.input:
-            self._builder.add_arguments(index, delta.tool_use.input)
+            self._builder.add_arguments(index, argument_text(delta.tool_use.input))
+
+    def _think(self, index: int, piece: _Reasoning) -> None:
+        self._builder.add_reasoning(piece.text)
+        kept = self._builder.keep(index)
+        for name in ("text", "signature", "redacted_content"):
+            if more := getattr(piece, name):
+                kept[name] = kept.get(name, "") + more
 
     def _count(self, usage: _Usage | None) -> None:
         """Record the usage; tokens of the cache are input, which `inputTokens` leaves out."""
@@ -173,7 +171,7 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     merged: list[Body] = []
     for message in request.messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message, names, request.pictures, has_tools=bool(request.tools))
+        blocks = _blocks(message, names, request)
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         else:
@@ -181,12 +179,11 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     return merged
 
 
-def _blocks(
-    message: Message, names: Names, pictures: Mapping[str, str], *, has_tools: bool
-) -> list[Body]:
+def _blocks(message: Message, names: Names, request: ModelRequest) -> list[Body]:
+    has_tools = bool(request.tools)
     match message:
         case UserMessage():
-            shown, text = show(message, pictures)
+            shown, text = show(message, request.pictures)
             images: list[Body] = [
                 {
                     "image": {
@@ -205,22 +202,31 @@ def _blocks(
                 said = f"[{message.status}]\n{message.output}"
             if not has_tools:
                 return [_text(f"[{message.tool} returned]\n{said}")]
-            result: Body = {"toolUseId": message.call_id, "content": [_text(said)]}
+            result: Body = {"toolUseId": plain_id(message.call_id), "content": [_text(said)]}
             if message.status != "succeeded":
                 result["status"] = "error"
             return [{"toolResult": result}]
         case AssistantMessage(text, calls):
             said_first = [_text(text)] if text.strip() else []
             made = [_call(call, names) if has_tools else _told(call) for call in calls]
-            return [*said_first, *made] or [_text(_NOTHING)]
+            thoughts = map(_thought, thought_of(message, request)) if has_tools else ()
+            return [*thoughts, *said_first, *made] or [_text(_NOTHING)]
         case _:
             assert_never(message)
+
+
+def _thought(item: Body) -> Body:
+    if "redacted_content" in item:
+        return {"reasoningContent": {"redactedContent": item["redacted_content"]}}
+    text = {"text": item.get("text", "")}
+    signature = {"signature": item["signature"]} if "signature" in item else {}
+    return {"reasoningContent": {"reasoningText": text | signature}}
 
 
 def _call(call: ProposedCall, names: Names) -> Body:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     name = names.get(call.tool, call.tool)
-    return {"toolUse": {"toolUseId": call.call_id, "name": name, "input": arguments}}
+    return {"toolUse": {"toolUseId": plain_id(call.call_id), "name": name, "input": arguments}}
 
 
 def _told(call: ProposedCall) -> Body:

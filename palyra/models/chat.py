@@ -4,22 +4,22 @@ Source: https://platform.openai.com/docs/api-reference/chat.  Servers differ: ev
 `choices` may be missing, and unknown fields are ignored.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import assert_never
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
 from urllib.parse import urlencode
 
 import msgspec
 
 from palyra.core.model.messages import (
     AssistantMessage,
-    FinishReason,
     GuidanceMessage,
     Message,
-    ModelFailure,
     ModelRequest,
     ToolMessage,
     UserMessage,
+    thought_of,
 )
 from palyra.models.dialect import (
     JSON_ONLY,
@@ -34,33 +34,32 @@ from palyra.models.dialect import (
 )
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
+from palyra.models.wire import argument_text, decode_event, finish_reason, read_text, wire_id
 
 DONE = "[DONE]"
-_FINISH: dict[str, FinishReason] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-}
+NOTHING = "(nothing)"  # sent in place of an empty text, which some servers refuse
+NO_SIGNATURE = "skip_thought_signature_validator"  # Google's, for histories from elsewhere
+_NEEDS_SIGNATURE = re.compile(r"(^|/)gemini-([3-9]|[1-9][0-9])")
 
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None  # a text; some servers send an object
 
 
 class _ToolCall(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: dict[str, Any] | None = None  # Google: the signature of the thought
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
+    content: Any = None  # a text; some servers send a list of parts
     refusal: str | None = None
-    reasoning_content: str | None = None  # DeepSeek, vLLM, llama.cpp
-    reasoning: str | None = None  # OpenRouter, Ollama
+    reasoning_content: Any = None  # DeepSeek, vLLM, llama.cpp
+    reasoning: Any = None  # OpenRouter, Ollama
+    reasoning_details: list[dict[str, Any]] | None = None  # OpenRouter
     tool_calls: list[_ToolCall] | None = None
 
 
@@ -88,10 +87,15 @@ class _Usage(msgspec.Struct):
     prompt_cache_hit_tokens: int | None = None  # DeepSeek
 
 
+class _Groq(msgspec.Struct):
+    usage: _Usage | None = None
+
+
 class _Chunk(msgspec.Struct):
     id: str | None = None
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    x_groq: _Groq | None = None
     error: msgspec.Raw = NO_JSON
 
 
@@ -146,7 +150,8 @@ class ChatReader:
 
     def __init__(self, builder: TurnBuilder) -> None:
         self._builder = builder
-        self._last_key: object = None
+        self._ids: list[_Begun] = []  # of all calls, in order
+        self._slots: dict[int | None, _Begun] = {}  # the last call of each number; None: of all
 
     @property
     def is_whole(self) -> bool:
@@ -157,16 +162,15 @@ class ChatReader:
         """Apply one chunk."""
         if data.strip() == DONE:
             return True
-        try:
-            chunk = _CHUNK.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise ModelFailure("malformed", f"a chunk cannot be read: {error}") from None
+        chunk = decode_event(_CHUNK, data)
         if bytes(chunk.error) != b"null":
             raise stream_failure(bytes(chunk.error))
         builder = self._builder
         builder.trace_ref = builder.trace_ref or chunk.id
         if chunk.usage is not None:
             self._count(chunk.usage)
+        elif chunk.x_groq is not None and chunk.x_groq.usage is not None:
+            self._count(chunk.x_groq.usage)
         if chunk.choices:
             self._take_choice(chunk.choices[0])
         return False
@@ -184,24 +188,73 @@ class ChatReader:
     def _take_choice(self, choice: _Choice) -> None:
         delta = choice.delta
         if delta is not None:
-            self._builder.add_reasoning(delta.reasoning_content or delta.reasoning or "")
-            self._builder.add_text(delta.content or delta.refusal or "")
+            self._take_text(delta.reasoning_content or delta.reasoning, is_thought=True)
+            self._take_text(delta.content or delta.refusal, is_thought=False)
+            if isinstance(delta.reasoning_content, str) and delta.reasoning_content:
+                kept = self._builder.keep("")
+                said = kept.get("reasoning_content", "")
+                kept["reasoning_content"] = said + delta.reasoning_content
+            for detail in delta.reasoning_details or ():
+                self._keep_detail(detail)
             for call in delta.tool_calls or ():
                 self._take_call(call)
         if choice.finish_reason:
-            self._builder.finish_reason = _FINISH.get(choice.finish_reason, "stop")
+            self._builder.finish_reason = finish_reason(choice.finish_reason)
+
+    def _keep_detail(self, detail: dict[str, Any]) -> None:
+        """Keep a piece of OpenRouter's reasoning; pieces of one block are joined."""
+        kept = self._builder.keep(("detail", detail.get("index"), detail.get("type")))
+        known = kept.setdefault("detail", {})
+        for name, value in detail.items():
+            is_more = name in {"text", "summary", "data"} and isinstance(value, str)
+            if value is not None:
+                known[name] = known.get(name, "") + value if is_more else value
+
+    def _take_text(self, value: object, *, is_thought: bool) -> None:
+        for thought, text in read_text(value, is_thought=is_thought):
+            add = self._builder.add_reasoning if thought else self._builder.add_text
+            add(text)
 
     def _take_call(self, call: _ToolCall) -> None:
-        """Append a fragment to its call.
-
-        Fragments are matched by index; servers without indices repeat or omit the id.
-        """
-        key: object = call.index if call.index is not None else call.id or self._last_key
-        self._last_key = key
+        """Append a fragment to its call, or begin a call."""
         function = call.function or _Function()
-        self._builder.open_call(key, function.name or "")
-        if function.arguments:
-            self._builder.add_arguments(key, function.arguments)
+        name = function.name or ""
+        begun = self._find_begun(call, name)
+        if begun is None:
+            begun = self._slots[call.index] = _Begun(len(self._ids), call.id or "")
+            self._ids.append(begun)
+        self._slots[None] = begun  # fragments without an index belong to the last call
+        begun.id = begun.id or call.id or ""
+        self._builder.open_call(begun.key, name)
+        if call.extra_content:
+            self._builder.keep(begun.key)["extra_content"] = call.extra_content
+            self._builder.keep(begun.key)["call"] = begun.key
+        if function.arguments is not None:
+            self._builder.add_arguments(begun.key, argument_text(function.arguments))
+
+    def _find_begun(self, call: _ToolCall, name: str) -> "_Begun | None":
+        """Return the call that a fragment belongs to; None for the first one of a call.
+
+        Servers number calls, repeat their ids, or neither.  A name with another id begins a call, and
+        so does a name after complete arguments, whatever the number says.
+        """
+        if call.id:
+            known = next((each for each in self._ids if each.id == call.id), None)
+            if known is not None and not (name and self._builder.is_complete(known.key)):
+                return known
+        begun = self._slots.get(call.index)
+        if begun is None or not name:
+            return begun
+        has_other_id = bool(call.id and begun.id and call.id != begun.id)
+        return None if has_other_id or self._builder.is_complete(begun.key) else begun
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A call that has begun."""
+
+    key: int
+    id: str  # of the provider
 
 
 # --- the conversation ----------------------------------------------------------------------------
@@ -221,12 +274,13 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     """
     made: list[Body] = []
     for message in request.messages:
-        said = _message(message, names, request.pictures)
+        said = _message(message, names, request)
         last = made[-1] if made else {}
         if said["role"] != last.get("role") or not (_is_plain(last) and _is_plain(said)):
             made.append(said)
         elif said["content"]:
-            made[-1]["content"] = "\n\n".join(filter(None, (last["content"], said["content"])))
+            texts = (each["content"] for each in (last, said) if each["content"] != NOTHING)
+            made[-1]["content"] = "\n\n".join(filter(None, texts)) or NOTHING
     return made
 
 
@@ -234,24 +288,24 @@ def _is_plain(message: Body) -> bool:
     return isinstance(message["content"], str) and message.keys() == {"role", "content"}
 
 
-def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Body:
+def _message(message: Message, names: Names, request: ModelRequest) -> Body:
     match message:
         case UserMessage():
-            return {"role": "user", "content": _content(*show(message, pictures))}
+            return {"role": "user", "content": _content(*show(message, request.pictures))}
         case GuidanceMessage(text):  # many servers accept a system message only at the start
             return {"role": "user", "content": guidance(text)}
         case ToolMessage():
             return {
                 "role": "tool",
-                "tool_call_id": message.call_id,
+                "tool_call_id": wire_id(message.call_id),
                 "content": f"[{message.status}]\n{message.output}",
             }
         case AssistantMessage(text, calls):
-            said: Body = {"role": "assistant", "content": text or None}
+            said: Body = {"role": "assistant", "content": text if text.strip() else None}
             if calls:
                 said["tool_calls"] = [
                     {
-                        "id": call.call_id,
+                        "id": wire_id(call.call_id),
                         "type": "function",
                         "function": {
                             "name": names.get(call.tool, call.tool),
@@ -260,11 +314,29 @@ def _message(message: Message, names: Names, pictures: Mapping[str, str]) -> Bod
                     }
                     for call in calls
                 ]
-            elif not text:
-                said["content"] = ""
+                _think(said, thought_of(message, request), request.model)
+            elif not text.strip():
+                said["content"] = NOTHING
             return said
         case _:
             assert_never(message)
+
+
+def _think(said: Body, items: Sequence[Body], model: str) -> None:
+    """Add the reasoning behind the calls of a message, in the members in which it came."""
+    calls, details = said["tool_calls"], list[Body]()
+    for item in items:
+        if "detail" in item:
+            details.append(item["detail"])
+        elif "extra_content" in item:
+            if item["call"] < len(calls):
+                calls[item["call"]]["extra_content"] = item["extra_content"]
+        else:
+            said |= item
+    if details:
+        said["reasoning_details"] = details
+    if _NEEDS_SIGNATURE.search(model) and not any("extra_content" in call for call in calls):
+        calls[0]["extra_content"] = {"google": {"thought_signature": NO_SIGNATURE}}
 
 
 def _content(shown: list[Shown], text: str) -> str | list[Body]:

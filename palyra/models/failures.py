@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -78,13 +78,50 @@ _CODES: dict[str, FailureClass] = {
 }
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"([0-9]{1,6}(?:\.[0-9]{1,9})?)s"')
 _NUMBER = re.compile(r"[45][0-9]{2}")
-_OVERFLOW = re.compile(
-    r"context (length|window|size)|maximum context|too many tokens|prompt is too long"
-    r"|exceeds? the (available )?context|input is too long|input token count.{0,40}exceeds",
+# What a message says decides where the status does not: providers give one status to many faults,
+# and one fault many statuses.  The first that matches decides.
+_WORDS: tuple[tuple[FailureClass, re.Pattern[str]], ...] = tuple(
+    (cast("FailureClass", failure_class), re.compile(words, re.IGNORECASE))
+    for failure_class, words in {
+        "auth": r"api[ _-]?key (is )?(not valid|not found|invalid|expired|missing|revoked)"
+        r"|(invalid|incorrect|wrong|missing|expired|no) api[ _-]?key|invalid authentication"
+        r"|invalid (access )?token\b|authentication (failed|error|required)|not authenticated",
+        "quota": r"insufficient[_ ](quota|balance|funds|credits?|user quota)|billing|credit balance"
+        r"|exceeded your current quota|out of credits?|arrear|payment required|requires more credits"
+        r"|spend(ing)? limit|usage limit (reached|exceeded)|account balance",
+        "rate_limited": r"(tokens?|requests?|queries) (per|/) ?(second|minute|hour|day)|\b[TR]P[MD]\b"
+        r"|rate[ _-]?limit|too many requests|rate exceeded",
+        "context_overflow": r"context[ _](length|window|size|limit)|maximum (allowed )?context|max_model_len"
+        r"|exceeds? the (available )?context|n_ctx|too many (input |prompt )?tokens"
+        r"|(prompt|input|request|conversation|messages?|query|text|content) (\w+ ){0,3}(is |are |was )?"
+        r"(too (long|large)|longer than|larger than)"
+        r"|(reduce|shorten|decrease) (\w+ ){0,3}(length|size|messages|prompt|input|tokens)"
+        r"|exceed\w* (\w+ ){0,6}(token|input|prompt)[ _]?(limit|length|count|size)"
+        r"|(input|prompt|request|model|sequence) (\w+ ){0,2}token (count|limit)"
+        r"|token (limit|count|length) (\w+ ){0,3}exceed|input length and"
+        r"|(prompt|input)[ _]tokens?\b.{0,60}(exceed|limit|maximum|more than|less than|at most)"
+        r"|range of input length|maximum (number of |input |sequence |prompt )+(tokens|length)"
+        r"|(input|prompt|sequence|token)s? (\w+ ){0,2}length.{0,40}(exceed|limit|maximum|longer|greater)"
+        r"|tokens.{0,40}(exceed|greater than|more than|larger than|over) .{0,40}(limit|max|support|allow|window)"
+        r"|maximum model length|total number of tokens|token budget|inputs?`? tokens \+"
+        r"|exceed.{0,40}\bmax(imum)? .{0,20}tokens|(must|should) have (less|fewer) than \d+ tokens"
+        r"|context (is )?(full|overflow|exhausted)|does not fit .{0,20}context|kv cache",
+        "content_policy": r"content[ _](policy|filter|management|moderation|violation)|safety (system|polic|filter)"
+        r"|flagged|moderation|inappropriate content|data_inspection|prohibited content|usage policies"
+        r"|(acceptable use|usage|content) polic|violat\w+ (\w+ ){0,3}polic|sensitive (words?|content)"
+        r"|high[- ]risk|responsible ai",
+        "unavailable": r"overloaded|at capacity|no (available|healthy) (server|channel|upstream|provider)"
+        r"|currently loading|model is loading|temporarily unavailable|service unavailable",
+    }.items()
+)
+# A limit of the answer, not of the prompt: a smaller prompt would change nothing.
+_ANSWER_LIMIT = re.compile(
+    r"max_(completion_|output_)?tokens['\"`]?:? .{0,40}(is )?(too (large|high|big)|must be|less than or equal)"
+    r"|at most \d+ (completion|output) tokens",
     re.IGNORECASE,
 )
-_POLICY = re.compile(r"content (policy|filter|management)|safety system|flagged", re.IGNORECASE)
-_QUOTA = re.compile(r"insufficient[_ ]quota|billing|credit balance|exceeded your current quota")
+_ASIDE = re.compile(r"\([^()]*\)")
+_ASKED = frozenset({400, 403, 404, 413, 422, 424, 500, 502, 503, 520})  # whose words say more
 
 
 def http_failure(
@@ -124,12 +161,15 @@ def stream_failure(error: bytes, code: str = "") -> ModelFailure:
 
 
 def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:
-    by_code = _by_code(codes)
+    by_code, by_words = _by_code(codes), _by_words(message)
     if status == 429:  # noqa: PLR2004 - two things share it
-        return "quota" if by_code == "quota" or _QUOTA.search(message) else "rate_limited"
+        return "quota" if "quota" in {by_code, by_words} else "rate_limited"
+    if status in _ASKED and by_words is not None:
+        return by_words
+    if status == 413:  # noqa: PLR2004 - Groq: also the tokens of a minute
+        return "rate_limited" if by_code == "rate_limited" else "context_overflow"
     if status == 400:  # noqa: PLR2004 - many things share it
-        by_words = _by_words(message)
-        return by_words or by_code or "invalid_request"
+        return by_code or "invalid_request"
     by_status = _STATUS.get(status)
     if by_status is not None:
         return by_status
@@ -146,11 +186,12 @@ def _by_code(codes: tuple[str, ...]) -> FailureClass | None:
 
 
 def _by_words(message: str) -> FailureClass | None:
-    if _OVERFLOW.search(message):
-        return "context_overflow"
-    if _POLICY.search(message):
-        return "content_policy"
-    return "quota" if _QUOTA.search(message) else None
+    plain = " ".join(_ASIDE.sub(" ", message).split())  # "the prompt (9 tokens) is too long"
+    found = next(
+        (each for each, words in _WORDS if words.search(message) or words.search(plain)), None
+    )
+    is_of_answer = found == "context_overflow" and _ANSWER_LIMIT.search(message)
+    return None if is_of_answer and "context" not in message.lower() else found
 
 
 def _read_error(body: bytes) -> tuple[tuple[str, ...], str]:

@@ -4,45 +4,33 @@ Source: https://ai.google.dev/api/generate-content.  Every event repeats the usa
 ends with the connection, after an event with a finish reason.  Calls arrive whole and mostly without
 ids, so results are matched by name and order.
 
-Gemini 3 refuses a history whose calls lack the signature of the thought behind them.  Reasoning is
-not stored here, so calls carry the value that Google documents for histories from elsewhere.
+Gemini 3 refuses a history whose calls lack the signature of the thought behind them.  They go
+back with the calls; calls of other models carry the value that Google documents for that.
 """
 
 import re
-from collections.abc import Mapping
 from typing import assert_never
 
 import msgspec
 
 from palyra.core.model.messages import (
     AssistantMessage,
-    FinishReason,
     GuidanceMessage,
     Message,
     ModelFailure,
     ModelRequest,
     ToolMessage,
     UserMessage,
+    thought_of,
 )
-from palyra.models.chat import guidance, instructions
+from palyra.models.chat import NO_SIGNATURE, guidance, instructions
 from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, show
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
+from palyra.models.wire import decode_event, finish_reason
 
-NO_SIGNATURE = "skip_thought_signature_validator"
 _SIGNS = re.compile(r"gemini-[12]([^0-9]|$)")  # models that need no signature
 _THINKS = re.compile(r"gemini-(2\.5|[3-9]|[1-9][0-9])")
-_FINISH: dict[str, FinishReason] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "LANGUAGE": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "SPII": "content_filter",
-    "IMAGE_SAFETY": "content_filter",
-}
 
 
 class _Call(msgspec.Struct):
@@ -54,6 +42,7 @@ class _Part(msgspec.Struct):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = msgspec.field(default=None, name="functionCall")
+    signature: str | None = msgspec.field(default=None, name="thoughtSignature")
 
 
 class _Content(msgspec.Struct):
@@ -138,10 +127,7 @@ class GeminiReader:
 
     def take(self, data: str) -> bool:
         """Apply one event."""
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        event = decode_event(_EVENT, data)
         if bytes(event.error) != b"null":
             raise stream_failure(bytes(event.error))
         self._builder.trace_ref = self._builder.trace_ref or event.response_id
@@ -159,6 +145,8 @@ class GeminiReader:
             if part.function_call is not None:
                 key, self._calls = self._calls, self._calls + 1
                 self._builder.open_call(key, part.function_call.name)
+                if part.signature:
+                    self._builder.keep(key).update(call=key, thoughtSignature=part.signature)
                 if bytes(part.function_call.args) != b"null":
                     self._builder.add_arguments(key, bytes(part.function_call.args).decode())
             elif part.thought:
@@ -166,7 +154,7 @@ class GeminiReader:
             else:
                 self._builder.add_text(part.text or "")
         if candidate.finish_reason:
-            self._builder.finish_reason = _FINISH.get(candidate.finish_reason, "stop")
+            self._builder.finish_reason = finish_reason(candidate.finish_reason)
 
     def _count(self, usage: _Usage) -> None:
         """Record the totals so far; thoughts are output, which the candidates leave out."""
@@ -192,7 +180,7 @@ def _contents(request: ModelRequest, names: Names, *, signs: bool) -> list[Body]
     last = ""
     for message in request.messages:
         kind = "results" if isinstance(message, ToolMessage) else _role(message)
-        parts = _parts(message, names, request.pictures, signs=signs)
+        parts = _parts(message, names, request, signs=signs)
         if merged and kind == last:
             merged[-1]["parts"] += parts
         else:
@@ -205,12 +193,10 @@ def _role(message: Message) -> str:
     return "model" if isinstance(message, AssistantMessage) else "user"
 
 
-def _parts(
-    message: Message, names: Names, pictures: Mapping[str, str], *, signs: bool
-) -> list[Body]:
+def _parts(message: Message, names: Names, request: ModelRequest, *, signs: bool) -> list[Body]:
     match message:
         case UserMessage():
-            shown, text = show(message, pictures)
+            shown, text = show(message, request.pictures)
             parts: list[Body] = [
                 {"inlineData": {"mimeType": each.media_type, "data": each.data}} for each in shown
             ]
@@ -233,7 +219,14 @@ def _parts(
                 }
                 for call in calls
             ]
-            if made and signs:
+            signed = {
+                item["call"]: item["thoughtSignature"]
+                for item in thought_of(message, request)
+                if item.get("thoughtSignature") and item["call"] < len(made)
+            }
+            for place, signature in signed.items():
+                made[place]["thoughtSignature"] = signature
+            if made and signs and not signed:
                 made[0]["thoughtSignature"] = NO_SIGNATURE
             return [*([{"text": text}] if text or not made else []), *made]
         case _:

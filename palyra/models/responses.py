@@ -4,7 +4,7 @@ Source: https://platform.openai.com/docs/api-reference/responses and its page on
 is stored at the provider: each request sends the whole conversation.
 """
 
-from collections.abc import Mapping
+import re
 from typing import Any, assert_never
 
 import msgspec
@@ -17,6 +17,7 @@ from palyra.core.model.messages import (
     ModelRequest,
     ToolMessage,
     UserMessage,
+    thought_of,
 )
 from palyra.models.chat import (
     NO_DETAILS,
@@ -28,12 +29,17 @@ from palyra.models.chat import (
 from palyra.models.dialect import NO_JSON, Body, Dialect, Names, Shown, most_tokens, sampled, show
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
+from palyra.models.wire import argument_text, decode_event
+
+_REASONS = re.compile(r"(^|/)(o[1-9]|gpt-([5-9]|[1-9][0-9])|codex)")  # the others refuse `include`
 
 
 class _Item(msgspec.Struct):
     type: str = ""
     name: str = ""
-    arguments: str = ""
+    arguments: Any = ""
+    summary: list[dict[str, Any]] = []
+    encrypted_content: str | None = None
 
 
 class _Details(msgspec.Struct):
@@ -58,7 +64,7 @@ class _Event(msgspec.Struct):
     type: str = ""
     output_index: int = 0
     delta: Any = None
-    arguments: str | None = None
+    arguments: Any = None
     item: _Item | None = None
     response: _Response | None = None
 
@@ -78,15 +84,13 @@ def responses_body(request: ModelRequest, model: str, names: Names, max_tokens: 
     body: Body = {
         "model": model,
         "instructions": instructions(request),
-        "input": [
-            item
-            for message in request.messages
-            for item in _items(message, names, request.pictures)
-        ],
+        "input": [item for message in request.messages for item in _items(message, names, request)],
         "stream": True,
         "store": False,
         **sampled(request),
     }
+    if _REASONS.search(model):
+        body["include"] = ["reasoning.encrypted_content"]
     if request.tools:
         body["tools"] = [
             {"type": "function", **tool, "name": names[tool["name"]], "strict": False}
@@ -112,10 +116,7 @@ class ResponsesReader:
 
     def take(self, data: str) -> bool:
         """Apply one event; ignore unknown ones."""
-        try:
-            event = _EVENT.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise ModelFailure("malformed", f"an event cannot be read: {error}") from None
+        event = decode_event(_EVENT, data)
         match event.type:
             case "error":
                 raise stream_failure(data.encode("utf-8", "replace"))
@@ -142,15 +143,19 @@ class ResponsesReader:
             case "response.function_call_arguments.delta":
                 builder.add_arguments(event.output_index, delta)
             case "response.function_call_arguments.done" if event.arguments is not None:
-                builder.set_arguments(event.output_index, event.arguments)
+                builder.set_arguments(event.output_index, argument_text(event.arguments))
             case _:
                 pass
 
     def _take_item(self, index: int, item: _Item) -> None:
+        if item.type == "reasoning" and item.encrypted_content:
+            self._builder.keep(index).update(
+                type=item.type, summary=item.summary, encrypted_content=item.encrypted_content
+            )
         if item.type == "function_call":
             self._builder.open_call(index, item.name)
             if item.arguments:
-                self._builder.set_arguments(index, item.arguments)
+                self._builder.set_arguments(index, argument_text(item.arguments))
 
     def _end(self, event: _Event) -> None:
         self.is_whole = True
@@ -178,10 +183,10 @@ class ResponsesReader:
 # --- the conversation ----------------------------------------------------------------------------
 
 
-def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[Body]:
+def _items(message: Message, names: Names, request: ModelRequest) -> list[Body]:
     match message:
         case UserMessage():
-            return [{"role": "user", "content": _content(*show(message, pictures))}]
+            return [{"role": "user", "content": _content(*show(message, request.pictures))}]
         case GuidanceMessage(text):
             return [{"role": "developer", "content": guidance(text)}]
         case ToolMessage():
@@ -193,7 +198,7 @@ def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[
                 }
             ]
         case AssistantMessage(text, calls):
-            said: list[Body] = [{"role": "assistant", "content": text}] if text else []
+            said: list[Body] = [{"role": "assistant", "content": text}] if text.strip() else []
             used = [
                 {
                     "type": "function_call",
@@ -203,7 +208,8 @@ def _items(message: Message, names: Names, pictures: Mapping[str, str]) -> list[
                 }
                 for call in calls
             ]
-            return [*said, *used]
+            thought = [item for item in thought_of(message, request) if item.get("type")]
+            return [*thought, *said, *used]
         case _:
             assert_never(message)
 

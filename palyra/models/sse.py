@@ -9,7 +9,7 @@ import re
 
 from palyra.core.model.messages import ModelFailure
 
-MAX_EVENT_BYTES = 262_144
+MAX_EVENT_BYTES = 1_310_720  # the arguments of a turn in one event, escaped twice, and some room
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 

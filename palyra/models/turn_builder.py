@@ -5,6 +5,7 @@ a hint, and the model can repair it.
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,12 +18,15 @@ from palyra.core.model.messages import (
     ModelRequest,
     ModelTurn,
     ProposedCall,
+    Thought,
 )
 from palyra.core.text.tokens import estimate_tokens
+from palyra.models.thought_tags import ThoughtTags
 
 MAX_ARGUMENT_BYTES = 524_288  # of all calls of one turn: twice the tape's limit
 MAX_TEXT_CHARS = 4_194_304  # of one turn
 MAX_CALLS = 128  # of one turn
+MAX_THOUGHT_BYTES = 98_304  # of the reasoning that goes back: the tape keeps it with the calls
 MAX_COUNT = 1_000_000_000  # tokens; a larger count is taken for an error of the provider
 
 OnDelta = Callable[[Delta], None]
@@ -46,12 +50,19 @@ class TurnBuilder:
         self._text_chars = 0
         self._calls: dict[Hashable, _OpenCall] = {}  # in order of their start
         self._argument_bytes = 0  # of all calls together
+        self._kept: dict[Hashable, dict[str, Any]] = {}  # reasoning, in order
+        self._tags: ThoughtTags | None = ThoughtTags()  # None: the answer has begun
         self.finish_reason: FinishReason | None = None
         self._usage: Usage | None = None
         self.trace_ref: str | None = None
 
     def add_text(self, text: str) -> None:
-        """Append a piece of the answer and pass it on at once."""
+        """Append a piece of the answer and pass it on at once.
+
+        Local models write their reasoning before the answer, between tags.
+        """
+        if self._tags is not None:
+            text = self._take_tagged(text)
         if not text:
             return
         self._text_chars += len(text)
@@ -60,10 +71,30 @@ class TurnBuilder:
         self._text.append(text)
         self._on_delta(Delta("text", text))
 
+    def _take_rest(self, text: str) -> None:
+        self._tags = None
+        self.add_text(text)
+
+    def _take_tagged(self, text: str) -> str:
+        """Pass on reasoning at the start of the answer; return the text that is the answer's."""
+        assert self._tags is not None  # noqa: S101 - asked by the caller
+        answer = self._tags.take(text)
+        self.add_reasoning(self._tags.thought)
+        if self._tags.is_over:
+            self._tags = None
+        return answer
+
     def add_reasoning(self, text: str) -> None:
         """Pass on a piece of the model's reasoning; it is shown, not stored."""
         if text:
             self._on_delta(Delta("reasoning", text))
+
+    def keep(self, key: Hashable) -> dict[str, Any]:
+        """Return the item of reasoning with that key, to be filled by its dialect.
+
+        The items of a turn with calls go back to the provider with the results.
+        """
+        return self._kept.setdefault(key, {})
 
     def open_call(self, key: Hashable, name: str) -> None:
         """Start a call, or set the name of a call that has started."""
@@ -88,6 +119,11 @@ class TurnBuilder:
                 f"arguments of more than {MAX_ARGUMENT_BYTES} bytes in one turn, up to {call.name!r}",
             )
         call.pieces.append(piece)
+
+    def is_complete(self, key: Hashable) -> bool:
+        """True if the call's arguments are a whole JSON value."""
+        text = "".join(self._calls[key].pieces)
+        return bool(text.strip()) and not isinstance(_parse(text), str)
 
     def set_arguments(self, key: Hashable, whole: str) -> None:
         """Replace the collected arguments of a call by the complete text."""
@@ -129,6 +165,8 @@ class TurnBuilder:
 
     def build(self, request: ModelRequest, names: Mapping[str, str], new_id: NewId) -> ModelTurn:
         """Return the finished turn; `names` maps the provider's tool names to the catalogue's."""
+        if self._tags is not None:
+            self._take_rest(self._tags.finish())
         calls = tuple(
             ProposedCall(
                 call_id=new_id("call"),
@@ -145,7 +183,14 @@ class TurnBuilder:
             finish_reason="tool_calls" if calls and reason == "stop" else reason,
             usage=self._usage or _estimate(request, text, calls),
             trace_ref=self.trace_ref,
+            thought=self._thought(request) if calls and self._kept else None,
         )
+
+    def _thought(self, request: ModelRequest) -> Thought | None:
+        """Return the reasoning that goes back; none if it is too large for the tape."""
+        items = tuple(item for item in self._kept.values() if item)
+        is_small = len(msgspec.json.encode(items)) <= MAX_THOUGHT_BYTES
+        return Thought(model=request.model, items=items) if items and is_small else None
 
 
 def _parse(arguments: str) -> object:

@@ -20,6 +20,7 @@ from palyra.core.context.history import (
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
 from palyra.core.ports import Journal, JournalStore
+from palyra.core.run.isolation import without_refused
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
 from palyra.errors import InvariantBroken, Purged
@@ -88,7 +89,9 @@ class ConversationHistory:
             history = history.summarised(found.summary)
         before = (message for run in history.runs for message in run.messages)
         return InheritedView(
-            messages=(*before, *last.messages),
+            messages=tuple(
+                without_refused(message, found.refused) for message in (*before, *last.messages)
+            ),
             summary=summary,
             is_tainted=found.is_tainted or history.is_tainted,
         )

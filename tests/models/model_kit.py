@@ -22,6 +22,7 @@ from palyra.core.model.messages import (
     ModelRequest,
     ModelTurn,
     ProposedCall,
+    Thought,
     ToolMessage,
     UserMessage,
 )
@@ -152,6 +153,7 @@ CHAT_EXPECTED = ModelTurn(
     finish_reason="tool_calls",
     usage=Usage(input_tokens=7, output_tokens=5, source="provider", cached_tokens=4),
     trace_ref="c1",
+    thought=Thought(model="m", items=({"reasoning_content": "hm"},)),
 )
 ANTHROPIC_TURN = (
     {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 3,

@@ -19,6 +19,7 @@ from palyra.core.model.messages import (
     ModelTurn,
     ProposedCall,
     Sampling,
+    Thought,
     UserMessage,
 )
 from palyra.models import sigv4
@@ -100,6 +101,7 @@ EXPECTED = ModelTurn(
     ),
     finish_reason="tool_calls",
     usage=Usage(input_tokens=7, output_tokens=5, cached_tokens=4, source="provider"),
+    thought=Thought(model="m", items=({"text": "hm", "signature": "zz"},)),
 )
 
 

@@ -26,6 +26,7 @@ from palyra.models.presets import PRESETS
 from palyra.models.providers import dialect_at
 from palyra.models.responses import RESPONSES
 from palyra.models.turn_builder import MAX_ARGUMENT_BYTES, MAX_CALLS, TurnBuilder
+from palyra.models.wire import wire_id
 from tests.models.model_kit import CALL, REQUEST, ask, chunk
 from tests.models.provider import STREAM, sse
 from tests.rows import every_row
@@ -59,12 +60,12 @@ def test_chat() -> None:
     assert "[the daemon, not the user:] look twice" == found["messages"][4]["content"]
     assert "mcp_files_read" == found["tools"][1]["function"]["name"]
     call = found["messages"][2]["tool_calls"][0]
-    assert ("call_1", '{"path":"a"}') == (call["id"], call["function"]["arguments"])
+    assert (wire_id("call_1"), '{"path":"a"}') == (call["id"], call["function"]["arguments"])
     assert found["messages"][2]["content"] is None  # servers refuse an empty text next to calls
     assert (True, {"include_usage": True}) == (found["stream"], found["stream_options"])
     assert not {"max_tokens", "stop", "temperature", "top_p", "response_format"} & set(found)
     empty = CHAT.body(said(AssistantMessage("")), "big", NAMES, 0)
-    assert {"role": "assistant", "content": ""} == empty["messages"][1]
+    assert {"role": "assistant", "content": "(nothing)"} == empty["messages"][1]
     assert "tools" not in CHAT.body(msgspec.structs.replace(REQUEST, tools=()), "big", NAMES, 0)
 
 

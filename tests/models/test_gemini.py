@@ -15,10 +15,12 @@ from palyra.core.model.messages import (
     ModelTurn,
     ProposedCall,
     Sampling,
+    Thought,
     ToolMessage,
     UserMessage,
 )
-from palyra.models.gemini import GEMINI, NO_SIGNATURE
+from palyra.models.chat import NO_SIGNATURE
+from palyra.models.gemini import GEMINI
 from tests.models.model_kit import CALL, KEY, REQUEST, ask, asked_over_sockets
 from tests.models.provider import STREAM, refusal, sse
 from tests.rows import every_row
@@ -77,6 +79,7 @@ async def test_a_turn_arrives_over_sockets() -> None:
             input_tokens=7, output_tokens=8, cached_tokens=4, reasoning_tokens=3, source="provider"
         ),
         trace_ref="r1",
+        thought=Thought(model="m", items=({"call": 0, "thoughtSignature": "AbC="},)),
     )
     assert [("reasoning", "hm"), ("text", "Let me "), ("text", "see\u2028.")] == [
         (each.kind, each.text) for each in deltas
@@ -97,7 +100,7 @@ async def test_every_cut_is_noticed() -> None:
     ("finish", "expected"),
     [
         ("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "content_filter"),
-        ("PROHIBITED_CONTENT", "content_filter"), ("MALFORMED_FUNCTION_CALL", "stop"),
+        ("PROHIBITED_CONTENT", "content_filter"), ("OTHER", "stop"),
         ("NEW_ONE", "stop"),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.core.model.messages import Delta, ModelFailure, Sampling
+from palyra.core.model.messages import Delta, ModelFailure, ModelTurn, Sampling, Thought
 from palyra.errors import Unavailable
 from palyra.models import http_model
 from palyra.models.anthropic import ANTHROPIC, DEFAULT_MAX_TOKENS
@@ -29,6 +29,16 @@ from tests.models.model_kit import (
 from tests.models.provider import STREAM, refusal, sse
 
 
+def expected_in(name: str, trace_ref: str) -> ModelTurn:
+    """The turn, with the reasoning that goes back in the form of the dialect."""
+    signed = {"type": "thinking", "thinking": "hm", "signature": "zz"}
+    thoughts = {
+        "chat": CHAT_EXPECTED.thought,
+        "anthropic": Thought(model="m", items=(signed,)),
+    }
+    return msgspec.structs.replace(CHAT_EXPECTED, trace_ref=trace_ref, thought=thoughts.get(name))
+
+
 def ignore(_delta: Delta) -> None:
     """Discard the delta."""
 
@@ -37,7 +47,7 @@ def ignore(_delta: Delta) -> None:
 async def test_a_turn_streams_in(name: str) -> None:
     """Text, reasoning, interleaved calls, broken arguments, usage: the same in every dialect."""
     dialect, events, trace_ref = DIALECTS[name]
-    expected = msgspec.structs.replace(CHAT_EXPECTED, trace_ref=trace_ref)
+    expected = expected_in(name, trace_ref)
     assert expected == await ask(STREAM, sse(*events), dialect=dialect)
 
 
@@ -45,7 +55,7 @@ async def test_a_turn_streams_in(name: str) -> None:
 async def test_the_same_turn_byte_by_byte(name: str) -> None:
     """An answer that arrives byte by byte, head included, gives the same turn."""
     dialect, events, trace_ref = DIALECTS[name]
-    expected = msgspec.structs.replace(CHAT_EXPECTED, trace_ref=trace_ref)
+    expected = expected_in(name, trace_ref)
     answer = STREAM + sse(*events)
     pieces = [answer[at : at + 1] for at in range(len(answer))]
     assert expected == await ask(*pieces, dialect=dialect)

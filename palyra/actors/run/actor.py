@@ -172,6 +172,7 @@ async def _find_history(
         history=history.run_ids,
         history_is_cut=history.is_cut,
         is_tainted=history.is_tainted,
+        refused=history.refused,
     )
 
 

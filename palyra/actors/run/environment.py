@@ -24,7 +24,14 @@ from palyra.core.context.history import History
 from palyra.core.context.overflow import plan_compaction
 from palyra.core.context.rendering import PromptCache
 from palyra.core.ids import NewId
-from palyra.core.model.messages import ModelRequest, ProposedCall, UserMessage
+from palyra.core.model.images import newest
+from palyra.core.model.messages import (
+    AssistantMessage,
+    FailureClass,
+    ModelRequest,
+    ProposedCall,
+    UserMessage,
+)
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
 from palyra.core.policy.gate import CheckedCall, NeedsApproval, is_light
@@ -36,6 +43,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, Summarise
+from palyra.core.run.isolation import Suspects, find_refused, may_be_overflow
 from palyra.core.run.state import Run, find_unresolved
 from palyra.core.tape.events import (
     Compaction,
@@ -43,6 +51,7 @@ from palyra.core.tape.events import (
     CompactionSkipped,
     ContextAssembled,
     DelegationStarted,
+    ItemRefused,
 )
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
@@ -344,6 +353,32 @@ class LiveEnvironment:
         if isinstance(event, CompactionApplied) and self._cache is not None:
             await run_blocking(self._cache.render_summary, event.summary)
         return event
+
+    def find_refused(
+        self, run: Run, failure_class: FailureClass, detail: str, *, may_retry: bool
+    ) -> ItemRefused | Compaction | None:
+        """Search the prompt of the open turn, assembled again: refusals are rare."""
+        _, request = self.assemble(run, run.turn, run.attempt + 1)
+        pictures = [
+            picture
+            for message in request.messages
+            if isinstance(message, UserMessage)
+            for picture in message.pictures
+        ]
+        suspects = Suspects(
+            pictures=tuple(picture.artifact for picture in newest(pictures)),
+            tools=request.tools,
+            has_thoughts=request.sends_thoughts
+            and any(
+                isinstance(each, AssistantMessage) and each.thought for each in request.messages
+            ),
+        )
+        found = find_refused(run.turn, failure_class, detail, suspects, attempt=run.attempt)
+        if found is not None or may_retry:
+            return found
+        tokens = run.asked.input_tokens
+        is_suspect = may_be_overflow(failure_class, detail, tokens, run.good_tokens)
+        return self.compact(run) if is_suspect else None
 
     def compact(self, run: Run) -> Compaction | None:
         """Plan a compaction of the history and the transcript."""

@@ -20,7 +20,7 @@ from palyra.core.policy.gate import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel, RunBlocking
 from palyra.core.run.decide import turn_completed
 from palyra.core.run.inputs import BudgetRefused, CallModel, TurnFailedInput, TurnFinished
-from palyra.core.tape.events import encode_event
+from palyra.core.tape.events import encode_event, turn_item
 from palyra.services.budgets import Reservation
 from palyra.services.images import show_pictures
 
@@ -61,7 +61,7 @@ async def ask_model(task: TurnTask) -> None:
         await run.report(BudgetRefused(exceeded=exceeded, approval_id=approval_id))
         return
     task.waits_for, run.silent_since_s = "model", None
-    stream = ProgressStream(run, services.hub, services.redactor, f"turn:{turn}")
+    stream = ProgressStream(run, services.hub, services.redactor, turn_item(turn, request.attempt))
 
     def on_delta(delta: Delta) -> None:
         reservation.chars += len(delta.text)
@@ -81,7 +81,6 @@ async def ask_model(task: TurnTask) -> None:
             attempt=request.attempt,
             failure_class=failure.failure_class,
             detail=failure.message,
-            had_output=stream.order > 0,
             retry_after_ms=failure.retry_after_ms,
             charge=budgets.break_off(reservation, had_output=stream.order > 0),
             was_asked=failure.was_asked,

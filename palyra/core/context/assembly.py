@@ -46,6 +46,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
 from palyra.core.model.sources import ContextSource
 from palyra.core.model.tool_results import pair_results
+from palyra.core.run.isolation import without_refused
 from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextAssembled, ContextBudget, ContextGathered
 from palyra.core.text.tokens import FACTOR, corrected, estimate_tokens
@@ -168,6 +169,10 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     messages: Sequence[Message] = prompt.messages()
     if not limits.shows_pictures:
         messages = [without_pictures(message, NO_VISION) for message in messages]
+    tools, refused = prefix.tools, run.refused
+    if refused:
+        messages = [without_refused(message, refused) for message in messages]
+        tools = tuple(tool for tool in tools if f"tool:{tool['name']}" not in refused)
     brief = run.accepted.brief
     event = ContextAssembled(
         turn=turn,
@@ -186,13 +191,14 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
         agent=prefix.agent.name,
         instructions=prefix.instructions,
         messages=tuple(messages),
-        tools=prefix.tools,
+        tools=tools,
         json_mode=run.accepted.json_mode,
         is_background=run.accepted.origin == "background",
         principal=run.accepted.principal,
         sampling=DEFAULT_SAMPLING if brief is None else brief.sampling,
         must_call=brief is not None and bool(brief.must_call),
         one_call=brief is not None and brief.one_call,
+        sends_thoughts="reasoning:reasoning" not in refused,
         volatile=len(prompt.notes),
     )
     return event, request

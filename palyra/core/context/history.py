@@ -17,6 +17,7 @@ import msgspec
 
 from palyra.core.model.messages import GuidanceMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
+from palyra.core.run.isolation import without_refused
 from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.session.fork import InheritedView
 from palyra.core.session.queue import BESIDE
@@ -38,6 +39,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 0  # index of `messages[0]` in the run's conversation
     summary: Summary | None = None  # made in that run, or inherited by it
     trust: Trust = "trusted_local"  # lowest label of its words and of what it read
+    refused: tuple[str, ...] = ()  # items that a provider refused, in it or before
     inherited: int = 0  # leading messages of the run's conversation from another session
 
     @property
@@ -73,6 +75,11 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(run.run_id for run in self.runs)
 
     @property
+    def refused(self) -> tuple[str, ...]:
+        """Items that a provider refused in one of the runs, or before."""
+        return tuple(dict.fromkeys(name for run in self.runs for name in run.refused))
+
+    @property
     def is_tainted(self) -> bool:
         """True if one of the runs, or a summarised one, saw a text with injection findings."""
         is_tainted = self.summary is not None and self.summary.is_tainted
@@ -99,6 +106,7 @@ def past_run(run: Run) -> PastRun:
         is_whole=run.is_given,
         summary=run.summary,
         trust=run.trust,
+        refused=tuple(name for name in run.refused if not name.startswith("reasoning:")),
         inherited=_count_inherited(run),
     ).after(first)
 
@@ -144,8 +152,9 @@ def view_of(run: Run, history: History, budget_tokens: int) -> InheritedView:
         if left_tokens < 0:
             break
         past.insert(0, each)
+    shown = (*(message for each in past for message in each.messages), *own)
     return InheritedView(
-        messages=(*(message for each in past for message in each.messages), *own),
+        messages=tuple(without_refused(message, run.refused) for message in shown),
         summary=run.summary or history.summary,
         is_tainted=run.is_tainted or history.is_tainted,
     )

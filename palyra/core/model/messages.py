@@ -57,12 +57,20 @@ class UserMessage(
     references: tuple[ContextSource, ...] = ()  # resolved, in the order of the text
 
 
+class Thought(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Reasoning behind calls, in the provider's own form: some want it back with the results."""
+
+    model: str  # that it belongs to; no other model gets it
+    items: tuple[dict[str, Any], ...]  # only the dialect of the model reads them
+
+
 class AssistantMessage(msgspec.Struct, frozen=True, gc=False, tag="assistant", tag_field="role"):
     """Text and tool calls of the model."""
 
     text: str
     calls: tuple[ProposedCall, ...] = ()
     turns: int = 1  # turns it took: several if the text was cut off and continued
+    thought: Thought | None = None
 
 
 class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="role"):
@@ -141,7 +149,16 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     must_call: bool = False  # the answer must be a call of one of the tools
     one_call: bool = False  # at most one call: a hint that a model may ignore
     pictures: Mapping[str, str] = {}  # base64 by artifact, of the available images
+    sends_thoughts: bool = True  # False: the provider has refused reasoning of earlier turns
     volatile: int = 0  # messages at the end that the next turn will not repeat
+
+
+def thought_of(message: AssistantMessage, request: ModelRequest) -> tuple[dict[str, Any], ...]:
+    """Return the items of reasoning that the model of the request gets back."""
+    thought = message.thought
+    if thought is None or thought.model != request.model or not request.sends_thoughts:
+        return ()
+    return thought.items
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
@@ -161,6 +178,7 @@ class ModelTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cost_usd_micros: int = 0
     is_unpriced: bool = False  # the cost is unknown
     trace_ref: str | None = None
+    thought: Thought | None = None
 
     @property
     def charge(self) -> Charge:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from palyra.core.ids import Prefix
-from palyra.core.model.messages import ModelRequest
+from palyra.core.model.messages import FailureClass, ModelRequest
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.replay.recorded_inputs import E, RecordedTape
@@ -79,6 +79,17 @@ class RecordedEnvironment:
     def change_route(self, run: Run, _leaving: Leaving, *, may_retry: bool) -> RouteChange | None:  # noqa: ARG002 - the tape knows
         """Return the recorded change of the model."""
         return self._added(run, ev.RouteChanged)
+
+    def find_refused(
+        self,
+        run: Run,
+        _failure_class: FailureClass,
+        _detail: str,
+        *,
+        may_retry: bool,  # noqa: ARG002 - the tape knows
+    ) -> ev.ItemRefused | Compaction | None:
+        """Return the recorded item, or the recorded compaction."""
+        return self._added(run, ev.ItemRefused) or self._added(run, ev.ContextCompacted)
 
     def compact(self, run: Run) -> Compaction | None:
         """Return the recorded compaction."""

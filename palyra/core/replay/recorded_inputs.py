@@ -177,6 +177,7 @@ def _read_turn(_record: RecordedTape, run: Run, event: ev.TurnCompleted) -> Turn
         cost_usd_micros=event.cost_usd_micros,
         trace_ref=event.trace_ref,
         is_unpriced=event.is_unpriced,
+        thought=event.thought,
     )
     return TurnFinished(turn=event.turn, attempt=run.attempt, result=result)
 
@@ -187,7 +188,7 @@ def _read_failure(_record: RecordedTape, _run: Run, event: ev.TurnFailed) -> Tur
         attempt=event.attempt,
         failure_class=event.failure_class,
         detail=event.detail,
-        had_output=not event.retry,  # as far as the tape tells; nothing else depends on it
+        is_final=not event.retry,  # as the tape tells
         charge=event.charge,
         was_asked=event.was_asked,
     )

@@ -4,6 +4,7 @@ Only defects that can be detected without understanding language count, so prose
 for its wording (docs/decisions/0012-final-answer-checks.md):
 
 - `empty`: nothing to read;
+- `content_filter`: the provider's filter ended the turn;
 - `cut_off`: the provider reports that the turn did not end by itself;
 - `not_called`: the request demanded a call of a client tool, and the turn has none;
 - `tool_markup`: the whole text is a call of a known tool, or a tool's result, as text;
@@ -37,6 +38,11 @@ class AnswerDefect(msgspec.Struct, frozen=True):
 
 _AGAIN = "Answer now; or, if something is missing, say what."
 EMPTY = AnswerDefect("empty", "the model said nothing", f"Your last turn said nothing. {_AGAIN}")
+FILTERED = AnswerDefect(
+    "content_filter",
+    "the provider's content filter stopped the answer",
+    "",
+)
 CUT_OFF = AnswerDefect(
     "cut_off",
     "the answer was cut off by the provider",
@@ -92,8 +98,8 @@ def find_defect(
     brief, text = run.accepted.brief, answer_text(run)
     if brief is not None and brief.must_call:
         return _not_called(tool.name for tool in brief.shown)
-    if not text.strip():
-        return EMPTY
+    if run.finish_reason == "content_filter" or not text.strip():
+        return FILTERED if run.finish_reason == "content_filter" else EMPTY
     if run.finish_reason != "stop":
         return CUT_OFF
     if run.accepted.json_mode:

@@ -41,7 +41,7 @@ from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
 from palyra.core.model.routing import FAILS_OVER
 from palyra.core.policy.gate import NeedsApproval
-from palyra.core.run.answer import answer_text
+from palyra.core.run.answer import FILTERED, answer_text
 from palyra.core.run.call import Call
 from palyra.core.run.calls import (
     abort_question,
@@ -375,7 +375,7 @@ def _end_turn(step: Step, incoming: TurnFinished | TurnFailedInput) -> None:
         attempt=incoming.attempt,
         failure_class="malformed",
         detail=unfit,
-        had_output=True,
+        is_final=True,
         charge=incoming.result.charge,
     )
     fail_turn(step, broke)
@@ -392,6 +392,7 @@ def turn_completed(turn: int, result: ModelTurn) -> ev.TurnCompleted:
         cost_usd_micros=result.cost_usd_micros,
         trace_ref=result.trace_ref,
         is_unpriced=result.is_unpriced,
+        thought=result.thought,
     )
 
 
@@ -413,7 +414,12 @@ def _turn_finished(step: Step) -> None:
 def judge_answer(step: Step) -> None:
     """Accept the text as the answer, reject it once, or end with a partial answer."""
     defect = step.env.check_answer(step.run)
-    if defect is None:
+    if (
+        defect is not None and defect.code == FILTERED.code
+    ):  # asked again it would be filtered again, or pass for the whole answer
+        text = answer_text(step.run)
+        end_partial(step, EndReason(defect.code, defect.sentence), text)
+    elif defect is None:
         end_answered(step)
     elif step.run.rejections < MAX_REJECTIONS:
         step.add(ev.AnswerRejected(reason=defect.code, guidance=defect.guidance))
@@ -423,8 +429,12 @@ def judge_answer(step: Step) -> None:
 
 
 def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
-    """Record the failure and attempt the turn again if possible; otherwise end the run."""
-    retry = None if incoming.had_output else _find_retry(step, incoming)
+    """Record the failure and attempt the turn again if possible; otherwise end the run.
+
+    Text that was streamed does not matter: it is withdrawn by the event, and no call of an
+    unfinished turn has run.
+    """
+    retry = None if incoming.is_final else _find_retry(step, incoming)
     pause_ms = max(step.env.jitter_ms(incoming.attempt), incoming.retry_after_ms or 0)
     delay_ms = pause_ms if retry == "again" else 0
     step.add(
@@ -447,18 +457,23 @@ def fail_turn(step: Step, incoming: TurnFailedInput) -> None:
         step.add(ev.RouteChanged(**asdict(retry)))
     elif isinstance(retry, Compaction):
         step.add(ev.ContextCompacted(**asdict(retry)))
+    elif isinstance(retry, ev.ItemRefused):
+        step.add(retry)
     next_turn(step, incoming.attempt + 1, delay_ms)
 
 
 def _find_retry(
     step: Step, incoming: TurnFailedInput
-) -> Literal["again"] | RouteChange | Compaction | None:
-    """Choose the same model, another one or a smaller prompt; None if no option is left."""
+) -> Literal["again"] | RouteChange | Compaction | ev.ItemRefused | None:
+    """Choose the same model, another one or another prompt; None if no option is left."""
     run, env, failure_class = step.run, step.env, incoming.failure_class
     if failure_class == "context_overflow":
         return env.compact(run)
     tried = incoming.attempt - run.spent_attempts
     may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
+    suspect = env.find_refused(run, failure_class, incoming.detail, may_retry=may_retry)
+    if suspect is not None:
+        return suspect
     changed = None
     if failure_class in FAILS_OVER:
         is_soon = (incoming.retry_after_ms or 0) <= PATIENCE_MS

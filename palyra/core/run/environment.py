@@ -17,14 +17,19 @@ from typing import Any, Protocol
 import msgspec
 
 from palyra.core.ids import Prefix
-from palyra.core.model.messages import ModelRequest
+from palyra.core.model.messages import FailureClass, ModelRequest
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.run.answer import AnswerDefect
 from palyra.core.run.call import Call
 from palyra.core.run.inputs import Gather
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Compaction, ContextAssembled, DelegationStarted
+from palyra.core.tape.events import (
+    Compaction,
+    ContextAssembled,
+    DelegationStarted,
+    ItemRefused,
+)
 from palyra.core.tool.arguments import Refused
 
 
@@ -137,6 +142,15 @@ class RunEnvironment(TapeEnvironment, Protocol):
 
     def plan_delegation(self, run: Run, call: Call, /) -> DelegationStarted:
         """Name the run that the call delegates to, and its share of the budget."""
+        ...
+
+    def find_refused(
+        self, run: Run, failure_class: FailureClass, detail: str, /, *, may_retry: bool
+    ) -> ItemRefused | Compaction | None:
+        """Return the part of the last prompt that may be why the provider refused it all, or None.
+
+        `may_retry` is True if the same prompt may be sent again.
+        """
         ...
 
     def compact(self, run: Run, /) -> Compaction | None:

@@ -38,6 +38,7 @@ class Begin(_Data, frozen=True, kw_only=True):
     history_is_cut: bool = False
     is_tainted: bool = False
     token_bps: dict[str, int] = {}
+    refused: tuple[str, ...] = ()
 
 
 class Gathered(_Data, frozen=True, kw_only=True):
@@ -62,13 +63,13 @@ class TurnFinished(_Data, frozen=True, kw_only=True):
 
 
 class TurnFailedInput(_Data, frozen=True, kw_only=True):
-    """The model call failed; `had_output` forbids a retry."""
+    """The model call failed."""
 
     turn: int
     attempt: int
     failure_class: FailureClass
     detail: str
-    had_output: bool
+    is_final: bool = False  # another attempt would fail as well
     retry_after_ms: int | None = None  # shortest wait the provider demands
     charge: Charge | None = None  # cost of the failed call
     was_asked: bool = True  # False: the request was never sent

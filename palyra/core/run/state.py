@@ -84,6 +84,7 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.TurnStarted: (_STARTED, None),
     ev.TurnCompleted: (_STARTED, None),
     ev.TurnFailed: (_STARTED, None),
+    ev.ItemRefused: (_STARTED, None),
     ev.BudgetExceeded: (_STARTED, None),
     ev.ToolProposed: (_STARTED, None),
     ev.ToolRejected: (_STARTED, None),
@@ -183,6 +184,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_references: bool = False  # in a user message, not gathered yet
     is_gathered: bool = False  # the sources of the whole run are
     sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
+    refused: tuple[str, ...] = ()  # items that a provider refused, as kind:name
+    good_tokens: int = 0  # of the last prompt that was answered
     token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
     guidance: tuple[str, ...] = ()  # of the daemon, not yet shown to the model
@@ -473,6 +476,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
     return {
         "history": event.history,
         "token_bps": event.token_bps,
+        "refused": event.refused,
         "is_tainted": run.is_tainted or event.is_tainted,
         "clock": _replace(run.clock, started_ms=at_ms),
     }
@@ -591,9 +595,11 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
         *before, last = run.transcript
         start = cast("AssistantMessage", last)  # or the turn would not have continued it
         text = start.text + event.text
-        transcript = (*before, AssistantMessage(text, event.calls, start.turns + 1))
+        turns = start.turns + 1
+        transcript = (*before, AssistantMessage(text, event.calls, turns, event.thought))
     else:
-        transcript = (*run.transcript, AssistantMessage(event.text, event.calls))
+        said = AssistantMessage(event.text, event.calls, thought=event.thought)
+        transcript = (*run.transcript, said)
     cost = None if event.is_unpriced else event.cost_usd_micros
     return (
         _charge(run, Charge(usage=event.usage, cost_usd_micros=cost))
@@ -602,6 +608,7 @@ def _turn_completed(run: Run, event: ev.TurnCompleted, _at_ms: int) -> Changes:
             "turn_is_open": False,
             "finish_reason": event.finish_reason,
             "recoveries": 0,
+            "good_tokens": run.asked.input_tokens,
             "transcript": transcript,
             "calls": tuple(
                 Call(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
@@ -626,6 +633,14 @@ def _learn(run: Run, event: ev.TurnCompleted) -> Changes:
 def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Changes:
     _require(run.turn_is_open and event.turn == run.turn, run, event)
     return _charge(run, event.charge) | {"turn_is_open": False}
+
+
+@_rule(ev.ItemRefused)
+def _item_refused(run: Run, event: ev.ItemRefused, _at_ms: int) -> Changes:
+    name = f"{event.item}:{event.name}"
+    is_new = event.turn == run.turn and name not in run.refused
+    _require(not run.turn_is_open and is_new, run, event)
+    return {"refused": (*run.refused, name), "spent_attempts": run.attempt}
 
 
 def _charge(run: Run, charge: Charge | None) -> Changes:

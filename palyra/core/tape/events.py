@@ -37,6 +37,7 @@ from palyra.core.model.messages import (
     FinishReason,
     Message,
     ProposedCall,
+    Thought,
     ToolMessage,
 )
 from palyra.core.model.request_options import RequestOptions
@@ -336,6 +337,7 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     is_tainted: bool = False  # by one of these runs
     # Measured ratio of real to estimated tokens by model, in basis points; absent: 10 000.
     token_bps: dict[str, int] = {}
+    refused: tuple[str, ...] = ()  # items that a provider refused in these runs, with their kinds
 
 
 class RoutePlanned(RoutePlan, Event, frozen=True, kw_only=True, gc=False):
@@ -444,10 +446,11 @@ class TurnCompleted(Event, frozen=True, kw_only=True, gc=False):
     cost_usd_micros: int = 0
     trace_ref: str | None = None
     is_unpriced: bool = False  # the model has no price: the cost is unknown
+    thought: Thought | None = None  # reasoning that the provider wants back with the results
 
 
 class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
-    """A model request failed."""
+    """A model request failed; text that it streamed is withdrawn."""
 
     KIND = "turn.failed"
     turn: int
@@ -458,6 +461,24 @@ class TurnFailed(Event, frozen=True, kw_only=True, gc=False):
     delay_ms: int = 0
     charge: Charge | None = None  # usage of the failed request
     was_asked: bool = True  # False: no request was sent, so the ledger has no line
+
+
+def turn_item(turn: int, attempt: int) -> str:
+    """Return the name of the streamed text of one attempt at a turn."""
+    return f"turn:{turn}" if attempt == 1 else f"turn:{turn}:{attempt}"
+
+
+RefusedKind = Literal["picture", "reasoning", "tool"]
+
+
+class ItemRefused(Event, frozen=True, kw_only=True, gc=False):
+    """A provider refused a prompt for this item: later prompts of the session leave it out."""
+
+    KIND = "item.refused"
+    turn: int
+    item: RefusedKind
+    name: str  # of the artifact, or of the tool
+    detail: str  # what the provider said
 
 
 class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):

@@ -187,7 +187,6 @@ def overflowing(world: World) -> list[str]:
             attempt=run.attempt,
             failure_class="context_overflow",
             detail="too many tokens",
-            had_output=False,
         )
     )
 

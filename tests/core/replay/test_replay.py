@@ -63,6 +63,7 @@ INPUTS: dict[str, set[str]] = {
     "route.planned": {"*"},
     "route.changed": {"*"},
     "context.compacted": {"*"},
+    "item.refused": {"*"},
     "compaction.applied": {"*"},
     "compaction.skipped": {"*"},
     "answer.rejected": {"*"},
@@ -94,9 +95,7 @@ def story() -> World:
     """A run with most of what can happen to one: it takes every road but the ends."""
     world = World()
     world.hear(Begin(instance_id="i1"))
-    world.hear(
-        TurnFailedInput(turn=1, attempt=1, failure_class="timeout", detail="late", had_output=False)
-    )
+    world.hear(TurnFailedInput(turn=1, attempt=1, failure_class="timeout", detail="late"))
     world.hear(Resume())
     answer = turn("allow", "ask", "deny", "refuse", "allow:effect")
     world.hear(TurnFinished(turn=1, attempt=world.run.attempt, result=answer))

@@ -102,7 +102,7 @@ def _broke(run: Run, choice: int) -> TurnFailedInput:
         attempt=run.attempt,
         failure_class=FAILURES[choice % len(FAILURES)],
         detail=f"detail {choice}",
-        had_output=choice % 3 == 0,
+        is_final=choice % 3 == 0,
         charge=Charge(usage=Usage(output_tokens=choice)) if choice % 2 else None,
     )
 

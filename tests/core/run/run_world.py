@@ -78,6 +78,7 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     plan_route: Callable[[Run], RoutePlan | None] = lambda _run: None
     change_route: ChangeRoute = lambda _run, _leaving, may_retry: None  # noqa: ARG005 - the port's
     compact: Callable[[Run], Compaction | None] = lambda _run: None
+    find_refused: Any = lambda _run, _class, _detail, may_retry: None  # noqa: ARG005 - the port's
     summary_is_due: Callable[[Run, int], bool] = lambda _run, _tokens: False
     is_stale: Callable[[Call], bool] = lambda _call: False
     has_lapsed: Callable[[Call], bool] = lambda _call: False

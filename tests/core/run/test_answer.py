@@ -98,7 +98,7 @@ def test_nothing_is_no_answer(text: str) -> None:
     assert code(answered(text)) == "empty"
 
 
-@every_row("finish", ["length", "content_filter", "tool_calls"])
+@every_row("finish", ["length", "tool_calls"])
 def test_a_turn_that_did_not_end_by_itself_is_cut_off(finish: FinishReason) -> None:
     """The provider says so."""
     assert code(answered("All is well, and", finish=finish)) == "cut_off"

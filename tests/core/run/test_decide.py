@@ -55,7 +55,7 @@ def broke(world: World, failure_class: FailureClass = "transient", **told: Any) 
             attempt=world.run.attempt,
             failure_class=failure_class,
             detail="no luck",
-            **{"had_output": False, **told},
+            **told,
         )
     )
 
@@ -258,13 +258,13 @@ def test_a_provider_is_not_asked_sooner_than_it_wants(asked_ms: int | None, dela
     assert [delay_ms] == [event.delay_ms for event in world.drafts("turn.failed")]
 
 
-@pytest.mark.parametrize(("failure", "had_output"), [("auth", False), ("transient", True)])
+@pytest.mark.parametrize(("failure", "is_final"), [("auth", False), ("transient", True)])
 def test_a_failure_that_must_not_be_retried_ends_the_run(
-    failure: FailureClass, *, had_output: bool
+    failure: FailureClass, *, is_final: bool
 ) -> None:
-    """A client error, and a turn that was partly streamed, are not retried."""
+    """A client error, and an answer that would be unfit again, are not retried."""
     world = begun()
-    assert broke(world, failure, had_output=had_output) == ["turn.failed", "run.failed"]
+    assert broke(world, failure, is_final=is_final) == ["turn.failed", "run.failed"]
 
 
 def test_a_late_turn_is_ignored() -> None:
@@ -473,7 +473,6 @@ def inputs(world: World, choice: int) -> object:
                 attempt=run.attempt,
                 failure_class="transient",
                 detail="",
-                had_output=False,
             )
         )
     status = STATUSES[choice // 11 % len(STATUSES)]

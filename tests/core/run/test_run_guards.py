@@ -184,7 +184,7 @@ def test_a_finding_survives_a_cut_in_the_middle_of_its_step(tool: str, times: in
 
 @every_row(
     ("text", "finish", "reason"),
-    [("", "stop", "empty"), ("half", "content_filter", "cut_off"), ("", "length", "empty")],
+    [("", "stop", "empty"), ("half", "tool_calls", "cut_off"), ("", "length", "empty")],
 )
 def test_an_invalid_answer_is_returned_once(text: str, finish: FinishReason, reason: str) -> None:
     """There is one recovery turn; a valid answer then ends the run."""
@@ -207,8 +207,8 @@ def test_an_invalid_answer_is_returned_once(text: str, finish: FinishReason, rea
 def test_a_second_invalid_answer_ends_the_run_in_part() -> None:
     """There is exactly one recovery turn, and a rejected text is never the answer."""
     world = begun()
-    says(world, "first half", finish="content_filter")
-    assert says(world, "second half", finish="content_filter") == [
+    says(world, "first half", finish="tool_calls")
+    assert says(world, "second half", finish="tool_calls") == [
         "turn.completed",
         "message.completed",
         "run.done",
@@ -359,9 +359,7 @@ def test_a_retried_continuation_has_the_same_text() -> None:
     """A failed attempt, a restart and a steering message in between do not change the text."""
     world = begun()
     says(world, "al", finish="length")
-    broke = TurnFailedInput(
-        turn=2, attempt=1, failure_class="transient", detail="", had_output=False
-    )
+    broke = TurnFailedInput(turn=2, attempt=1, failure_class="transient", detail="")
     world.hear(broke)
     assert world.effects[-1].request.messages[1:] == (AssistantMessage("al"), CONTINUE)
     world.hear(Steer(text="hurry", by="ann"))

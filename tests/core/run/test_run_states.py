@@ -161,6 +161,10 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
     ),
     "turn.completed": (lambda _: turn_completed(text="x"), {"turn open"}),
     "turn.failed": (lambda _: STATES["turn failed"][-1], {"turn open"}),
+    "item.refused": (
+        lambda run: ev.ItemRefused(turn=run.turn, item="picture", name="a", detail=""),
+        LIVE - {"accepted, nothing said", "accepted", "turn open"},
+    ),
     "budget.exceeded": (lambda run: exceeded(turn=run.turn), {"turn open"}),
     "tool.proposed": (lambda _: PROPOSED, {"call named"}),
     "tool.rejected": (lambda _: REJECTED, {"call proposed"}),

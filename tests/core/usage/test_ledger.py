@@ -57,7 +57,7 @@ def told(world: World) -> list[tuple[int, int, str, int, int | None]]:
 def test_a_call_that_broke_and_one_that_was_answered() -> None:
     """Each has its line; the run's totals are their sum."""
     world = begun()
-    broke = TurnFailedInput(turn=1, attempt=1, failure_class="timeout", detail="", had_output=False)
+    broke = TurnFailedInput(turn=1, attempt=1, failure_class="timeout", detail="")
     world.hear(broke)
     world.hear(TurnFinished(turn=1, attempt=2, result=turn(text="the answer")))
     assert [(1, 1, "failed", 0, 0), (1, 2, "completed", 3, 0)] == told(world)
@@ -67,9 +67,7 @@ def test_a_call_that_broke_and_one_that_was_answered() -> None:
 def test_an_attempt_that_asked_nobody_is_no_call() -> None:
     """The tape says that; the ledger has the call that was made."""
     world = begun()
-    broke = TurnFailedInput(
-        turn=1, attempt=1, failure_class="unavailable", detail="", had_output=False
-    )
+    broke = TurnFailedInput(turn=1, attempt=1, failure_class="unavailable", detail="")
     world.hear(msgspec.structs.replace(broke, was_asked=False))
     world.hear(TurnFinished(turn=1, attempt=2, result=turn(text="the answer")))
     assert [(1, 2, "completed", 3, 0)] == told(world)
@@ -79,9 +77,7 @@ def test_an_attempt_that_asked_nobody_is_no_call() -> None:
 def test_what_a_broken_call_took_all_the_same() -> None:
     """It counts for the run as well."""
     world = begun()
-    broke = TurnFailedInput(
-        turn=1, attempt=1, failure_class="transient", detail="", had_output=True
-    )
+    broke = TurnFailedInput(turn=1, attempt=1, failure_class="transient", detail="", is_final=True)
     world.hear(msgspec.structs.replace(broke, charge=CHARGE))
     assert [(1, 1, "failed", 13, 6)] == told(world)
     assert (9, 4, 6) == (

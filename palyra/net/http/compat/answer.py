@@ -134,7 +134,8 @@ class AnswerReader:
             False  # text is held until the end of the run: not every text may be an answer
         )
         self._turn = ""  # the item of the deltas of the current turn
-        self._streamed = ""  # of the turn
+        self._streamed = ""  # of this attempt at the turn
+        self._withdrawn = ""  # the most that earlier attempts have streamed
         self._answer = ""  # the text of the last turn, and of the turns that it continues
         self._finish_reason = ""
         self._calls: tuple[ProposedCall, ...] = ()
@@ -177,8 +178,22 @@ class AnswerReader:
             self.reasoning += text
             yield Reasoning(text)
             return
+        yield from self._stream(text)
+
+    def _stream(self, text: str) -> Iterator[Part]:
+        """Return what a piece adds to what an earlier attempt at the turn has streamed.
+
+        What a client has been sent cannot be withdrawn here.  So another attempt must begin with the
+        same words; otherwise the stream ends with an error, and the run goes on.
+        """
+        known, before = self._withdrawn, len(self._streamed)
         self._streamed += text
-        yield from self._say(text)
+        if not known:
+            yield from self._say(text)
+            return
+        if not (self._streamed.startswith(known) or known.startswith(self._streamed)):
+            raise Unavailable("the provider broke off and answered anew; fetch the run by its id")
+        yield from self._say(self._streamed[max(before, len(known)) :])
 
     def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
         if not text or (self._is_strict and not is_final):
@@ -191,11 +206,11 @@ class AnswerReader:
 
     def _turn_started(self, row: TapeRow) -> Iterator[Part]:
         event = msgspec.json.decode(row.data, type=ev.TurnStarted)
-        if self._streamed:
-            raise Unavailable("a turn was restarted; fetch the run by its id")
-        self._turn, self._streamed = f"turn:{event.turn}", ""
+        if len(self._streamed) > len(self._withdrawn):
+            self._withdrawn = self._streamed
+        self._turn, self._streamed = ev.turn_item(event.turn, event.attempt), ""
         self.model = event.model
-        if not event.continues:
+        if not event.continues and event.attempt == 1:
             self._answer, self._is_paused = "", bool(self.text)
         return iter(())
 
@@ -203,12 +218,11 @@ class AnswerReader:
         event = msgspec.json.decode(row.data, type=ev.TurnCompleted)
         if not event.text.startswith(self._streamed):
             raise Unavailable("deltas of this stream were lost; fetch the run by its id")
-        rest = event.text[len(self._streamed) :]
-        self._turn, self._streamed = "", ""
+        yield from self._stream(event.text[len(self._streamed) :])
+        self._turn, self._streamed, self._withdrawn = "", "", ""
         self._answer += event.text
         self._finish_reason = event.finish_reason
         self.usage = self.usage.plus(event.usage)
-        yield from self._say(rest)
 
     def _message_completed(self, row: TapeRow) -> Iterator[Part]:
         event = msgspec.json.decode(row.data, type=ev.MessageCompleted)

@@ -231,8 +231,19 @@ def test_lost_deltas_end_the_answer() -> None:
     play = Play()
     play.hear(started(1))
     play.stream("begun")
+    play.hear(started(1))
     with pytest.raises(Unavailable):
-        play.hear(started(1))
+        play.hear(completed(1, "anew"))
+
+
+def test_another_attempt_with_the_same_words_goes_on() -> None:
+    """What the client has is not sent again."""
+    play = Play()
+    play.hear(started(1))
+    play.stream("be")
+    play.hear(msgspec.structs.replace(started(1), attempt=2))
+    play.hear(completed(1, "begun"))
+    assert "begun" == play.reading.text
 
 
 def test_late_deltas_are_ignored() -> None:
