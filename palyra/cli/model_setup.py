@@ -270,7 +270,7 @@ def _try(config: Config, wanted: _Wanted) -> "ModelTurn":
 
     async def find_secret(reference: str) -> str:
         await trio.lowlevel.checkpoint()
-        return resolver.resolve(reference)
+        return resolver.resolve(reference, may_be_short=True)
 
     say(f"trying {wanted.provider.name}/{wanted.model} …", dim=True, err=True)
     try:

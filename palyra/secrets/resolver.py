@@ -1,7 +1,7 @@
 """Resolution of secret references: env, file, keyring and vault.
 
 Never: caches a value (a replaced secret takes effect at its next use), puts a value into a
-message, or returns a value that is too short for the redactor to recognise.
+message, or returns a value that is too short for the redactor to recognise, except as a model's key.
 """
 
 import os
@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from palyra.core.redaction.known_secrets import find_refusal
+from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES, find_refusal
 from palyra.core.redaction.secret_references import SecretReference, parse_reference
 from palyra.errors import InvalidParams, NotFound, Unavailable
 from palyra.secrets.vault import MAX_VALUE_BYTES, Vault
@@ -41,13 +41,18 @@ class Resolver:
         self._find_words = find_words
         self.vault = Vault(data, keys, self._passphrase_finder(passphrase))
 
-    def resolve(self, text: str) -> str:
+    def resolve(self, text: str, *, may_be_short: bool = False) -> str:
         """Return the secret that a reference names.
 
-        Raises InvalidParams, NotFound or Unavailable; no message contains a value.
+        `may_be_short` accepts a value that is too short for a secret, such as the `EMPTY` and `sk-1234`
+        that local servers take for a key; it is not redacted.  Raises InvalidParams, NotFound or Unavailable; no message contains a value.
         """
         reference = parse_reference(text)
-        return self.recognisable(reference.text, self._find(reference))
+        value = self._find(reference)
+        plain = value.removesuffix("\n").removesuffix("\r")
+        if may_be_short and len(plain.encode()) < MIN_KNOWN_BYTES:
+            return plain
+        return self.recognisable(reference.text, value)
 
     def put(self, name: str, value: str, now_ms: int) -> None:
         """Store a secret in the vault, durably.  Raises InvalidParams or Unavailable."""

@@ -48,6 +48,17 @@ class SecretService:
         self._learn(value)
         return value
 
+    async def find_key(self, reference: str) -> str:
+        """Return the key of a model provider; a short one is a placeholder and is not redacted.
+
+        Raises InvalidParams, NotFound or Unavailable; no message contains the value.
+        """
+        value = await self._run_blocking(
+            partial(self._resolver.resolve, may_be_short=True), reference
+        )
+        self._learn(value)
+        return value
+
     async def find_in_vault(self, name: str) -> str | None:
         """Return the vault's secret of that name, None if it is missing.  Raises Unavailable."""
         try:

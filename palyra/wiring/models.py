@@ -89,7 +89,7 @@ def build_modelset(
 
     providers = Providers(
         config.models.providers,
-        secrets.find,
+        secrets.find_key,
         new_id=host.new_id,
         now_ms=host.now_ms,
         alarms=alarms,
