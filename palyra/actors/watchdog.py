@@ -53,7 +53,7 @@ from palyra.core.healing.rules import (
     subject_of,
 )
 from palyra.core.incident.incident import IncidentReport
-from palyra.core.incident.kinds import SESSION_SET_ASIDE
+from palyra.core.incident.kinds import FILES, SESSION_SET_ASIDE, files_lost
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE
 from palyra.core.model.routing import ProviderHealth
@@ -98,6 +98,7 @@ class Watchdog:
     delayed_s: dict[str, float] = field(default_factory=dict)  # time of the last delay
     damaged_s: dict[str, float] = field(default_factory=dict)  # since this time, by index
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
+    is_checking_files: bool = False
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # of the last attempt, by key
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
@@ -129,6 +130,9 @@ class Watchdog:
         """Open an incident for each stuck subject, and clear those of subjects that progress."""
         self.found = set()
         self._find_silent_journal()
+        if not self.is_checking_files:  # a disk that hangs must not delay the sweeps
+            self.is_checking_files = True
+            nursery.start_soon(self._check_files)
         self._clear_runs()
         await self.find_runs()
         if self.queue is not None:
@@ -155,6 +159,17 @@ class Watchdog:
             self._report(symptoms.journal_stuck(self.journal.backlog, round(now_s - since_s)))
         else:
             self.incidents.clear(JOURNAL_STUCK, "the journal commits again")
+
+    async def _check_files(self) -> None:
+        """Report files of the journal that are gone.  Cancellation: waits for the store."""
+        try:
+            lost = await self.journal.check_files()
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
+            log.debug("the files of the journal were not checked", error=error.message)
+        else:
+            if lost is not None and not self.incidents.is_reported(FILES):  # a fact in each mode
+                self.incidents.report(files_lost(lost))
+        self.is_checking_files = False
 
     def _clear_runs(self) -> None:
         """Clear the incidents of runs that have progressed since the last sweep, or have ended."""
@@ -448,6 +463,7 @@ async def watch(
     """
     task_status.started()
     await watchdog.recover()
+    watchdog.is_checking_files = False
     watchdog.checks.clear()  # of the last incarnation
     async with trio.open_nursery() as nursery:
         while True:

@@ -297,7 +297,7 @@ def check_daemon(options: Options) -> Check:
             name="daemon",
             verdict="fail",
             detail=f"{detail}; its journal refuses writes",
-            remedy="see the daemon's log; check for a full disk",
+            remedy="`palyra incidents list --open` names the reason: a full disk, or files that are gone",
         )
     if status.stranded_runs:
         return Check(

@@ -16,6 +16,7 @@ from palyra.core.journal.changes import (
     CandidateFilter,
     ChainedRow,
     Change,
+    FilesLost,
     IncidentFilter,
     MemoryCounts,
     MemoryFilter,
@@ -272,7 +273,26 @@ class AccessStore(Protocol):
     def list_tokens(self) -> list[TokenRecord]: ...
 
 
+class JournalFiles(Protocol):
+    """Checks of the files of an open journal."""
+
+    def check_files(self) -> FilesLost | None:
+        """Compare the open files with those at their paths, and save a journal that would be lost.
+
+        Called between commits.  A loss stays one until the next `open`; each call copies what was
+        committed since the last copy.
+        """
+
+    def check(self, is_stopped: Callable[[], bool]) -> str | None:
+        """Check the database file after an unclean shutdown; return its damage, or None.
+
+        Reads everything, concurrently with other calls, and stops early when `is_stopped` returns
+        true.  A file found damaged is not opened again.
+        """
+
+
 class JournalStore(
+    JournalFiles,
     Registry,
     Ledger,
     IncidentStore,
@@ -333,13 +353,6 @@ class JournalStore(
         """Check chain and signed roots, of one run or of all.  Never blocks reads.
 
         `note` gets the last position that a check of all has passed, once for each signed root.
-        """
-
-    def check(self, is_stopped: Callable[[], bool]) -> str | None:
-        """Check the database file after an unclean shutdown; return its damage, or None.
-
-        Reads everything, concurrently with other calls, and stops early when `is_stopped` returns
-        true.  A file found damaged is not opened again.
         """
 
     def find_run(self, run_id: str) -> RunRecord | None: ...

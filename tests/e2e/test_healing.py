@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from palyra.client import Client, Inbox
+from palyra.errors import PalyraError
 from palyra.net.protocol.results import IncidentView
 from palyra.store.vectors.snapshot import SnapshotHeader
 from tests.cli.command import palyra
@@ -167,3 +168,35 @@ async def test_disabled_records_nothing(tmp_path: Path) -> None:
             run_id = (await client.start_run("/delay 2000\n/say late")).run_id
             await client.wait_run(run_id)
             assert [] == (await client.list_incidents()).incidents
+
+
+def adopt_saved(saved: Path, home: Path) -> None:
+    """Do what the incident says."""
+    saved.replace(home / "journal.sqlite3")
+    saved.with_name("journal.saved.roots.ndjson").replace(home / "journal.roots.ndjson")
+    (home / "journal.sqlite3-wal").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", ["journal.sqlite3", "journal.sqlite3-wal"])
+async def test_a_journal_removed_under_a_running_daemon_is_saved(tmp_path: Path, name: str) -> None:
+    """In each mode: no run is started, the copy survives a kill, and a restart goes on with it."""
+    with running(tmp_path, PALYRA_HEALING__MODE="disabled", **PACE) as daemon:
+        async with daemon.connect() as client:
+            run_id = (await client.start_run("/say before")).run_id
+            await client.wait_run(run_id)
+            (daemon.home / name).unlink()
+            found = await wait_incident(client, "journal_files", lambda each: bool(each.summary))
+            assert ("critical", "store") == (found.severity, found.domain)
+            saved = Path(str(found.evidence["copy"]))
+            assert str(saved) in found.summary
+            with pytest.raises(PalyraError, match="was removed: no run is started"):
+                await client.start_run("/say after")
+            assert not (await client.status()).is_writable
+        daemon.kill()
+        adopt_saved(saved, daemon.home)
+        daemon.start()
+        async with daemon.connect() as client:
+            assert "done" == (await client.get_run(run_id)).state
+            await client.wait_run((await client.start_run("/say again")).run_id)
+            listed = (await client.list_incidents()).incidents
+            assert not [each.key for each in listed if each.key.startswith("chain_broken")]

@@ -53,7 +53,7 @@ from palyra.actors.journal.write_retry import FailedRuns, Probe
 from palyra.actors.kernel import threads
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.kernel.mailbox import Mailbox, Receiver
-from palyra.core.journal.changes import Change, OpenReport
+from palyra.core.journal.changes import Change, FilesLost, OpenReport
 from palyra.core.ports import JournalStore, RunBlocking
 from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
 
@@ -152,6 +152,8 @@ class JournalState:
     waiting_rows: int = 0
     epoch: int = 0  # of the last opening; raised by each
     silent_since_s: float | None = None  # set by `find_silence`; the end of a batch makes it None
+    writes: JournalThread | None = None  # thread of the store's write half, likewise
+    lost: FilesLost | None = None  # found by `check_files`
     lookups: JournalThread | None = None  # thread of `find`, while the journal is open
 
 
@@ -208,6 +210,24 @@ class JournalHandle:
             raise Unavailable("journal: it is closed")
         return await self.state.lookups.call(query, self.store)
 
+    async def check_files(self) -> FilesLost | None:
+        """Check that the files of the store are in place, between two batches; see `JournalStore`.
+
+        Raises Unavailable, ActorGone.  Cancellation: waits for the store.
+        """
+        if self.state.writes is None:
+            raise Unavailable("journal: it is closed")
+        self.state.lost = await self.state.writes.call(self.store.check_files)
+        return self.state.lost
+
+    def require_files(self) -> None:
+        """Raise Unavailable for new work if files of the store were lost."""
+        if self.state.lost is not None:
+            raise Unavailable(
+                f"journal: {self.state.lost.found}: no run is started; `palyra incidents list --open` "
+                "names the remedy"
+            )
+
     def request_checkpoint(self) -> None:
         """Have the write-ahead log folded into the database after the next batch."""
         self.state.wants_checkpoint = True
@@ -231,8 +251,8 @@ class JournalHandle:
 
     @property
     def is_writable(self) -> bool:
-        """True while writing works; after a refusal, see `actors.journal.write_retry`."""
-        return self.state.is_writable
+        """True while writing works and its files are in place; after a refusal, see `actors.journal.write_retry`."""
+        return self.state.is_writable and self.state.lost is None
 
     @property
     def has_room(self) -> bool:
@@ -274,12 +294,13 @@ async def journal(
         try:
             with handle.inbox.receiver() as messages:
                 handle.state.is_open = handle.state.is_writable = handle.state.has_room = True
-                handle.state.lookups = lookups
+                handle.state.lookups, handle.state.writes = lookups, thread
+                handle.state.lost = None
                 task_status.started()
                 await life.serve(messages)
         finally:
             handle.state.is_open = handle.state.is_writable = handle.state.has_room = False
-            handle.state.lookups = None
+            handle.state.lookups = handle.state.writes = None
             with trio.CancelScope(shield=True):
                 await life.refuse_queued(handle.inbox)
                 await life.close()

@@ -177,6 +177,7 @@ class _SessionActor:
     def _place(self, message: SubmitMessage) -> Submitted | SteerInstead:
         """Place the message.  Raises the client's error, with nothing changed."""
         handle, services = self.handle, self.services
+        services.journal.require_files()
         accepted = make_acceptance(
             message.command, message.caller, handle.record, services.default_model
         )

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import Restoration
-from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.journal.changes import ChainViolation, FilesLost, VerifyReport
 from palyra.core.text.visible import pluralize
 
 POLICIES = "policies_broken"
 USAGE = "usage_broken"
 JOURNAL = "journal_refuses"
+FILES = "journal_files"
 WORKSPACE = "workspace_unusable"
 REFLECTIONS = "reflections_skipped"
 
@@ -92,6 +93,27 @@ def journal_refuses(why: str) -> IncidentReport:
         severity="critical",
         summary="the journal refuses writes: is the disk full?",
         evidence={"error": why},
+        resolves_itself=True,
+    )
+
+
+def files_lost(lost: FilesLost) -> IncidentReport:
+    """Files of the running journal were removed, replaced or shortened."""
+    if lost.copy:
+        remedy = (
+            f"the open journal is saved as {lost.copy}, with its roots beside it: stop the daemon, remove "
+            "journal.sqlite3-wal, move both copies over journal.sqlite3 and journal.roots.ndjson, start"
+        )
+    elif lost.problem:
+        remedy = f"no copy could be made ({lost.problem}): restore the data directory from a backup"
+    else:
+        remedy = "put the keys back from a backup before the next start"
+    return IncidentReport(
+        domain="store",
+        key=FILES,
+        severity="critical",
+        summary=f"files of the running journal are gone, and no run is started: {remedy}",
+        evidence={"found": lost.found, "copy": lost.copy, "problem": lost.problem},
         resolves_itself=True,
     )
 

@@ -277,6 +277,14 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[ChainViolation, ...] = ()
 
 
+class FilesLost(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of the open journal that were removed, replaced or shortened."""
+
+    found: str  # each file and its fate
+    copy: str = ""  # path of the database saved beside; "" if the database needs none
+    problem: str = ""  # why no copy could be made
+
+
 class OpenReport(msgspec.Struct, frozen=True, kw_only=True):
     """Findings of opening the journal."""
 

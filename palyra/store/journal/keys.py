@@ -110,6 +110,13 @@ class KeyRing:
             raise cannot_write(path, error) from error
         return ring
 
+    def files(self) -> dict[Path, int]:
+        """Return the files that a restart needs, with their sizes.  Raises OSError."""
+        if self._bond_path is None:
+            return {}
+        paths = (self._bond_path.with_name(name) for name in (KEY_NAME, PUBLIC_NAME, BOND_NAME))
+        return {path: path.stat().st_size for path in paths if path.is_file()}
+
     def find_mismatch(
         self, journal_id: str, *, is_new: bool, is_blank: bool
     ) -> ChainViolation | None:

@@ -72,6 +72,11 @@ class SignedRootsFile:
     _size_bytes: int = 0
     _prev: str = ""
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the lines that are durable."""
+        return self._size_bytes
+
     def open(self, expected: int) -> None:
         """Read the end of the file, cut off a torn line, and continue after the last valid line.
 

@@ -13,6 +13,7 @@ file, reported, and the journal continues after the last position that was ever 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from palyra.core.journal.changes import (
     ChainedRow,
     ChainViolation,
     Change,
+    FilesLost,
     OpenReport,
     TapePage,
     VerifyReport,
@@ -44,6 +46,13 @@ from palyra.store.sqlite.connection import (
 )
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
+from palyra.store.sqlite.open_files import (
+    OpenFiles,
+    copy_database,
+    copy_file,
+    database_bytes,
+    describe,
+)
 from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
@@ -74,6 +83,8 @@ class SqliteJournal(MemorySearchQueries):
         self._synchronous = synchronous
         self._pages = PageCheck(path)
         self._opened: _Opened | None = None
+        self._losses: dict[Path, str] = {}
+        self._saved: tuple[int, int] | None = None  # position and changes of the last copy
         self.has_leftovers = False  # see `JournalStore`; as of the last commit or seal
 
     # --- the write half --------------------------------------------------------------------------
@@ -114,7 +125,15 @@ class SqliteJournal(MemorySearchQueries):
             readers = Readers(self.path, self._disk)
             held.callback(readers.close)
             held.callback(self._pages.stop)
-            self._opened = _Opened(writer, roots, readers, found, held.pop_all())
+            self._losses, self._saved = {}, None
+            self._opened = _Opened(
+                writer,
+                roots,
+                readers,
+                found,
+                self._watch(connection, writer, roots),
+                held.pop_all(),
+            )
             self._pages.is_walk_due = not found.is_clean
             self.has_leftovers = writer.has_leftovers
         return OpenReport(
@@ -154,10 +173,50 @@ class SqliteJournal(MemorySearchQueries):
         self._opened = None
         self._pages.stop()  # its transaction would block the checkpoint
         with storage_errors("close"):
-            with opened.held:
+            with opened.held as held:
+                held.callback(self._find_losses, opened)  # after the last commit, or the failed one
                 opened.writer.close(is_clean=not self._pages.is_walk_due)
             owner = opened.owner
             self._keys.mark(owner.journal_id, epoch=owner.epoch, position=opened.writer.position)
+
+    def check_files(self) -> FilesLost | None:
+        """See `JournalStore.check_files`."""
+        return self._find_losses(self._get_opened())
+
+    def _find_losses(self, opened: "_Opened") -> FilesLost | None:
+        """Check the files; save the database and the roots if one of them is lost."""
+        self._losses |= opened.files.find_losses()
+        if not self._losses:
+            return None
+        found, saved = (
+            describe(self._losses),
+            self.path.with_name(f"{self.path.stem}.saved.sqlite3"),
+        )
+        if not self._losses.keys() & {self.path, _log_of(self.path), self.roots_path}:
+            return FilesLost(found=found)  # the keys: the journal itself is in place
+        mark = (opened.writer.position, opened.writer.changes)
+        try:
+            if mark != self._saved:
+                copy_database(opened.writer.connection, saved)
+                copy_file(
+                    opened.roots.file, saved.with_name(f"{self.path.stem}.saved.roots.ndjson")
+                )
+                self._saved = mark
+        except (apsw.Error, OSError) as error:
+            return FilesLost(found=found, problem=str(error))
+        return FilesLost(found=found, copy=str(saved))
+
+    def _watch(
+        self, connection: apsw.Connection, writer: Writer, roots: SignedRootsFile
+    ) -> OpenFiles:
+        """Note the files as they are after an opening."""
+        least: dict[Path, Callable[[], int]] = {
+            path: partial(int, size) for path, size in self._keys.files().items()
+        }
+        least[self.path] = partial(database_bytes, connection)
+        least[_log_of(self.path)] = lambda: writer.log_bytes
+        least[self.roots_path] = lambda: roots.size_bytes
+        return OpenFiles(least)
 
     def open_snapshot(self) -> apsw.Connection:
         """Return a connection of its own with a read transaction, for the caller to close.
@@ -256,7 +315,13 @@ class _Opened:
     roots: SignedRootsFile
     readers: Readers
     owner: JournalOwner
+    files: OpenFiles
     held: ExitStack
+
+
+def _log_of(path: Path) -> Path:
+    """Return the path of the write-ahead log."""
+    return path.with_name(f"{path.name}-wal")
 
 
 def _verify_end(

@@ -58,6 +58,7 @@ from palyra.store.sqlite.connection import (
     storage_errors,
     transaction,
 )
+from palyra.store.sqlite.open_files import log_bytes
 from palyra.store.sqlite.tapes import Tapes
 
 # A checkpoint copies the log into the database and syncs it.  Between two batches at this size;
@@ -121,7 +122,8 @@ class Writer:
         is_new: bool = False,
     ) -> None:
         self.position = 0  # of the last committed row
-        self._connection = connection
+        self.connection = self._connection = connection
+        self._page_bytes: int = connection.pragma("page_size")
         self._tapes = Tapes(connection)
         self._path = Path(connection.filename)
         self._roots = roots
@@ -135,6 +137,16 @@ class Writer:
         self._merges = self.has_leftovers = not is_new
         self._is_merging = False
         connection.set_wal_hook(self._note_wal)
+
+    @property
+    def changes(self) -> int:
+        """Number of rows that this connection has changed; compare two readings."""
+        return self._connection.total_changes()
+
+    @property
+    def log_bytes(self) -> int:
+        """The least size of the write-ahead log, between two commits."""
+        return log_bytes(self._page_bytes, self._wal_pages)
 
     def resume(self, *, position: int, signed_position: int) -> None:
         """Continue after `position`; the rows after the last root are signed by the next seal."""

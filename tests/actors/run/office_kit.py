@@ -27,7 +27,7 @@ from palyra.actors.session.registry import ActorRegistry, SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.incident.incident import UNRESOLVED
-from palyra.core.journal.changes import Change, IncidentFilter
+from palyra.core.journal.changes import Change, FilesLost, IncidentFilter
 from palyra.core.journal.records import Usage
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn, ProposedCall
@@ -39,7 +39,7 @@ from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import decode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput, ToolSpec
 from palyra.core.usage.prices import Prices
-from palyra.errors import ActorGone, PalyraError
+from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.models.procedure import ProcedurePlayer
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.services.admission import Admission, VolatileSuspension
@@ -96,6 +96,7 @@ class InlineJournal:
     def __init__(self, store: JournalStore, hub: Hub) -> None:
         self.store = store
         self.hub = hub
+        self.lost: FilesLost | None = None
         self.hold = False
         self.keep: int | None = None  # changes that are still committed before it holds
         self.fail_with: PalyraError | None = None
@@ -151,6 +152,13 @@ class InlineJournal:
         """Hold nothing back any more."""
         self.hold = False
         self.flush()
+
+    async def check_files(self) -> FilesLost | None:
+        return self.lost
+
+    def require_files(self) -> None:
+        if self.lost is not None:
+            raise Unavailable(self.lost.found)
 
     def find_silence(self, now_s: float) -> float | None:
         """As the real one."""

@@ -21,7 +21,7 @@ from palyra.core.incident.incident import (
     resolve,
 )
 from palyra.core.journal.backup import Restoration
-from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.journal.changes import ChainViolation, FilesLost, VerifyReport
 from palyra.core.journal.records import (
     IncidentDomain,
     IncidentRecord,
@@ -185,6 +185,7 @@ ALL = (
     kinds.chain_broken(msgspec.structs.replace(BREAK, position=8), REPORT),
     kinds.chain_broken(LOST, REPORT),
     kinds.journal_refuses("disk full"),
+    kinds.files_lost(FilesLost(found="f was removed", copy="c")),
     kinds.outcome_unknown("run_1", "call_1", "shell"),
     kinds.recovery_exhausted("run_1", 3),
     kinds.run_stranded("run_1", "its tape is not there"),
@@ -204,6 +205,7 @@ def test_no_two_alarms_have_a_key_in_common() -> None:
         kinds.POLICIES,
         kinds.USAGE,
         kinds.JOURNAL,
+        kinds.FILES,
         kinds.WORKSPACE,
         kinds.stranded_key("run_1"),
         kinds.provider_key("openai"),
@@ -228,3 +230,16 @@ def test_each_restore_has_an_incident_of_its_own() -> None:
     assert ("store", "warning", 9) == (
         found.domain, found.severity, found.evidence["through_position"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lost", "remedy"),
+    [
+        (FilesLost(found="f was removed", copy="/h/saved"), "saved as /h/saved"),
+        (FilesLost(found="f was removed", problem="no room"), "(no room): restore"),
+        (FilesLost(found="k was removed"), "put the keys back from a backup"),
+    ],
+)
+def test_lost_files_come_with_their_remedy(lost: FilesLost, remedy: str) -> None:
+    """The summary says what to do with a copy, without one, and for lost keys."""
+    assert remedy in kinds.files_lost(lost).summary

@@ -17,6 +17,7 @@ from palyra.core.incident.incident import KEPT_RESOLVED
 from palyra.core.journal.changes import (
     ChainedRow,
     Change,
+    FilesLost,
     OpenReport,
     TapePage,
     VerifyReport,
@@ -111,6 +112,10 @@ class MemoryJournal(StoredItems):
         """See `JournalStore.commit`."""
         self._require_open()
         return [self._commit_one(change) for change in changes]
+
+    def check_files(self) -> FilesLost | None:
+        """See `JournalStore.check_files`: there are no files."""
+        return None
 
     def checkpoint(self) -> None:
         """See `JournalStore.checkpoint`; memory has no log."""
