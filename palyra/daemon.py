@@ -198,6 +198,7 @@ class Daemon:
             journal=self.journal,
             queue=self.tasks.background.queue,
             indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
+            memories=self.memories,
             modelset=self.modelset,
             restart_child=self._restart_child,
         )

@@ -272,18 +272,23 @@ class Embed(SharedWork):
 
 
 class MemoryRebuild(SharedWork):
-    """The text index of the memory, written again, and then the vectors."""
+    """The text indexes made anew, then the vectors; a search proves them."""
 
-    def __init__(self, memories: Memories, embed: Embed | None) -> None:
+    def __init__(self, memories: Memories, indexes: Sequence[SharedMemoryIndex] = ()) -> None:
         self._memories = memories
-        self._embed = embed
+        self._indexes = indexes
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
-        """Rebuild.  Cancellation: a part was rewritten, which is harmless."""
+        """Rebuild.  Raises Unavailable, also if an index is damaged afterwards.
+
+        Cancellation: a part was rewritten; the task begins again.
+        """
         operator = Caller(principal=task.principal, role="operator", token_id=task.task_id)
         items = await self._memories.rebuild(operator)
         progress()
-        embedded = {} if self._embed is None else await self._embed.work(task, progress)
+        embedded = await Embed(self._indexes).work(task, progress)
+        for index in self._indexes:
+            await index.prove()
         return {"items": items, **embedded}
 
 

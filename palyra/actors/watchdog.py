@@ -55,7 +55,7 @@ from palyra.core.healing.rules import (
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import FILES, SESSION_SET_ASIDE, files_lost
 from palyra.core.journal.records import IncidentRecord
-from palyra.core.memory.items import FILE_GONE
+from palyra.core.memory.items import FILE_GONE, WORDS_DAMAGED
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
 from palyra.errors import ActorGone, PalyraError, Unavailable
@@ -332,7 +332,8 @@ class Watchdog:
             return
         now_s = trio.current_time()
         since_s = self.damaged_s.setdefault(name, now_s)
-        if damage == FILE_GONE or is_stuck(since_s, now_s, self.modes.stuck_s):
+        is_certain = damage == FILE_GONE or damage.startswith(WORDS_DAMAGED)
+        if is_certain or is_stuck(since_s, now_s, self.modes.stuck_s):
             self._report(symptoms.index_damaged(name, damage))
 
     def _list_unresolved(self, kinds: set[str]) -> list[str]:

@@ -547,7 +547,7 @@ def purge(
 @memory.command()
 @shared_options
 def rebuild(options: Options) -> None:
-    """Write the search index of all items again."""
+    """Make the search index of all items anew."""
     done = talk(options, lambda client: client.rebuild_memory())
     if options.as_json:
         print_json(done)

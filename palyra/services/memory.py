@@ -598,11 +598,12 @@ class Memories:
         return await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
 
     async def rebuild(self, caller: Caller) -> int:
-        """Write the text index of all items again; return the number of items.  Operators only.
+        """Make the text index of all items anew; return the number of items.  Operators only.
 
-        Conversations are indexed again in the background.
+        Conversations are indexed again, and all vectors made again, in the background.  Raises
+        Unavailable if the index is damaged afterwards.
 
-        Searches and writes go on meanwhile.  Cancellation: a part was rewritten, which is harmless.
+        Searches and writes go on meanwhile.  Cancellation: a part was rewritten; rebuild again.
         """
         if caller.principal_filter is not None:
             raise Forbidden(
@@ -617,6 +618,7 @@ class Memories:
             Change(records=(TurnIndexing(after_position=FROM_THE_START, through_position=0),))
         )
         self.search.invalidate(None)
+        await self.search.renew()
         return counts.total
 
     # --- shared

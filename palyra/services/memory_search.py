@@ -264,6 +264,17 @@ class MemorySearch:
         else:
             self._generations[principal] = self._generations.get(principal, 0) + 1
 
+    async def renew(self) -> None:
+        """Forget the indexes in memory after a rebuild of the stored ones, and prove these.
+
+        Raises Unavailable for a text index that is still damaged.  Cancellation: nothing is lost.
+        """
+        indexes = [each for each in (self._index, self._conversations) if each is not None]
+        for index in indexes:
+            await index.rebuild()
+        for index in indexes:
+            await index.prove()
+
     def _note_removal(self) -> None:
         if self._index is not None:
             self._index.notify(is_removal=True)

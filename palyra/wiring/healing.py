@@ -13,10 +13,12 @@ from palyra.actors.session.sessions import Sessions
 from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Attempt, Watchdog
 from palyra.config.load import Config
+from palyra.core.access import Caller
 from palyra.core.healing.rules import Remedy, kind_of, subject_of
 from palyra.core.incident.kinds import SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
+from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.task_queue import TaskQueue
 from palyra.wiring.models import Modelset
@@ -46,6 +48,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     journal: JournalHandle,
     queue: TaskQueue,
     indexes: Mapping[str, SharedMemoryIndex],
+    memories: Memories,
     modelset: Modelset,
     restart_child: RestartChild,
 ) -> Watchdog:
@@ -59,7 +62,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         "requeue_task": partial(requeue_task, queue),
         "expire_approval": partial(actor.expire_approval, services.approvals),
         "trip_provider": partial(_trip_provider, modelset),
-        "rebuild_vectors": partial(_rebuild_vectors, indexes),
+        "rebuild_vectors": partial(_rebuild_vectors, indexes, memories),
         "restart_actor": partial(_restart_upkeep, restart_child),
         "reverify_journal": partial(reverify_journal, journal, book),
         "checkpoint_wal": partial(_checkpoint_wal, journal),
@@ -96,8 +99,14 @@ def _trip_provider(modelset: Modelset, key: str) -> str:
     return "its breaker is open for another 30 s"
 
 
-async def _rebuild_vectors(indexes: Mapping[str, SharedMemoryIndex], key: str) -> str:
-    await indexes[subject_of(key)].rebuild()
+async def _rebuild_vectors(
+    indexes: Mapping[str, SharedMemoryIndex], memories: Memories, key: str
+) -> str:
+    index = indexes[subject_of(key)]
+    if index.text_damage:
+        await memories.rebuild(Caller(principal=actor.DAEMON, role="operator", token_id=""))
+        return "its words were written anew, and a search finds them; its upkeep makes the vectors"
+    await index.rebuild()
     return "its upkeep builds another index"
 
 

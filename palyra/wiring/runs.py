@@ -166,12 +166,18 @@ def build_memory_indexes(
         return IndexedMemory(source, folder / name, embedder)
 
     return MemoryIndexes(
-        SharedMemoryIndex(partial(make_index, store, "memory.index"), journal, find_embedder),
+        SharedMemoryIndex(
+            partial(make_index, store, "memory.index"),
+            journal,
+            find_embedder,
+            check_text=store.find_text_damage,
+        ),
         SharedMemoryIndex(
             partial(make_index, turns, "conversations.index"),
             journal,
             find_embedder,
             turns.plan_turns,
+            check_text=turns.find_text_damage,
         ),
     )
 

@@ -72,7 +72,7 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
     handlers: dict[TaskKind, TaskHandler] = {
         "prompt": RunWork(gateway, services.journal, prompt),
         "compaction": RunWork(gateway, services.journal, compaction),
-        "memory_rebuild": MemoryRebuild(memories, embed),
+        "memory_rebuild": MemoryRebuild(memories, indexes or ()),
         "cleanup": Cleanup(sweeps, host.run_blocking, maintain),
         "maintenance": Maintenance(services.journal),
     }

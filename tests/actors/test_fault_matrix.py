@@ -18,7 +18,7 @@ from palyra.core.healing.rules import RULES, HealingMode, kind_of
 from palyra.core.incident import kinds
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import Restoration
-from palyra.core.journal.changes import ChainViolation, VerifyReport
+from palyra.core.journal.changes import ChainViolation, FilesLost, VerifyReport
 from palyra.core.journal.records import IncidentDomain
 from palyra.errors import Unavailable
 from tests.actors.healing_kit import (
@@ -342,6 +342,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.chain_broken(BREAK, BROKEN),
     kinds.journal_restored(RESTORED),
     kinds.journal_refuses("disk full"),
+    kinds.files_lost(FilesLost(found="the journal was removed", copy="/h/saved")),
     kinds.outcome_unknown("run_1", "call_1", "shell"),
     kinds.tool_crashed("shell", "run_1", "call_1", "a bug"),
     kinds.recovery_exhausted("run_1", 3),

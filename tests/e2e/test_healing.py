@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 import trio
@@ -200,3 +201,34 @@ async def test_a_journal_removed_under_a_running_daemon_is_saved(tmp_path: Path,
             await client.wait_run((await client.start_run("/say again")).run_id)
             listed = (await client.list_incidents()).incidents
             assert not [each.key for each in listed if each.key.startswith("chain_broken")]
+
+
+def break_words(home: Path) -> None:
+    """Damage both text indexes of a stopped daemon."""
+    connection = apsw.Connection(str(home / "journal.sqlite3"))
+    connection.execute("DELETE FROM memory_fts_data WHERE id > 10; DELETE FROM turn_fts_data")
+    connection.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "observe_only"])
+async def test_broken_text_indexes_are_found_and_mended(tmp_path: Path, mode: str) -> None:
+    """A start finds them without a search; in auto they are written anew, else by `memory rebuild`."""
+    with running(tmp_path, PALYRA_HEALING__MODE=mode, **PACE) as daemon:
+        async with daemon.connect() as client:
+            for number in range(30):
+                await client.add_memory(f"The port of host number{number} is {number}", kind="fact")
+            await client.wait_run((await client.start_run("/say the staging harbour")).run_id)
+            await client.search_memories("staging")
+        daemon.stop()
+        break_words(daemon.home)
+        daemon.start()
+        async with daemon.connect() as client:
+            found = await wait_incident(client, "index_damaged:memory", lambda _: True)
+            assert "its words are damaged" in str(found.evidence["damage"])
+            if mode == "observe_only":
+                done = await palyra("memory", "rebuild", home=daemon.home)
+                assert not done.code, done
+            for index in ("memory", "conversations"):
+                await wait_incident(client, f"index_damaged:{index}", is_resolved)
+            hits = (await client.search_memories("number7")).hits
+            assert "The port of host number7 is 7" == hits[0].text

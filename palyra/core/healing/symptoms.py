@@ -83,12 +83,13 @@ def index_key(index: str) -> str:
 
 
 def index_damaged(index: str, damage: str) -> IncidentReport:
-    """An index of the memory has no vectors, or no file."""
+    """An index of the memory has damaged words, no vectors, or no file."""
     return IncidentReport(
         domain="memory",
         key=index_key(index),
         severity="warning",
-        summary=f"the index of {index} is damaged: it is searched by words until it is built",
+        summary=f"the index of {index} is damaged ({damage}): searches find less or fail until it is "
+        "built; `palyra memory rebuild` does so",
         evidence={"index": index, "damage": damage},
         resolves_itself=True,
     )

@@ -346,6 +346,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SearchMode = Literal["hybrid", "lexical"]
+WORDS_DAMAGED = "its words are damaged"  # begins the damage of a text index
 FILE_GONE = "its file is gone"  # damage of an index whose vectors in memory are sound
 
 

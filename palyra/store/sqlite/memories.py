@@ -134,6 +134,13 @@ def merge_index(connection: apsw.Connection, *, begins: bool) -> bool:
     return any(merged)
 
 
+def make_anew(connection: apsw.Connection, table: str) -> None:
+    """Drop a text index with all its damage, and create it empty."""
+    statement = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get
+    connection.execute(f"DROP TABLE {table}")
+    connection.execute(statement)
+
+
 def _merge_table(connection: apsw.Connection, table: str, *, begins: bool) -> bool:
     before = connection.total_changes()
     pages = -MERGE_PAGES if begins else MERGE_PAGES
@@ -250,6 +257,9 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
 
 def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
     for each in wanted:
+        if not each.after_row:
+            make_anew(connection, "memory_fts")
+            connection.execute("DELETE FROM memory_vectors")
         found = read_rows(
             connection,
             "SELECT json_array(row) AS found FROM memories WHERE row > ? AND row <= ?",

@@ -7,6 +7,7 @@ Postings come as one text of row numbers, because a step of SQLite per row would
 search (see `queries`): 70 ns a row against 500.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from itertools import starmap
@@ -18,6 +19,7 @@ import msgspec
 from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.errors import Unavailable
 from palyra.store.sqlite.memories import (
     VECTORS,
     ItemQueries,
@@ -96,9 +98,13 @@ class IndexedTables(NamedTuple):
     text: str  # index
     facts: str  # expression of `MemoryFacts`
     embedded: str = "1"  # condition of the rows that have vectors
+    indexed: str = "memories"  # table whose rows all have words in the text index
+    is_whole: str = "1"  # condition under which they have
 
 
 ITEM_TABLES = IndexedTables("memories", "memory_vectors", "memory_fts", ITEM_FACTS)
+PROVED_ENTRIES, PROVED_WORDS = 16, 6  # of a proof by searches
+_WORD = re.compile(r"(?<!\w)[a-z]{3,16}(?!\w)")
 
 
 class IndexQueries(ABC):
@@ -145,6 +151,16 @@ class IndexQueries(ABC):
     def list_memory_rows(self) -> str:
         """Return the numbers of all rows, separated by commas."""
         return self._read_text(f"SELECT group_concat(row) FROM {self.tables.items}", ())  # noqa: S608 - only literals of this package
+
+    def find_text_damage(self) -> str:
+        """Check the text index by itself, against its rows and by a search; "" if it is sound.
+
+        Reads the whole text index.
+        """
+        try:
+            return self._read(lambda c: _find_text_damage(c, self.tables))
+        except Unavailable as error:
+            return error.message
 
     def list_matching_rows(self, wanted: MemoryFilter) -> str:
         """Return the numbers of the rows that match the filter, separated by commas."""
@@ -287,3 +303,30 @@ def append_vectors(
     VECTORS.append(
         connection, [(row, embedder, vector.scale, vector.values) for row, vector in vectors]
     )
+
+
+def _find_text_damage(connection: apsw.Connection, tables: IndexedTables) -> str:
+    # The check covers a virtual table since SQLite 3.44: https://www.sqlite.org/pragma.html
+    finding = connection.execute(f"PRAGMA integrity_check({tables.text})").get
+    if finding != "ok":
+        return " ".join(str(finding).split())
+    missing = connection.execute(
+        f"SELECT count(*) FROM {tables.indexed} WHERE {tables.is_whole}"  # noqa: S608 - only literals of this package
+        f" AND row NOT IN (SELECT id FROM {tables.text}_docsize)"
+    ).get
+    if missing:
+        return f"{missing} entries are missing"
+    sample = connection.execute(
+        f"SELECT row, lower(text) FROM {tables.items} WHERE {tables.is_whole}"  # noqa: S608 - only literals of this package
+        f" AND row IN (SELECT row FROM {tables.indexed} ORDER BY random() LIMIT ?)",
+        (PROVED_ENTRIES,),
+    ).fetchall()
+    for row, text in sample:
+        for word in sorted(set(_WORD.findall(str(text or ""))))[-PROVED_WORDS:]:
+            found = connection.execute(
+                f"SELECT 1 FROM {tables.text} WHERE {tables.text} MATCH ? AND rowid = ?",  # noqa: S608 - only literals of this package
+                (match_any([word]), row),
+            ).get
+            if not found:
+                return f"a search for a word of entry {row} does not find it"
+    return ""

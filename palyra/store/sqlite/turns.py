@@ -26,7 +26,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.memory.fields import search_fields
 from palyra.store.sqlite.connection import BulkInsert
-from palyra.store.sqlite.memories import read_rows
+from palyra.store.sqlite.memories import make_anew, read_rows
 from palyra.store.sqlite.memory_search import IndexedTables, IndexQueries, MemoryChanges
 
 T = TypeVar("T")
@@ -69,7 +69,15 @@ _VECTORS = BulkInsert(
 class TurnQueries(IndexQueries):
     """Queries of the index of turns; `read` calls a query with a connection of this thread."""
 
-    tables = IndexedTables("turn_items", "turn_vectors", "turn_fts", _FACTS, "author <> 'tool'")
+    tables = IndexedTables(
+        "turn_items",
+        "turn_vectors",
+        "turn_fts",
+        _FACTS,
+        "author <> 'tool'",
+        indexed="turns",
+        is_whole="(SELECT position FROM turn_mark) >= (SELECT coalesce(max(position), 0) FROM tape)",
+    )
 
     def __init__(self, read: Callable[[Callable[[apsw.Connection], T]], T]) -> None:
         self._call = read
@@ -182,6 +190,9 @@ def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
     )
     if not connection.changes():
         return
+    if found.after_position == FROM_THE_START:
+        make_anew(connection, "turn_fts")
+        connection.execute("DELETE FROM turns")
     kept = _list_kept(connection, found.turns)
     if not kept:
         return
