@@ -272,7 +272,7 @@ class Embed(SharedWork):
 
 
 class MemoryRebuild(SharedWork):
-    """The text indexes made anew, then the vectors; a search proves them."""
+    """Text indexes created again, then the vectors; searches prove them."""
 
     def __init__(self, memories: Memories, indexes: Sequence[SharedMemoryIndex] = ()) -> None:
         self._memories = memories

@@ -547,7 +547,7 @@ def purge(
 @memory.command()
 @shared_options
 def rebuild(options: Options) -> None:
-    """Make the search index of all items anew."""
+    """Create the search index of all items again."""
     done = talk(options, lambda client: client.rebuild_memory())
     if options.as_json:
         print_json(done)

@@ -145,7 +145,21 @@ def load(
         sections[each.section][each.key] = _checked(each)
         sources[f"{each.section}.{each.key}"] = each.source
     kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    return msgspec.structs.replace(Config(paths=paths, sources=sources), **kinds)
+    config = msgspec.structs.replace(Config(paths=paths, sources=sources), **kinds)
+    _refuse_contradictions(config)
+    return config
+
+
+def _refuse_contradictions(config: Config) -> None:
+    """Refuse a retention of files that is longer or larger than the bound of their folder."""
+    for key in ("artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib"):
+        kept, bound = getattr(config.retention, key), getattr(config.files, key)
+        if kept > bound:
+            raise InvalidParams(
+                f"retention.{key} = {kept} cannot be kept, because files.{key} = {bound} deletes "
+                f"earlier: raise files.{key}, or lower retention.{key}",
+                field=f"retention.{key}",
+            )
 
 
 def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:

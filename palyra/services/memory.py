@@ -598,7 +598,7 @@ class Memories:
         return await self.journal.read(lambda s: s.count_memories(whose, now_ms=now_ms))
 
     async def rebuild(self, caller: Caller) -> int:
-        """Make the text index of all items anew; return the number of items.  Operators only.
+        """Create the text index of all items again; return the number of items.  Operators only.
 
         Conversations are indexed again, and all vectors made again, in the background.  Raises
         Unavailable if the index is damaged afterwards.

@@ -380,3 +380,15 @@ def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str,
             assert not any(part in refused.value.message for part in (secret[4:], "h4nter22"))
         else:
             refuse_secrets(found, redact)
+
+
+@pytest.mark.parametrize(
+    "key", ["artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib"]
+)
+def test_two_bounds_that_contradict_each_other_are_refused(key: str) -> None:
+    """Files cannot be retained beyond the bound of their folder; raising that bound allows it."""
+    with pytest.raises(InvalidParams, match=f"retention.{key} = 2000 .* files.{key} = "):
+        load(environ={}, overrides={f"retention.{key}": 2000})
+    both = {f"retention.{key}": 2000, f"files.{key}": 3000}
+    assert load(environ={}, overrides=both).retention != load(environ={}).retention
+    assert load(environ={}, overrides={f"retention.{key}": 1}).sources

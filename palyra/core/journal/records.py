@@ -502,7 +502,7 @@ class MemoryRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class MemoryReindex(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Request to rewrite the index entries of rows `after_row` + 1 to `through_row`.
 
-    The part after row 0 makes the text index anew and deletes all vectors.
+    The part after row 0 creates the text index again and deletes all vectors.
     """
 
     after_row: int
