@@ -199,6 +199,7 @@ class Daemon:
             queue=self.tasks.background.queue,
             indexes={} if self.memory_indexes is None else self.memory_indexes.by_upkeep(),
             memories=self.memories,
+            artifacts=self.toolset.artifacts,
             modelset=self.modelset,
             restart_child=self._restart_child,
         )

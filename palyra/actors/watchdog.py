@@ -12,10 +12,11 @@ step of each unresolved incident.  Attempts are child tasks with a deadline, bec
 hang as well; an incident has one attempt at a time.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import Protocol
 
 import structlog
 import trio
@@ -24,6 +25,7 @@ from palyra.actors.journal.actor import JournalHandle
 from palyra.actors.kernel.child import ChildSpec, ChildTask, Exit
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.kernel.supervisor import run_task
+from palyra.actors.kernel.threads import run_sync
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.run.tool_call import ToolExecution
@@ -53,7 +55,7 @@ from palyra.core.healing.rules import (
     subject_of,
 )
 from palyra.core.incident.incident import IncidentReport
-from palyra.core.incident.kinds import FILES, SESSION_SET_ASIDE, files_lost
+from palyra.core.incident.kinds import FILES, SESSION_SET_ASIDE, artifact_damaged, files_lost
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE, WORDS_DAMAGED
 from palyra.core.model.routing import ProviderHealth
@@ -76,7 +78,19 @@ ATTEMPT_S = 30.0  # of one remedy
 # Values of `waits_for` of tasks that are not stuck.
 EXTERNAL_WAITS = frozenset({"retry delay", "budget", "person", "child"})
 
+ARTIFACTS, ARTIFACTS_S = 16, 600.0  # of a sample, and seconds between two
 Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
+
+
+class CheckedArtifacts(Protocol):
+    """A store of artifacts that remembers the damaged ones it has read."""
+
+    @property
+    def damaged(self) -> MutableMapping[str, str]:
+        """Path by digest."""
+
+    def check_sample(self, count: int) -> None:
+        """Read some of them.  Blocks."""
 
 
 @dataclass(slots=True)
@@ -99,6 +113,8 @@ class Watchdog:
     damaged_s: dict[str, float] = field(default_factory=dict)  # since this time, by index
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     is_checking_files: bool = False
+    artifacts: CheckedArtifacts | None = None  # whose damage is reported
+    artifacts_due_s: float = -inf  # of the next sample
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # of the last attempt, by key
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
@@ -161,7 +177,10 @@ class Watchdog:
             self.incidents.clear(JOURNAL_STUCK, "the journal commits again")
 
     async def _check_files(self) -> None:
-        """Report files of the journal that are gone.  Cancellation: waits for the store."""
+        """Report files of the journal that are gone, and damaged artifacts.
+
+        Cancellation: waits for the store.
+        """
         try:
             lost = await self.journal.check_files()
         except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
@@ -169,7 +188,23 @@ class Watchdog:
         else:
             if lost is not None and not self.incidents.is_reported(FILES):  # a fact in each mode
                 self.incidents.report(files_lost(lost))
+        await self._check_artifacts()
         self.is_checking_files = False
+
+    async def _check_artifacts(self) -> None:
+        """Read a sample when it is due; report what reads and samples have found, once each."""
+        if self.artifacts is None:
+            return
+        now_s = trio.current_time()
+        if now_s >= self.artifacts_due_s:
+            self.artifacts_due_s = now_s + ARTIFACTS_S
+            await run_sync(self.artifacts.check_sample, ARTIFACTS)
+        for digest, path in [*self.artifacts.damaged.items()]:
+            try:
+                await self.incidents.report_finding(artifact_damaged(digest, path))
+            except (Unavailable, ActorGone):  # a closed journal: the next sweep
+                return
+            del self.artifacts.damaged[digest]  # each later read finds it again
 
     def _clear_runs(self) -> None:
         """Clear the incidents of runs that have progressed since the last sweep, or have ended."""

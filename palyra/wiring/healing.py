@@ -17,10 +17,12 @@ from palyra.core.access import Caller
 from palyra.core.healing.rules import Remedy, kind_of, subject_of
 from palyra.core.incident.kinds import SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
+from palyra.core.ports import Artifacts
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.task_queue import TaskQueue
+from palyra.store.files.artifacts import FileArtifacts
 from palyra.wiring.models import Modelset
 
 log = structlog.get_logger("palyra.watchdog")
@@ -49,6 +51,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     queue: TaskQueue,
     indexes: Mapping[str, SharedMemoryIndex],
     memories: Memories,
+    artifacts: Artifacts,
     modelset: Modelset,
     restart_child: RestartChild,
 ) -> Watchdog:
@@ -77,6 +80,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         remedies=remedies,
         queue=queue,
         indexes=indexes,
+        artifacts=artifacts if isinstance(artifacts, FileArtifacts) else None,
         providers=modelset.names,
         find_health=modelset.look,
     )

@@ -342,6 +342,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.chain_broken(BREAK, BROKEN),
     kinds.journal_restored(RESTORED),
     kinds.journal_refuses("disk full"),
+    kinds.artifact_damaged("ab12", "/h/artifacts/ab12"),
     kinds.files_lost(FilesLost(found="the journal was removed", copy="/h/saved")),
     kinds.outcome_unknown("run_1", "call_1", "shell"),
     kinds.tool_crashed("shell", "run_1", "call_1", "a bug"),

@@ -118,6 +118,17 @@ def files_lost(lost: FilesLost) -> IncidentReport:
     )
 
 
+def artifact_damaged(digest: str, path: str) -> IncidentReport:
+    """A stored output or picture does not have its digest any more."""
+    return IncidentReport(
+        domain="store",
+        key=f"artifact_damaged:{digest}",
+        severity="error",
+        summary=f"a stored output is damaged on the disk and is not returned: restore {path} from a backup",
+        evidence={"artifact": digest, "path": path},
+    )
+
+
 def outcome_unknown(run_id: str, call_id: str, tool: str) -> IncidentReport:
     """The daemon ended during a call that must not be repeated automatically."""
     return IncidentReport(

@@ -1,7 +1,9 @@
 """Artifacts on disk: `artifacts/SESSION/DIGEST`, private, digest checked at every read."""
 
 import hashlib
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,6 +21,7 @@ class FileArtifacts:
     def __init__(
         self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
     ) -> None:
+        self.damaged: dict[str, str] = {}  # path by digest, found by reads and checks
         self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
 
     def put(self, artifact: Artifact, data: bytes) -> None:
@@ -37,13 +40,35 @@ class FileArtifacts:
         if not is_id(session_id, "ses"):
             return None
         names = [each for each in self._files.names(session_id) if each.startswith(name)]
-        found = self._files.find(f"{session_id}/{names[0]}") if len(names) == 1 else None
+        return self._read(f"{session_id}/{names[0]}") if len(names) == 1 else None
+
+    def check_sample(self, count: int) -> None:
+        """Read some artifacts, chosen at random; `damaged` has those that are."""
+        names = [
+            f"{folder}/{name}"
+            for folder in self._files.names()
+            for name in self._files.names(folder)
+        ]
+        for name in random.sample(names, min(count, len(names))):
+            with suppress(Unavailable):
+                self._read(name)
+
+    def _read(self, name: str) -> tuple[Artifact, bytes] | None:
+        """Return a whole artifact, None for a deleted one.  Raises Unavailable for a damaged one."""
+        found, digest = self._files.find(name), name.rpartition("/")[2]
         if found is None:
             return None
         head, data = found
-        if hashlib.sha256(data).hexdigest() != names[0]:
-            raise Unavailable(f"the artifact {names[0]} is damaged on the disk")
-        return msgspec.json.decode(head, type=Artifact), data
+        try:
+            artifact = msgspec.json.decode(head, type=Artifact)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            artifact = None
+        if artifact is None or hashlib.sha256(data).hexdigest() != digest:
+            self.damaged[digest] = str(self._files.root / name)
+            raise Unavailable(
+                f"the artifact {digest} is damaged on the disk: restore {self.damaged[digest]} from a backup"
+            )
+        return artifact, data
 
     def prune(self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool) -> Pruned:
         """Delete artifacts over a bound, but those of sessions in use."""
