@@ -254,9 +254,9 @@ async def test_a_preview_is_for_those_who_see_the_approval(daemon: DaemonProcess
 
 
 async def test_reach_counts_earlier_calls_of_the_key(daemon: DaemonProcess) -> None:
-    """A wider scope would have decided the earlier writes into the folder, not those elsewhere."""
+    """A wider scope would have decided the earlier writes of the file, not those of its folder."""
     async with daemon.connect() as client:
-        for path in ("notes/a.txt", "notes/b.txt", "other/c.txt"):
+        for path in ("notes/d.txt", "notes/d.txt", "notes/c.txt"):
             earlier = await ask_for(client, write_call(path))
             await client.resolve_approval(earlier.approval_id, "allow", earlier.digest)
             await client.wait_run(earlier.run_id)

@@ -170,7 +170,7 @@ async def test_a_change_is_undone_where_it_was_made(two: Two) -> None:
 
 
 async def test_an_answer_holds_in_one_workspace(two: Two) -> None:
-    """A timed answer for a folder of `site` asks again in `default`, and not again in `site`."""
+    """A timed answer for a file of `site` asks again in `default`, and not again in `site`."""
     async with two.daemon.connect() as client:
         question = await ask_for(client, write_call("made/a.txt", "a"), workspace="site")
         await client.resolve_approval(
@@ -178,9 +178,9 @@ async def test_an_answer_holds_in_one_workspace(two: Two) -> None:
         )
         with trio.fail_after(WITHIN_S):
             await client.wait_run(question.run_id)
-            again = await client.start_run(write_call("made/b.txt", "b"), workspace="site")
+            again = await client.start_run(write_call("made/a.txt", "b"), workspace="site")
             assert "done" == (await client.wait_run(again.run_id)).state
-            elsewhere = await client.start_run(write_call("made/b.txt", "b"))
+            elsewhere = await client.start_run(write_call("made/a.txt", "b"))
             seen = await client.wait_run(elsewhere.run_id, until="attention")
         assert "awaiting_approval" == seen.phase
         listed = await palyra("approvals", "grants", "--home", str(two.daemon.home))

@@ -337,10 +337,10 @@ async def test_a_provider_that_wants_a_long_pause_is_not_waited_for(
             assert times == fleet.asked["scripted"]
 
 
-async def test_no_retry_after_the_first_delta(
+async def test_an_answer_that_breaks_off_is_asked_for_again(
     autojump_clock: MockClock, store: MemoryJournal
 ) -> None:
-    """Neither the same model nor another one starts again."""
+    """The same model is tried to the end of its attempts, and then the other one answers."""
     fleet = Fleet(TO_SPARE, "b/spare")
     model = fleet["scripted"]
 
@@ -353,8 +353,8 @@ async def test_no_retry_after_the_first_delta(
     model.stream = stream  # type: ignore[method-assign]  # of this test
     async with fleet.running(store) as kit:
         run_id = await kit.start()
-        assert "failed" == await kit.end(run_id)
-        assert {"scripted": 1} == fleet.asked
+        assert "done" == await kit.end(run_id)
+        assert {"scripted": 3, "b/spare": 1} == fleet.asked
         await replayed(kit, run_id)
 
 

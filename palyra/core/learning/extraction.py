@@ -34,7 +34,7 @@ from palyra.core.learning.candidates import FULL_BPS, LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
-from palyra.core.learning.structure import is_fragment, stands_alone
+from palyra.core.learning.structure import is_fragment, is_alone
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
     ContextGathered,
@@ -325,7 +325,7 @@ def _read(seq: int, quote: str, recalled: Sequence[str], message: str) -> Found 
         kind,
         quote,
         is_foreign=is_quoted(message, quote),
-        is_alone=stands_alone(message, quote),
+        is_alone=is_alone(message, quote),
     )
     return Found(
         kind=kind, text=text, quote=quote, seq=seq, score_bps=score(signals), signals=signals

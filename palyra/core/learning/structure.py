@@ -2,7 +2,7 @@
 """Structure: signs that a message holds more than its user's own sentences.
 
 Pasted text is written by others, and no list of its forms is complete: commits, logs, tables, mails,
-chats, subtitles, configuration.  So the rule asks for the opposite.  A statement stands alone if it is the
+chats, subtitles, configuration.  So the rule asks for the opposite.  A statement is alone if it is the
 whole message: one paragraph of one line and one sentence, made of the characters of prose.  All other
 statements wait for a person, since plain paragraphs around a sentence do not tell who wrote it.
 """
@@ -40,7 +40,7 @@ _LATE_START = re.compile(  # a sentence that begins behind a word that is no par
 _SHOUT = re.compile(r"^[^\W\d_]{3,}\b(?<=[A-ZÄÖÜ]{3})(?<![a-zäöüß])")
 
 
-def stands_alone(message: str, statement: str) -> bool:
+def is_alone(message: str, statement: str) -> bool:
     """True if the statement is the whole message, and one sentence of prose."""
     return message.rstrip() == statement.strip() and is_sentence(statement.strip())
 

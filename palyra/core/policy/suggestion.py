@@ -41,6 +41,7 @@ from itertools import accumulate, starmap
 import msgspec
 
 from palyra.core.journal.records import DEFAULT_WORKSPACE
+from palyra.core.policy.grants import parts_of
 from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.views import PastCall, Proof, RuleSuggestion
@@ -252,7 +253,7 @@ def _is_printable(request: PolicyRequest) -> bool:
     facets = request.facets
     texts = (
         request.principal, request.agent, request.tool, *request.capabilities,
-        *facets.argv, facets.cwd, *facets.paths, facets.host, facets.grant_key,
+        *facets.argv, facets.cwd, *facets.paths, facets.host, *parts_of(facets.grant_key),
     )  # fmt: skip
     return all(
         text.isascii() and (not text or text.isprintable()) and visible(text) == text

@@ -170,7 +170,11 @@ def _is_foreign_token(found: bytes) -> bool:
         return is_opaque(match[2])
     if is_strictly_drawn(match[2]):
         return True
-    is_public = not _OF_FILES.isdisjoint(words) or max(map(len, words)) > _LONGEST_PREFIX_WORD
+    is_public = (
+        not _OF_FILES.isdisjoint(words)
+        or max(map(len, words)) > _LONGEST_PREFIX_WORD
+        or _SHA.fullmatch(match[2]) is not None
+    )
     return not is_public and _ONE_CASE.fullmatch(match[2]) is not None and is_opaque(match[2])
 
 
@@ -179,6 +183,8 @@ def _is_foreign_token(found: bytes) -> bool:
 _ONE_CASE = re.compile(
     rb"[0-9a-f]{32,}|(?=(?:[a-z]*[0-9]){4})[a-z0-9]{24,}|(?=(?:[A-Z]*[0-9]){3})[A-Z0-9]{24,}"
 )
+# SHA-1 and the members of SHA-2: keys and names are made of them as often as `bench-` and `cache_`.
+_SHA = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}")
 _LONGEST_PREFIX_WORD = 5
 _OF_FILES = frozenset(
     b"app apps asset base body cache chart css data db dir disk doc docs etag font fonts git head icon index js"

@@ -238,6 +238,8 @@ class _Memory:
         except KeyError:
             redacted = redact(data)
             self._keep(key, None if redacted == data else redacted)
+            if redacted != data:  # redaction is idempotent: the second pass of a step finds it
+                self._keep((redact.__name__, sha256(redacted).digest()), None)
             return redacted
         return data if known is None else known
 

@@ -1,4 +1,4 @@
-"""What the end of a run means for the task whose work it was.
+"""Verdict on a task from the end of the run that did its work.
 
 A task of a run succeeded if the run is done and none of its calls was refused: a model that was denied
 a call says so in its answer only, which may never be read.  A run that failed

@@ -1,6 +1,6 @@
 """Names that decide identity: a new one must not look like one that exists.
 
-Principals, channels, agents and senders are told apart by their names alone, by the daemon byte by
+Principals, channels, agents and senders are identified by their names alone, by the daemon byte by
 byte and by a person at a glance.  So a name is refused if it is shown otherwise than it is stored
 (`core.text.visible`), begins or ends with a blank, or differs from a known one only in its Unicode form,
 case, blanks, or in letters and digits that look alike.

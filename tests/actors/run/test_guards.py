@@ -215,16 +215,17 @@ async def test_a_cut_answer_is_whole_in_the_end(
         assert final(kit, run_id) == "alphabet"
 
 
-async def test_a_refused_text_is_never_the_final_one(
+async def test_a_filtered_text_is_a_partial_answer_that_says_so(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Not on the tape as a message, whatever its turns say."""
+    """It is not asked for again, and never passes for the whole answer."""
     async with running(store) as kit:
         kit.model.turns = [cut("half", "content_filter"), cut("still half", "content_filter")]
         run_id = await kit.start()
         assert await kit.end(run_id) == "done"
-        assert "half" not in final(kit, run_id)
-        assert kit.kinds(run_id).count("answer.rejected") == 1
+        assert final(kit, run_id).startswith("half\n\n[The answer ")
+        assert kit.kinds(run_id).count("turn.started") == 1
+        assert "partial" == (await kit.gateway.get_run(OPERATOR, run_id)).reason
 
 
 async def test_the_cap_of_256_turns_ends_a_run_that_never_answers(

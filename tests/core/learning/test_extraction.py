@@ -16,7 +16,7 @@ from palyra.core.learning.extraction import (
     extract,
     read_texts,
 )
-from palyra.core.learning.structure import is_fragment, stands_alone
+from palyra.core.learning.structure import is_fragment, is_alone
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import (
     ContextGathered,
@@ -416,4 +416,4 @@ def test_an_ordinary_preference_applies_itself() -> None:
 @pytest.mark.parametrize("unit", ["a_", " .", "(", '"x" ', "A ", "`", "-", "1:"])
 def test_a_long_line_is_read_in_linear_time(unit: str) -> None:
     """No pattern of the structure tries a line in many ways."""
-    assert not stands_alone("Always " + unit * 20_000 + "\0", "Always " + unit * 20_000 + "\0")
+    assert not is_alone("Always " + unit * 20_000 + "\0", "Always " + unit * 20_000 + "\0")
