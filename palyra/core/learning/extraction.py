@@ -34,7 +34,7 @@ from palyra.core.learning.candidates import FULL_BPS, LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
-from palyra.core.learning.structure import is_fragment, is_alone
+from palyra.core.learning.structure import is_alone, is_fragment
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
     ContextGathered,

@@ -16,7 +16,7 @@ from palyra.core.learning.extraction import (
     extract,
     read_texts,
 )
-from palyra.core.learning.structure import is_fragment, is_alone
+from palyra.core.learning.structure import is_alone, is_fragment
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import (
     ContextGathered,
