@@ -149,6 +149,8 @@ class Watchdog:
         if not self.is_checking_files:  # a disk that hangs must not delay the sweeps
             self.is_checking_files = True
             nursery.start_soon(self._check_files)
+        for name in self.journal.store.list_damaged():
+            self._report(symptoms.record_damaged(name))
         self._clear_runs()
         await self.find_runs()
         if self.queue is not None:

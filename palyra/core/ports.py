@@ -269,7 +269,13 @@ class AccessStore(Protocol):
     def find_receipt(
         self, principal: str, key: str, *, now_ms: int
     ) -> IdempotencyRecord | None: ...
+    def list_damaged(self) -> tuple[str, ...]:
+        """Return the records that queries left out because they do not decode, as `table:key`."""
+
     def find_token(self, sha256: str) -> TokenRecord | None: ...
+    def find_token_id(self, sha256: str) -> str | None:
+        """Return the id of the token, also of one whose record does not decode."""
+
     def list_tokens(self) -> list[TokenRecord]: ...
 
 

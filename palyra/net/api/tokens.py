@@ -54,9 +54,11 @@ async def admit_operator(
     """Register the operator's token unless it is stored; its record is committed on return."""
     digest = digest_token(token)
     if await journal.find(lambda store: store.find_token(digest)) is None:
+        # A record that does not decode is replaced: the owner of the data directory has the token.
+        damaged = await journal.find(lambda store: store.find_token_id(digest))
         record = token_record(
             token,
-            token_id=new_id("tok"),
+            token_id=damaged or new_id("tok"),
             principal="operator",
             role="operator",
             name="operator",

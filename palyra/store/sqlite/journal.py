@@ -46,6 +46,7 @@ from palyra.store.sqlite.connection import (
 )
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
+<<<<<<< HEAD
 from palyra.store.sqlite.open_files import (
     OpenFiles,
     copy_database,
@@ -54,6 +55,9 @@ from palyra.store.sqlite.open_files import (
     describe,
 )
 from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
+=======
+from palyra.store.sqlite.queries import Damaged, list_newest_ids, list_unresolved
+>>>>>>> dd5a32a8 (A record that does not decode is left out and named by an incident)
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
@@ -82,6 +86,7 @@ class SqliteJournal(MemorySearchQueries):
         self._disk = disk
         self._synchronous = synchronous
         self._pages = PageCheck(path)
+        self.damaged = Damaged()
         self._opened: _Opened | None = None
         self._losses: dict[Path, str] = {}
         self._saved: tuple[int, int] | None = None  # position and changes of the last copy
@@ -119,7 +124,7 @@ class SqliteJournal(MemorySearchQueries):
             self._keys.bind(found.journal_id)  # not before a mismatch is on record
             if rollback is not None:  # it is on record
                 self._keys.mark(found.journal_id, epoch=found.epoch, position=writer.position)
-            incidents = tuple(list_unresolved(connection))
+            incidents = tuple(list_unresolved(connection, self.damaged))
             newest_ids = tuple(list_newest_ids(connection))
             restored = _find_restoration(connection, roots)
             readers = Readers(self.path, self._disk)
@@ -379,7 +384,8 @@ def _find_restoration(connection: apsw.Connection, roots: SignedRootsFile) -> Re
         return None
     key = restored_key(last.restored)
     is_known = connection.execute(
-        "SELECT 1 FROM incidents WHERE record ->> '$.key' = ?", (key,)
+        "SELECT 1 FROM incidents WHERE iif(json_valid(record), record ->> '$.key', NULL) = ?",
+        (key,),
     ).get
     return None if is_known else last.restored
 

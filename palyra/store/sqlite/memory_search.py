@@ -9,7 +9,8 @@ search (see `queries`): 70 ns a row against 500.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import starmap
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,6 +89,13 @@ class CandidateRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _CANDIDATES_DECODER = msgspec.json.Decoder(list[CandidateRow])
 _ITEMS_DECODER = msgspec.json.Decoder(list[tuple[int, MemoryRecord]])
 _FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
+
+
+def _sound_items(found: bytes) -> Iterator[tuple[int, MemoryRecord]]:
+    """Yield the items of a JSON array that decode."""
+    for row, record in msgspec.json.decode(found, type=list[tuple[int, msgspec.Raw]]):
+        with suppress(msgspec.ValidationError):
+            yield row, msgspec.json.decode(record, type=MemoryRecord)
 
 
 class IndexedTables(NamedTuple):
@@ -192,8 +200,13 @@ class IndexQueries(ABC):
         self, wanted: MemoryFilter, rows: Sequence[int]
     ) -> list[tuple[int, MemoryRecord]]:
         """Return the items of those of the rows that match the filter now."""
-        found = self._read_matching("json_array(row, json(record))", wanted, rows)
-        return [] if found is None else _ITEMS_DECODER.decode(found)
+        found = self._read_matching(
+            "CASE WHEN json_valid(record) THEN json_array(row, json(record)) END", wanted, rows
+        )
+        try:
+            return [] if found is None else _ITEMS_DECODER.decode(found)
+        except msgspec.ValidationError:  # of one; the listing of its principal names it
+            return list(_sound_items(found or b"[]"))
 
     def _read_matching(
         self, column: str, wanted: MemoryFilter, rows: Sequence[int]

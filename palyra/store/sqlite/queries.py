@@ -13,6 +13,10 @@ trigger or a unique index of `schema`; `describe_refusal` translates their error
 Reading takes one step of SQLite per query: the rows are joined into one JSON array inside the
 database and decoded at once.  Every step releases the interpreter lock and has to win it back
 from a busy event loop, so a step per row would cost more than the rows do.
+
+A record that does not decode costs itself: where the array does not decode, the rows are read one
+by one, those that do not decode are left out, and `Damaged` notes them by table and key.  Their bytes
+stay where they are.  A damaged record grants nothing, since no query finds it.
 """
 
 from abc import ABC, abstractmethod
@@ -327,6 +331,28 @@ def list_newest_ids(connection: apsw.Connection) -> list[str]:
     return found
 
 
+class Damaged:
+    """Records that did not decode when they were last read, as `table:key`.  Thread-safe."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def note(self, name: str) -> None:
+        """Add one; at most `MAX_DAMAGED` are kept."""
+        if len(self._names) < MAX_DAMAGED:
+            self._names[name] = None
+
+    def names(self) -> tuple[str, ...]:
+        """Return them, in the order in which they were found."""
+        return tuple(self._names.copy())
+
+
+MAX_DAMAGED = 1_000  # each is an incident
+_UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
 class Select(Generic[R]):
     """A SELECT of records of one type, with its WHERE clause under construction."""
 
@@ -355,8 +381,10 @@ class Select(Generic[R]):
         """The expression behind WHERE and its parameters."""
         return " AND ".join(self._conditions), tuple(self._values)
 
-    def read(self, connection: apsw.Connection, order: str, limit: int = NO_LIMIT) -> list[R]:
-        """Return the matching records in this order."""
+    def read(
+        self, connection: apsw.Connection, order: str, limit: int = NO_LIMIT, *, damaged: Damaged
+    ) -> list[R]:
+        """Return the matching records in this order; those that do not decode go to `damaged`."""
         where, values = self.condition
         found = connection.execute(
             "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
@@ -364,7 +392,32 @@ class Select(Generic[R]):
             f" ORDER BY {order} LIMIT ?)",
             (*values, limit),
         ).get
-        return [] if found is None else msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
+        if found is None:
+            return []
+        try:
+            return msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
+        except _UNDECODED:
+            return self._read_one_by_one(connection, order, limit, damaged)
+
+    def _read_one_by_one(
+        self, connection: apsw.Connection, order: str, limit: int, damaged: Damaged
+    ) -> list[R]:
+        """Return up to `limit` records that decode, whatever stands between them."""
+        where, values = self.condition
+        key = ", ".join(TABLES[self._kind].key) if self._kind in TABLES else "memory_id"
+        rows = connection.execute(
+            f"SELECT CAST(record AS BLOB), {key} FROM {self._table} WHERE {where} ORDER BY {order}",  # noqa: S608 - only literals of this file
+            values,
+        )
+        found = list[R]()
+        for record, *keys in rows:
+            if len(found) == limit:
+                break
+            try:
+                found.append(msgspec.json.decode(record, type=self._kind))
+            except _UNDECODED:
+                damaged.note(f"{self._table}:{':'.join(map(str, keys))}")
+        return found
 
 
 def _matching(wanted: RunFilter) -> Select[RunRecord]:
@@ -393,8 +446,16 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
     def _read(self, query: Callable[[apsw.Connection], T]) -> T:
         """Call the query with a reading connection of this thread.  Raises Unavailable."""
 
+    damaged: Damaged  # found by these queries
+
     def _list(self, select: Select[R], order: str, limit: int = NO_LIMIT) -> list[R]:
-        return self._read(lambda connection: select.read(connection, order, limit))
+        return self._read(
+            lambda connection: select.read(connection, order, limit, damaged=self.damaged)
+        )
+
+    def list_damaged(self) -> tuple[str, ...]:
+        """See `core.ports.JournalStore`."""
+        return self.damaged.names()
 
     def _find(self, select: Select[R], order: str = "rowid") -> R | None:
         """Return the first match, None when there is none."""
@@ -418,7 +479,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """
         where, values = _matching(wanted).condition
         statement = (
-            "SELECT run_id FROM (SELECT run_id, record ->> '$.started_ms' AS started_ms FROM runs"  # noqa: S608 - only literals of this file
+            "SELECT run_id FROM (SELECT run_id, iif(json_valid(record), record ->> '$.started_ms', NULL) AS started_ms FROM runs"  # noqa: S608 - only literals of this file
             f" WHERE {where} ORDER BY run_id DESC LIMIT ?)"
             " WHERE started_ms IS NOT NULL ORDER BY started_ms DESC, run_id DESC"
         )
@@ -505,6 +566,13 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def find_token(self, sha256: str) -> TokenRecord | None:
         return self._find(Select(TokenRecord).where("sha256 = ?", sha256))
+
+    def find_token_id(self, sha256: str) -> str | None:
+        """See `AccessStore.find_token_id`."""
+        found: str | None = self._read(
+            lambda c: c.execute("SELECT token_id FROM tokens WHERE sha256 = ?", (sha256,)).get
+        )
+        return found
 
     def list_tokens(self) -> list[TokenRecord]:
         """By id, which is the order of creation."""
@@ -829,6 +897,7 @@ def _select_usage(wanted: UsageFilter) -> Select[UsageRecord]:
     )
 
 
-def list_unresolved(connection: apsw.Connection) -> list[IncidentRecord]:
+def list_unresolved(connection: apsw.Connection, damaged: Damaged) -> list[IncidentRecord]:
     """Return the incidents that an opening journal reports, oldest first."""
-    return Select(IncidentRecord).where("state <> 'resolved'").read(connection, "incident_id")
+    select = Select(IncidentRecord).where("state <> 'resolved'")
+    return select.read(connection, "incident_id", damaged=damaged)

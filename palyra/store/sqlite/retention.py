@@ -28,8 +28,8 @@ INCREMENTAL = 2  # of PRAGMA auto_vacuum
 _KEPT = """
     SELECT p.value ->> '$.run_id' FROM sessions, json_each(sessions.record, '$.pins') AS p
     UNION SELECT l.value ->> '$.run_id' FROM memories, json_each(memories.lineage) AS l
-    UNION SELECT record ->> '$.parent_run_id' FROM runs
-        WHERE record ->> '$.parent_run_id' IS NOT NULL AND record ->> '$.purged_ms' IS NULL
+    UNION SELECT iif(json_valid(record), record ->> '$.parent_run_id', NULL) FROM runs
+        WHERE iif(json_valid(record), record ->> '$.parent_run_id', NULL) IS NOT NULL AND iif(json_valid(record), record ->> '$.purged_ms', NULL) IS NULL
 """
 _BUSY_SESSIONS = """
     SELECT session_id FROM runs WHERE state IN ('accepted', 'in_progress')
@@ -39,13 +39,13 @@ _BUSY_SESSIONS = """
 _PINNING = "SELECT session_id FROM sessions WHERE json_array_length(record, '$.pins')"
 _CANDIDATES = f"""
 WITH ended AS (
-    SELECT run_id, session_id, record ->> '$.finished_ms' AS at_ms,
+    SELECT run_id, session_id, iif(json_valid(record), record ->> '$.finished_ms', NULL) AS at_ms,
         row_number() OVER (PARTITION BY session_id ORDER BY run_id DESC) AS age
     FROM runs WHERE state NOT IN ('accepted', 'in_progress')
-        AND record ->> '$.purged_ms' IS NULL
+        AND iif(json_valid(record), record ->> '$.purged_ms', NULL) IS NULL
 ), active AS (
     SELECT ended.session_id FROM ended JOIN sessions USING (session_id)
-    WHERE sessions.record ->> '$.archived_ms' IS NULL
+    WHERE iif(json_valid(sessions.record), sessions.record ->> '$.archived_ms', NULL) IS NULL
     GROUP BY ended.session_id HAVING max(at_ms) > :active_ms
 )
 SELECT run_id, at_ms,
@@ -88,8 +88,8 @@ class RetentionQueries:
         def query(connection: apsw.Connection) -> InUse:
             sessions = connection.execute(f"{_BUSY_SESSIONS} UNION {_PINNING}")
             named = connection.execute(
-                "SELECT DISTINCT record ->> '$.checkpoint_id' FROM documents"
-                " WHERE record ->> '$.checkpoint_id' IS NOT NULL"
+                "SELECT DISTINCT iif(json_valid(record), record ->> '$.checkpoint_id', NULL) FROM documents"
+                " WHERE iif(json_valid(record), record ->> '$.checkpoint_id', NULL) IS NOT NULL"
             )
             return InUse(
                 frozenset(starmap(str, sessions)),

@@ -147,6 +147,10 @@ class MemoryJournal(StoredItems):
         """See `JournalStore.has_leftovers`: there are no files."""
         return False
 
+    def list_damaged(self) -> tuple[str, ...]:
+        """See `JournalStore.list_damaged`: there are no bytes."""
+        return ()
+
     def close(self) -> None:
         """See `JournalStore.close`."""
         self.seal()

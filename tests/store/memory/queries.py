@@ -230,6 +230,10 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
     def find_token(self, sha256: str) -> TokenRecord | None:
         return next((t for t in self._list(TokenRecord) if t.sha256 == sha256), None)
 
+    def find_token_id(self, sha256: str) -> str | None:
+        found = self.find_token(sha256)
+        return None if found is None else found.token_id
+
     def list_tokens(self) -> list[TokenRecord]:
         return self._list(TokenRecord)
 
