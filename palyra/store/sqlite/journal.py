@@ -46,7 +46,6 @@ from palyra.store.sqlite.connection import (
 )
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
-<<<<<<< HEAD
 from palyra.store.sqlite.open_files import (
     OpenFiles,
     copy_database,
@@ -54,10 +53,7 @@ from palyra.store.sqlite.open_files import (
     database_bytes,
     describe,
 )
-from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
-=======
 from palyra.store.sqlite.queries import Damaged, list_newest_ids, list_unresolved
->>>>>>> dd5a32a8 (A record that does not decode is left out and named by an incident)
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes

@@ -466,8 +466,8 @@ def test_verifying_a_run_reports_a_lost_root(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_record_is_a_refusal(tmp_path: Path) -> None:
-    """A record that is no longer JSON, or no record, fails its reading with a typed error."""
+def test_a_damaged_record_is_left_out_and_named(tmp_path: Path) -> None:
+    """A record that is no longer JSON, or no record, is not found; its tape is read as before."""
     build(tmp_path, is_signed=True)
     connection = apsw.Connection(str(tmp_path / "journal.sqlite3"))
     connection.execute("UPDATE runs SET record = '{\"run_id\":1}' WHERE run_id = 'run_a'")
@@ -475,9 +475,9 @@ def test_a_damaged_record_is_a_refusal(tmp_path: Path) -> None:
     connection.close()
     store = sqlite_journal(tmp_path)
     store.open()
-    for name in ("run_a", "run_b"):
-        with pytest.raises(Unavailable, match="damaged"):
-            store.find_run(name)
+    assert () == store.list_damaged()
+    assert (None, None) == (store.find_run("run_a"), store.find_run("run_b"))
+    assert ("runs:run_a", "runs:run_b") == store.list_damaged()
     assert [0, 1, 2, 3, 4, 5] == [
         event.seq for event in store.read_tape("run_a", after_seq=-1, limit=9).rows
     ]
