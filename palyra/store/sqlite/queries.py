@@ -395,6 +395,8 @@ class Select(Generic[R]):
         if found is None:
             return []
         try:
+            # "[]" is one row with an empty record: it must not decode to no rows.
+            found = b"[null]" if found == b"[]" else found
             return msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
         except _UNDECODED:
             return self._read_one_by_one(connection, order, limit, damaged)

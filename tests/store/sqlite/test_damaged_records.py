@@ -1,0 +1,51 @@
+"""Records that do not decode: each costs itself alone, and is named."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from palyra.core.journal.changes import Change
+from palyra.store.sqlite.journal import SqliteJournal
+from tests.store.kit import budget, sqlite_journal, token
+from tests.store.test_contract_tasks import ids, task
+
+pytestmark = pytest.mark.real
+
+
+def open_damaged(tmp_path: Path, table: str, where: str, text: str) -> SqliteJournal:
+    """Open a journal in which another program has changed a record."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    tasks = [task(f"tsk_{n}", rank_ms=n) for n in range(1, 4)]
+    change = Change(records=(*tasks, token("tok_1"), budget("bud_1")))
+    assert [None] == store.commit([change])
+    store.close()
+    with_triggers = apsw.Connection(str(store.path))
+    for (name,) in with_triggers.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?", (table,)
+    ).fetchall():
+        with_triggers.execute(f"DROP TRIGGER {name}")
+    with_triggers.execute(f"UPDATE {table} SET record = ? WHERE {where}", (text,))  # noqa: S608 - literals
+    with_triggers.close()
+    store.open()
+    return store
+
+
+@pytest.mark.parametrize("text", ["{bro", "", "{}", "[]"])
+def test_a_damaged_task_costs_itself_alone(tmp_path: Path, text: str) -> None:
+    """The others are claimed in order, and the damaged one is named."""
+    store = open_damaged(tmp_path, "tasks", "task_id = 'tsk_1'", text)
+    claimable = store.list_claimable(now_ms=9, limit=9, running={})
+    assert ["tsk_2", "tsk_3"] == ids(claimable)
+    assert store.find_task("tsk_1") is None
+    assert ("tasks:tsk_1",) == store.list_damaged()
+    store.close()
+
+
+def test_a_damaged_token_grants_nothing(tmp_path: Path) -> None:
+    """It is found neither by its hash nor in the list; a sound one is."""
+    store = open_damaged(tmp_path, "tokens", "TRUE", "{bro")
+    assert [] == store.list_tokens()
+    assert store.find_token(token("tok_1").sha256) is None
+    store.close()
