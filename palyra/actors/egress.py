@@ -20,6 +20,7 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 Stream = trio.abc.HalfCloseableStream
 Admit = Callable[[Stream], Awaitable[tuple[Stream, bool] | None]]  # upstream; True if two-way
 PORT = 3128  # of 127.0.0.1 inside the sandbox: the usual port of proxies
+OWN = "localhost,127.0.0.1,::1"  # names of the loopback, which need no proxy
 MAX_COMMANDS = 512  # more than can run at the same time
 MAX_CONNECTIONS = 64  # of one command; further ones wait
 GRACE_S = 1.0
@@ -41,10 +42,13 @@ class Egress:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Environment variables that point programs to the proxy, in both usual spellings."""
+        """Environment variables that point programs to the proxy, in both usual spellings.
+
+        The loopback of the jail is its own: a program reaches its own servers there directly.
+        """
         address = f"http://127.0.0.1:{PORT}"
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        return {**dict.fromkeys(names, address), "no_proxy": "", "NO_PROXY": ""}
+        return {**dict.fromkeys(names, address), "no_proxy": OWN, "NO_PROXY": OWN}
 
     def attach(self, listener: socket.socket) -> AbstractContextManager[None]:
         """Serve the listening socket until the block ends; then close it and cut its connections.

@@ -49,11 +49,12 @@ async def echo_server(nursery: trio.Nursery) -> int:
 
 
 def test_programs_get_the_proxy_variables() -> None:
-    """Both spellings are set, and nothing is exempt."""
+    """Both spellings are set, and nothing but the loopback of the jail is exempt."""
     egress = EgressBranch().open(refuse)
     assert f"http://127.0.0.1:{PORT}" == egress.environment["HTTPS_PROXY"]
     assert egress.environment["http_proxy"] == egress.environment["HTTP_PROXY"]
-    assert not egress.environment["no_proxy"]
+    assert "localhost,127.0.0.1,::1" == egress.environment["no_proxy"]
+    assert egress.environment["NO_PROXY"] == egress.environment["no_proxy"]
     assert PORT == egress.port
 
 
