@@ -583,9 +583,14 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
     # agents and channels
 
     def find_agent(self, name: str, version: int | None = None) -> AgentRecord | None:
-        """This version, or the newest; the newest may be a deletion."""
-        select = Select(AgentRecord).where("name = ?", name).where("version = ?", version)
-        return self._find(select, "version DESC")
+        """This version, or the newest; the newest may be a deletion.
+
+        None if its record is damaged: an older version must not take its place.
+        """
+        select = Select(AgentRecord).where("name = ?", name)
+        if version is None:
+            select.where("version = (SELECT max(version) FROM agents WHERE name = ?)", name)
+        return self._find(select.where("version = ?", version))
 
     def list_agents(self) -> list[AgentRecord]:
         """The newest version of each agent that is not deleted, by name."""

@@ -7,7 +7,7 @@ import pytest
 
 from palyra.core.journal.changes import Change
 from palyra.store.sqlite.journal import SqliteJournal
-from tests.store.kit import budget, sqlite_journal, token
+from tests.store.kit import agent, sqlite_journal, token
 from tests.store.test_contract_tasks import ids, task
 
 pytestmark = pytest.mark.real
@@ -18,8 +18,8 @@ def open_damaged(tmp_path: Path, table: str, where: str, text: str) -> SqliteJou
     store = sqlite_journal(tmp_path)
     store.open()
     tasks = [task(f"tsk_{n}", rank_ms=n) for n in range(1, 4)]
-    change = Change(records=(*tasks, token("tok_1"), budget("bud_1")))
-    assert [None] == store.commit([change])
+    change = Change(records=(*tasks, token("tok_1"), agent("ann", 1)))
+    assert [None, None] == store.commit([change, Change(records=(agent("ann", 2),))])
     store.close()
     with_triggers = apsw.Connection(str(store.path))
     for (name,) in with_triggers.execute(
@@ -48,4 +48,13 @@ def test_a_damaged_token_grants_nothing(tmp_path: Path) -> None:
     store = open_damaged(tmp_path, "tokens", "TRUE", "{bro")
     assert [] == store.list_tokens()
     assert store.find_token(token("tok_1").sha256) is None
+    store.close()
+
+
+def test_an_older_agent_does_not_replace_a_damaged_one(tmp_path: Path) -> None:
+    """The newest version is not found; the older one is, by its number."""
+    store = open_damaged(tmp_path, "agents", "version = 2", "{bro")
+    assert store.find_agent("ann") is None
+    assert ("agents:ann:2",) == store.list_damaged()
+    assert agent("ann", 1) == store.find_agent("ann", 1)
     store.close()
