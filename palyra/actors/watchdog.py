@@ -55,7 +55,13 @@ from palyra.core.healing.rules import (
     subject_of,
 )
 from palyra.core.incident.incident import IncidentReport
-from palyra.core.incident.kinds import FILES, SESSION_SET_ASIDE, artifact_damaged, files_lost
+from palyra.core.incident.kinds import (
+    FILES,
+    SESSION_SET_ASIDE,
+    artifact_damaged,
+    files_lost,
+    record_damaged,
+)
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE, WORDS_DAMAGED
 from palyra.core.model.routing import ProviderHealth
@@ -150,7 +156,7 @@ class Watchdog:
             self.is_checking_files = True
             nursery.start_soon(self._check_files)
         for name in self.journal.store.list_damaged():
-            self._report(symptoms.record_damaged(name))
+            self._report(record_damaged(name))
         self._clear_runs()
         await self.find_runs()
         if self.queue is not None:

@@ -344,6 +344,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.journal_refuses("disk full"),
     kinds.artifact_damaged("ab12", "/h/artifacts/ab12"),
     kinds.files_lost(FilesLost(found="the journal was removed", copy="/h/saved")),
+    kinds.record_damaged("tasks:tsk_1"),
     kinds.outcome_unknown("run_1", "call_1", "shell"),
     kinds.tool_crashed("shell", "run_1", "call_1", "a bug"),
     kinds.recovery_exhausted("run_1", 3),

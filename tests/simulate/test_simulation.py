@@ -43,7 +43,7 @@ FIRST_SEEDS = {
     "purge_until_restart": 15,
     "purge_sessions_until_restart": 5,
     "purge_tapes_alone": 10,
-    "drop_pins": 104,
+    "drop_pins": 188,
     "drop_rules": 3,
     "show_no_rules": 24,
     "restore_too_much": 17,

@@ -68,7 +68,6 @@ APPROVAL_OVERDUE = "approval_overdue"
 ACTOR_CRASHES = "actor_crashes"
 INDEX_DAMAGED = "index_damaged"
 JOURNAL_STUCK = "journal_stuck"
-RECORD_DAMAGED = "record_damaged"
 
 # Kinds that a sweep finds, and clears when it does not find them again.  A step of such an incident is
 # taken in a sweep that finds it: after an attempt the subject has the whole window to progress.
@@ -106,7 +105,6 @@ RULES: Mapping[str, HealingRule] = {
         "provider", _always("trip_provider"), "calls of one model, for 30 s"
     ),
     "chain_broken": HealingRule("store", ("reverify_journal",), "nothing: it only reads"),
-    RECORD_DAMAGED: HealingRule("store", (), "one record: it is left out"),
     # Its thread waits for the disk, and cannot be interrupted.
     JOURNAL_STUCK: HealingRule("store", (), "none: runs wait for the disk"),
     "journal_refuses": HealingRule("store", _always("checkpoint_wal"), "the write-ahead log"),

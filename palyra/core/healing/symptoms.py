@@ -9,7 +9,6 @@ from palyra.core.healing.rules import (
     CALL_STUCK,
     INDEX_DAMAGED,
     JOURNAL_STUCK,
-    RECORD_DAMAGED,
     RUN_STUCK,
     TASK_STUCK,
 )
@@ -75,19 +74,6 @@ def journal_stuck(rows: int, still_s: int) -> IncidentReport:
         "answer?",
         evidence={"rows": rows, "still_s": still_s},
         resolves_itself=True,
-    )
-
-
-def record_damaged(name: str) -> IncidentReport:
-    """A record of the journal does not decode; `name` is its table and key."""
-    table, _, key = name.partition(":")
-    return IncidentReport(
-        domain="store",
-        key=f"{RECORD_DAMAGED}:{name}",
-        severity="critical",
-        summary=f"a record of the table {table} does not decode and is left out: its bytes are kept; "
-        "restore a backup that has it (`palyra backup restore`), or go on without it",
-        evidence={"table": table, "key": key},
     )
 
 

@@ -62,6 +62,19 @@ def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
     )
 
 
+def record_damaged(name: str) -> IncidentReport:
+    """A record of the journal does not decode; `name` is its table and key."""
+    table, _, key = name.partition(":")
+    return IncidentReport(
+        domain="store",
+        key=f"record_damaged:{name}",
+        severity="critical",
+        summary=f"a record of the table {table} does not decode and is left out: its bytes are kept; "
+        "restore a backup that has it (`palyra backup restore`), or go on without it",
+        evidence={"table": table, "key": key},
+    )
+
+
 def restored_key(found: Restoration) -> str:
     """Return the key of the incident of one restore."""
     return f"journal_restored:{found.backup_id}:{found.at_ms}"

@@ -404,7 +404,7 @@ class Select(Generic[R]):
     def _read_one_by_one(
         self, connection: apsw.Connection, order: str, limit: int, damaged: Damaged
     ) -> list[R]:
-        """Return up to `limit` records that decode, whatever stands between them."""
+        """Return up to `limit` records that decode, whatever is between them."""
         where, values = self.condition
         key = ", ".join(TABLES[self._kind].key) if self._kind in TABLES else "memory_id"
         rows = connection.execute(
