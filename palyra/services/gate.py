@@ -210,6 +210,7 @@ class Gate:
             session_id=accepted.session_id,
             epoch=accepted.epoch,
             at_ms=run.last_ms,
+            is_confined=accepted.is_confined,
         )
         if grant is not None and accepted.delegation is not None:
             grant = keep_grant(accepted.delegation, grant)
@@ -233,6 +234,7 @@ class Gate:
             grant=grant,
             now_ms=run.last_ms,
             workspace=accepted.workspace,
+            is_confined=accepted.is_confined,
         )
 
     def _grants(

@@ -27,12 +27,13 @@ def verify(folder: Path, unit: str, *options: str) -> str:
 
 
 async def test_the_unit_runs_the_installation_that_prints_it() -> None:
-    """ExecStart is the program beside the interpreter."""
+    """ExecStart is the program beside the interpreter; a user's daemon has the home of the commands."""
     beside = Path(sys.executable).with_name("palyra")
-    for options in ((), ("--user",)):
-        done = await palyra("service", *options)
-        assert 0 == done.code
-        assert f"\nExecStart={beside} serve --home " in done.out
+    of_machine, of_user = await palyra("service"), await palyra("service", "--user")
+    assert (0, 0) == (of_machine.code, of_user.code)
+    assert f"\nExecStart={beside} serve --home /var/lib/" in of_machine.out
+    assert f"\nExecStart={beside} serve --workspace " in of_user.out
+    assert "\nDelegate=yes\n" in of_machine.out
 
 
 def test_a_path_is_quoted_as_systemd_reads_it() -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from palyra.core.journal.records import DEFAULT_WORKSPACE, ApprovalScope, GrantRecord
 from palyra.core.model.messages import ProposedCall
-from palyra.core.policy.grants import BEYOND_ONCE, ONCE, describe_key, why_once
+from palyra.core.policy.grants import ONCE, describe_key, scopes_of, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
@@ -278,6 +278,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     grant: GrantRecord | None = None  # the grant for calls with the same key
     now_ms: int = 0
     workspace: str = DEFAULT_WORKSPACE
+    is_confined: bool = False  # to the conversation of a channel, as are its grants
 
     def hands_down(self, tool: str) -> bool:
         """True unless the run is delegated without this tool."""
@@ -374,7 +375,7 @@ def _ask(
         risk=compute_risk(checked.spec, is_tainted=context.is_tainted),
         summary=render_call(checked.spec.name, checked.arguments),
         rendered=rendered,
-        scopes=ONCE if once_because else BEYOND_ONCE,
+        scopes=scopes_of(is_confined=context.is_confined, is_once=bool(once_because)),
         grant_key="" if once_because else key,
         once_because=once_because,
     )

@@ -21,6 +21,7 @@ from palyra.core.tool.harmless_options import find_form
 MAX_TTL_MS = 86_400_000  # a day; a longer permission is a rule
 MAX_LIVE = 256  # of one principal
 ONCE: tuple[ApprovalScope, ...] = ("once",)
+IN_SESSION: tuple[ApprovalScope, ...] = ("once", "session")  # of a run confined to a conversation
 BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
 
 
@@ -96,10 +97,17 @@ def grant_id_of(approval_id: str) -> str:
     return f"grt_{approval_id.removeprefix('apr_')}"
 
 
+def scopes_of(*, is_confined: bool, is_once: bool) -> tuple[ApprovalScope, ...]:
+    """Return the scopes that an approval request offers."""
+    if is_once:
+        return ONCE
+    return IN_SESSION if is_confined else BEYOND_ONCE
+
+
 def holds_for(grant: GrantRecord, asked: ApprovalRecord, epoch: int | None, at_ms: int) -> bool:
     """True if the grant answers a pending question; `epoch` is that of the asking run."""
     return (
-        "session" in asked.scopes
+        grant.scope in asked.scopes
         and (grant.principal, grant.agent, grant.tool, grant.workspace)
         == (asked.principal, asked.agent, asked.tool, asked.workspace)
         and covers(grant, asked.grant_key)
@@ -114,8 +122,21 @@ def _holds_in(grant: GrantRecord, session_id: str, epoch: int | None, at_ms: int
 
 
 def find_grant(
-    grants: Iterable[GrantRecord], *, session_id: str, epoch: int | None, at_ms: int
+    grants: Iterable[GrantRecord],
+    *,
+    session_id: str,
+    epoch: int | None,
+    at_ms: int,
+    is_confined: bool = False,
 ) -> GrantRecord | None:
-    """Return the live grant among those with the right key; a denial comes first."""
-    live = [grant for grant in grants if _holds_in(grant, session_id, epoch, at_ms)]
+    """Return the live grant among those with the right key; a denial comes first.
+
+    A run that is confined to a conversation is allowed nothing by an answer for all sessions.
+    """
+    live = [
+        grant
+        for grant in grants
+        if _holds_in(grant, session_id, epoch, at_ms)
+        and not (is_confined and grant.scope == "timeboxed" and grant.decision == "allow")
+    ]
     return min(live, key=lambda grant: grant.decision != "deny", default=None)

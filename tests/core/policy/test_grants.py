@@ -15,6 +15,7 @@ from palyra.core.policy.grants import (
     describe_key,
     find_grant,
     holds_for,
+    scopes_of,
 )
 from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
@@ -218,3 +219,21 @@ def test_examples_say_what_an_answer_covers_beyond_its_call() -> None:
     assert beyond_call("http_fetch", "e.example")
     assert beyond_call("http_send", "POST https://e.example/x")
     assert not beyond_call("memory_write", "")
+
+
+def test_an_answer_for_all_sessions_allows_a_confined_run_nothing() -> None:
+    """A run of a channel is covered by answers in its own session, and denied by any."""
+    everywhere = a_grant(scope="timeboxed", expires_ms=99)
+
+    def find(grant: GrantRecord, *, is_confined: bool) -> GrantRecord | None:
+        where = {"session_id": grant.session_id, "epoch": grant.epoch, "at_ms": 5}
+        return find_grant([grant], **where, is_confined=is_confined)  # type: ignore[arg-type]  # of a mixed dict
+
+    assert everywhere == find(everywhere, is_confined=False)
+    assert find(everywhere, is_confined=True) is None
+    denied = a_grant(scope="timeboxed", expires_ms=99, decision="deny")
+    assert denied == find(denied, is_confined=True)
+    here = a_grant(scope="session")
+    assert here == find(here, is_confined=True)
+    assert ("once", "session") == scopes_of(is_confined=True, is_once=False)
+    assert ("once",) == scopes_of(is_confined=True, is_once=True)
