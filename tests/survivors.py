@@ -120,6 +120,8 @@ def _end_survivors(limit_s: float) -> bool:
     until = time.monotonic() + max(limit_s, GRACE_S)  # one that cannot be killed is not waited for
     while (found := find_children()) and time.monotonic() < until:
         for pid in found:
+            if _is_exiting(pid):  # since the last look; it is reaped at the next one
+                continue
             if pid not in named:
                 sys.stderr.write(f"SURVIVOR {pid}: {describe(pid)}\n")
                 named.add(pid)
@@ -155,10 +157,15 @@ def _read_stat(pid: int) -> list[str]:
         return []
 
 
+def _is_exiting(pid: int) -> bool:
+    """Whether the kernel ends it, or has."""
+    stat = _read_stat(pid)
+    return not stat or stat[0] in "ZX" or bool(int(stat[6]) & _PF_EXITING)
+
+
 def _is_ending(pid: int) -> bool:
     """Whether it ends without anything being done: the kernel ends it, or a closed pipe does."""
-    stat = _read_stat(pid)
-    if not stat or stat[0] in "ZX" or int(stat[6]) & _PF_EXITING:
+    if _is_exiting(pid):
         return True
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
