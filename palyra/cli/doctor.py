@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import re
+import shlex
 import shutil
 import socket
 import stat
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +46,7 @@ FREE_BYTES = 64 << 20
 DAY_MS = 86_400_000
 BACKUP_DAYS = 30
 NEW_DAYS = 7  # without a backup
+STORED_S = 10.0  # of reading stored files, such as artifacts
 LATE_S = 600.0  # a due task that still waits
 MOST_NAMED = 5
 MAKE_BACKUP = "`palyra backup create` makes one while the daemon runs"
@@ -55,6 +58,20 @@ CANARY = "c4nary-of-the-doctor"
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 INSTALL_BUBBLEWRAP = "apt install bubblewrap"
 
+
+ALLOW_NAMESPACES = (
+    "allow user namespaces: `sysctl -w user.max_user_namespaces=15000`, on Debian also "
+    "kernel.unprivileged_userns_clone=1, on Ubuntu an AppArmor profile for bubblewrap"
+)
+COST_OF_B = (
+    "every call asks, unattended runs are denied it, skills and MCP servers in the jail stay closed"
+)
+# Words of bubblewrap where the kernel refuses a namespace.
+NO_JAIL, NO_NAMESPACES = "the jail could not be built", ("namespace", "setting up uid map")
+ALLOW_OR_LOWER = (
+    f"{ALLOW_NAMESPACES}; or `palyra config set sandbox.min_level B` and start again: programs then "
+    f"run without namespaces, and {COST_OF_B}"
+)
 
 # Prefix of a problem in `system.status` -> remedy.  The last entry matches any other problem.
 PROBLEM_REMEDIES = (
@@ -89,8 +106,99 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_checks(options: Options) -> list[Check]:
-    """Run all checks in the order in which their problems should be repaired."""
-    return [check(options) for check in CHECKS]
+    """Run all checks in the order in which their problems should be repaired.
+
+    With a stopped daemon its home is inspected, instead of asking for the state of the journal.
+    """
+    stopped = [] if options.url else _guard("home", inspect_stopped, options)
+    checks = [
+        found
+        for check in CHECKS
+        if not (stopped and check is check_journal)
+        for found in _guard(check.__name__.removeprefix("check_"), check, options)
+    ]
+    return checks + stopped
+
+
+def _guard(
+    name: str, check: Callable[[Options], Check | list[Check]], options: Options
+) -> list[Check]:
+    """Run a check; an error of the file system fails it."""
+    try:
+        found = check(options)
+    except (OSError, PalyraError) as error:
+        return [Check(name=name, verdict="fail", detail=str(error), remedy=f"repair {name}")]
+    return found if isinstance(found, list) else [found]
+
+
+def inspect_stopped(options: Options) -> list[Check]:
+    """Inspect the home of a stopped daemon: one check a part, and the way back if one fails."""
+    from palyra.store.backup.inspection import (  # noqa: PLC0415 - a heavy import
+        PARTS,
+        Bounds,
+        inspect_home,
+    )
+
+    home = find_home(options.home)
+    try:
+        files = load_config(options.home, None)
+        days = min(filter(None, (files.files.artifacts_days, files.retention.artifacts_days)))
+        mib = min(filter(None, (files.files.artifacts_mib, files.retention.artifacts_mib)))
+    except CommandFailed:  # `check_config` names it
+        days = mib = 0
+    found = inspect_home(home, Bounds(days, mib << 20), STORED_S)
+    if found is None or found.is_meanwhile_running:
+        return []
+    checks: list[Check] = []
+    for part in PARTS:
+        findings = found.of(part)
+        more = f"; {len(findings) - MOST_NAMED} more" if len(findings) > MOST_NAMED else ""
+        checks.append(
+            Check(
+                name=part,
+                verdict="fail" if findings else "ok",
+                detail="; ".join(each.detail for each in findings[:MOST_NAMED]) + more
+                if findings
+                else found.checked[part],
+                remedy="; ".join(dict.fromkeys(each.remedy for each in findings)) or None,
+            )
+        )
+    if found.findings:
+        checks.append(_find_way_back(home, are_keys_sound=not found.of("keys")))
+    return checks
+
+
+def _find_way_back(home: Path, *, are_keys_sound: bool) -> Check:
+    """Name the newest good backup of a damaged home and the command that restores it."""
+    from palyra.store.backup.home import read_trusted  # noqa: PLC0415 - a heavy import
+    from palyra.store.backup.inspection import find_good_backup, read_body  # noqa: PLC0415 - as above
+
+    backup = find_good_backup(home, read_trusted(home) if are_keys_sound else ())
+    if backup is None:
+        return Check(
+            name="way back",
+            verdict="fail",
+            detail="there is no good backup in the home's backups/ or on record",
+            remedy="keep a copy of the home, and look for a backup elsewhere: `palyra backup verify PATH`",
+        )
+    target = next(
+        place
+        for number in count(1)
+        if not (place := home.with_name(f"{home.name}.restored{number}")).exists()
+    )
+    given = (
+        ("--keys", str(home / "keys"))
+        if are_keys_sound
+        else ("--key", read_body(Path(backup.path)).public_key)
+    )
+    command = ("palyra", "backup", "restore", backup.path, str(target), *given)
+    days = int((time.time() * 1000 - backup.created_ms) / DAY_MS)
+    return Check(
+        name="way back",
+        verdict="warn",
+        detail=f"the newest good backup, {pluralize(days, 'day')} old: {backup.path}",
+        remedy=f"`{shlex.join((*command, '--home', str(home)))}`",
+    )
 
 
 def check_python(_options: Options) -> Check:
@@ -327,7 +435,32 @@ def _remedy(problem: str) -> str:
     """Return the remedy for a problem of `system.status`."""
     if "bubblewrap is not installed" in problem:
         return INSTALL_BUBBLEWRAP
+    if NO_JAIL in problem and any(cause in problem for cause in NO_NAMESPACES):
+        return ALLOW_NAMESPACES if problem.startswith("level B") else ALLOW_OR_LOWER
     return next((remedy for start, remedy in PROBLEM_REMEDIES if problem.startswith(start)), "")
+
+
+def check_isolation(options: Options) -> Check:
+    """Name the isolation of programs that the daemon has tested; level B is a warning."""
+    try:
+        tools = talk(options, lambda client: client.list_tools()).tools
+    except CommandFailed as stop:
+        return Check(name="isolation", verdict="warn", detail=f"unknown: {stop.message}")
+    found = next((tool.enforcement for tool in tools if tool.name == "shell"), None)
+    if found is None:
+        return Check(
+            name="isolation",
+            verdict="ok",
+            detail="no programs: the lines on sandbox and daemon name the reason, if there is one",
+        )
+    if found.startswith("B:"):
+        return Check(
+            name="isolation",
+            verdict="warn",
+            detail=f"{found}: programs run without namespaces, and {COST_OF_B}",
+            remedy=f"for level A {ALLOW_NAMESPACES}",
+        )
+    return Check(name="isolation", verdict="ok", detail=found)
 
 
 def check_incidents(options: Options) -> Check:
@@ -632,6 +765,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_sandbox,
     check_port,
     check_daemon,
+    check_isolation,
     check_incidents,
     check_healing,
     check_models,

@@ -256,6 +256,36 @@ def test_redaction_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fail" == find(options, "redaction").verdict
 
 
+@pytest.mark.parametrize(
+    ("enforcement", "verdict", "word"),
+    [
+        ("A:bubblewrap+seccomp", "ok", "A:bubblewrap"),
+        ("B:seccomp+landlock7", "warn", "every call asks"),
+        (None, "ok", "no programs"),
+    ],
+)
+def test_the_isolation_in_force_is_named(
+    enforcement: str | None, verdict: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the daemon tested it; level B is a warning with what it costs and what helps."""
+    shell = SimpleNamespace(name="shell", enforcement=enforcement)
+    tools = [] if enforcement is None else [shell]
+    monkeypatch.setattr(doctor, "talk", lambda *_: SimpleNamespace(tools=tools))
+    found = find(Options(), "isolation")
+    assert (verdict, True) == (found.verdict, word in found.detail)
+    assert ("user.max_user_namespaces" in str(found.remedy)) is (verdict == "warn")
+
+
+def test_at_level_b_that_is_impossible_it_is_not_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what would help is named."""
+    problem = "level B needs Landlock; level A: the jail could not be built: no namespace"
+    status = SimpleNamespace(
+        state="ready", version="1", is_writable=True, stranded_runs=0, problems=[problem]
+    )
+    monkeypatch.setattr(doctor, "talk", lambda _options, _ask: status)
+    assert "min_level" not in str(find(Options(), "daemon").remedy)
+
+
 def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is not there is mended in [mcp], not in policies."""
     problem = "MCP server papers: /nonexistent/prog: no such program"
@@ -279,7 +309,10 @@ def test_remedies_fit_the_problems(monkeypatch: pytest.MonkeyPatch) -> None:
         ("the vault cannot be read", "palyra secrets set"),
         ("the workspace is gone", "--workspace"),
         ("skills: no worker starts", "wasm.enabled"),
-        ("the jail could not be built: setting up uid map", "docs/operations.md"),
+        ("the jail could not be built: setting up uid map", "user.max_user_namespaces"),
+        ("the jail could not be built: no namespace", "palyra config set sandbox.min_level B"),
+        ("the jail could not be built: no namespace", "every call asks"),
+        ("the jail could not be built: Unknown option --bind-fd", "docs/operations.md"),
         ("MCP server papers: bubblewrap is not installed", "apt install bubblewrap"),
     ],
 )

@@ -157,7 +157,7 @@ def _check_database(
         problems.report(f"{DATA}/{DATABASE}: not the journal that the manifest names")
     keys = KeyRing.verifier(trusted_keys(manifest))
     with closing(OsFile(data / ROOTS)) as file:
-        report, recorded = _verify(connection, file, keys, manifest, expected)
+        report, recorded = verify_chain(connection, file, keys, manifest.journal_id, expected)
     if report.breaks and not recorded:
         found = report.first_break
         detail = "" if found is None else f"; the first: {found.detail}"
@@ -168,12 +168,8 @@ def _check_database(
     return JournalFindings(report, recorded, open_runs)
 
 
-def _verify(
-    connection: apsw.Connection,
-    file: OsFile,
-    keys: KeyRing,
-    manifest: BackupManifest,
-    expected: int,
+def verify_chain(
+    connection: apsw.Connection, file: OsFile, keys: KeyRing, journal_id: str, expected: int
 ) -> tuple[VerifyReport, int]:
     """Verify the whole chain; also return the number of breaks if all of them were on record.
 
@@ -181,7 +177,7 @@ def _verify(
     """
 
     def entries() -> Iterator[SignedRoot | ChainViolation]:
-        return read_roots(file, keys, manifest.journal_id, expected=expected)
+        return read_roots(file, keys, journal_id, expected=expected)
 
     whole = verify_journal(Tapes(connection), entries(), keys.trusted)
     if not whole.breaks:

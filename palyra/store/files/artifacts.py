@@ -40,7 +40,7 @@ class FileArtifacts:
         if not is_id(session_id, "ses"):
             return None
         names = [each for each in self._files.names(session_id) if each.startswith(name)]
-        return self._read(f"{session_id}/{names[0]}") if len(names) == 1 else None
+        return self.read(f"{session_id}/{names[0]}") if len(names) == 1 else None
 
     def check_sample(self, count: int) -> None:
         """Read some artifacts, chosen at random; `damaged` has those that are."""
@@ -51,9 +51,9 @@ class FileArtifacts:
         ]
         for name in random.sample(names, min(count, len(names))):
             with suppress(Unavailable):
-                self._read(name)
+                self.read(name)
 
-    def _read(self, name: str) -> tuple[Artifact, bytes] | None:
+    def read(self, name: str) -> tuple[Artifact, bytes] | None:
         """Return a whole artifact, None for a deleted one.  Raises Unavailable for a damaged one."""
         found, digest = self._files.find(name), name.rpartition("/")[2]
         if found is None:

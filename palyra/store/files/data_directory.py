@@ -50,6 +50,21 @@ class DataDirectory:
         self.close()
 
 
+def is_locked(path: Path) -> bool:
+    """Return True if a process owns the data directory; nothing is created.  Raises no error."""
+    try:
+        descriptor = private_files.open_regular(path / "daemon.lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)  # which ends the lock
+    return False
+
+
 def _lock(path: Path) -> int:
     """Lock the file and return its descriptor, which child processes do not inherit."""
     try:

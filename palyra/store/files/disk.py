@@ -54,6 +54,15 @@ class OsFile:
         os.close(self._descriptor)
 
 
+class ReadOnlyFile(OsFile):
+    """A file that is not changed, and not created; its writing methods fail."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = private_files.open_regular(path, os.O_RDONLY)
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
     """The storage of a journal.

@@ -58,6 +58,7 @@ from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.turns import TurnQueries
+from palyra.store.sqlite.upgrade import keep_old
 from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
@@ -99,6 +100,7 @@ class SqliteJournal(MemorySearchQueries):
             connection = open_writer(self.path, self._disk, self._synchronous)
             held.callback(connection.close)
             self._pages.require_sound(connection)
+            kept = keep_old(connection, self.path, self.roots_path, self._disk)
             migrated_from = migrate(connection)
             found = take_ownership(connection)
             roots = self._open_roots(held, found)
@@ -144,7 +146,10 @@ class SqliteJournal(MemorySearchQueries):
             was_clean=found.is_clean,
             head_position=writer.position,
             verification=verification,
-            notes=tuple(_notes(roots, found, mismatch)),
+            notes=(
+                *_notes(roots, found, mismatch),
+                *((f"the journal as it was before the migration is kept: {kept}",) if kept else ()),
+            ),
             incidents=incidents,
             restored=restored,
             newest_ids=newest_ids,

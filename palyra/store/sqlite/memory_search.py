@@ -166,7 +166,7 @@ class IndexQueries(ABC):
         Reads the whole text index.
         """
         try:
-            return self._read(lambda c: _find_text_damage(c, self.tables))
+            return self._read(lambda c: find_text_damage(c, self.tables))
         except Unavailable as error:
             return error.message
 
@@ -318,7 +318,8 @@ def append_vectors(
     )
 
 
-def _find_text_damage(connection: apsw.Connection, tables: IndexedTables) -> str:
+def find_text_damage(connection: apsw.Connection, tables: IndexedTables) -> str:
+    """Return what is wrong with a text index; "" if its check, its rows and searches agree."""
     # The check covers a virtual table since SQLite 3.44: https://www.sqlite.org/pragma.html
     finding = connection.execute(f"PRAGMA integrity_check({tables.text})").get
     if finding != "ok":

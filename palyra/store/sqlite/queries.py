@@ -97,6 +97,7 @@ class RecordTable:
 
     name: str
     key: tuple[str, ...]
+    columns: tuple[str, ...]  # those of the key first, without `record`
     insert: BulkInsert
     row: Callable[[Any, str], Row]  # from a record and its JSON
 
@@ -106,7 +107,9 @@ def _table(name: str, key: str, columns: str, row: Callable[[Any, str], Row]) ->
     keys, rest = tuple(key.split()), (*columns.split(), "record")
     changes = ", ".join(f"{column} = excluded.{column}" for column in rest)
     suffix = f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
-    return RecordTable(name, keys, BulkInsert(name, (*keys, *rest), suffix), row)
+    return RecordTable(
+        name, keys, (*keys, *rest[:-1]), BulkInsert(name, (*keys, *rest), suffix), row
+    )
 
 
 _NO_PLACE = (None,) * 4  # of a session without a channel

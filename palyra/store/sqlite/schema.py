@@ -585,7 +585,7 @@ def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS)
 
     Raises Unavailable for the file of another program or of a newer version, and changes nothing.
     """
-    found = _read_version(connection, len(migrations))
+    found = read_version(connection, len(migrations))
     for version in range(found, len(migrations)):
         with transaction(connection):
             connection.execute(migrations[version])
@@ -594,7 +594,11 @@ def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS)
     return found if 0 < found < len(migrations) else None
 
 
-def _read_version(connection: apsw.Connection, known: int) -> int:
+def read_version(connection: apsw.Connection, known: int) -> int:
+    """Return the version of the file, 0 for a new one.
+
+    Raises Unavailable for the file of another program or of a newer version.
+    """
     version: int = connection.pragma("user_version")
     application: int = connection.pragma("application_id")
     is_empty = not connection.execute("SELECT count(*) FROM sqlite_schema").get

@@ -81,6 +81,19 @@ def read_snapshot(path: Path, space: VectorSpace) -> Snapshot:
     return Snapshot(header=header, rows=rows, codes=codes)
 
 
+def find_damage(path: Path) -> str:
+    """Return why the file is damaged, whatever its embedder; "" if it is whole."""
+    try:
+        with path.open("rb") as file:
+            header = msgspec.json.decode(file.readline(MAX_HEADER_BYTES), type=SnapshotHeader)
+        read_snapshot(path, VectorSpace(header.embedder, header.dimensions))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "damaged: no header"
+    except (OSError, SnapshotError) as error:
+        return str(error)
+    return ""
+
+
 def _digest(header: SnapshotHeader, *body: bytes) -> str:
     digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(header, sha256="")))
     for part in body:
