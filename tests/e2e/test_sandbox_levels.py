@@ -96,6 +96,11 @@ async def test_level_b_asks_runs_and_ends_programs() -> None:
     with running("B") as daemon:
         async with daemon.connect() as client:
             assert () == await status_problems(client)
+            kept = {"PALYRA_HOME": str(daemon.home), "PATH": os.environ["PATH"]}
+            told = await run_forked(("doctor", "--json"), kept)
+            checks = {each["name"]: each for each in json.loads(told.out)["checks"]}
+            assert "warn" == checks["isolation"]["verdict"]
+            assert checks["isolation"]["detail"].startswith("B:seccomp+landlock")
             line = "echo said; echo oops >&2; echo x > src/new; cat /etc/passwd; echo x > top"
             run_id = await allow(client, call("shell", command=line))
             await client.wait_run(run_id)

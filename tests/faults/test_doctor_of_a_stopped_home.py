@@ -175,6 +175,11 @@ def truncate(path: Path, count: int) -> None:
     os.truncate(path, count)
 
 
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
 def half(path: Path) -> None:
     truncate(path, path.stat().st_size // 2)
 
@@ -203,6 +208,7 @@ CASES: dict[str, tuple[str, Damage]] = {
     "a few bytes": ("tapes", lambda home: truncate(journal(home), 50)),
     "random pages 1": ("tapes", lambda home: flip_pages(home, 1)),
     "random pages 2": ("tapes", lambda home: flip_pages(home, 2)),
+    "appended": ("tapes", lambda home: append(journal(home))),
     "zeros": ("tapes", lambda home: write(home, "journal.sqlite3", bytes(8 * PAGE))),
     "text": ("tapes", lambda home: write(home, "journal.sqlite3", b"not a database" * 1_000)),
     "database deleted": ("tapes", lambda home: journal(home).unlink()),
@@ -245,6 +251,7 @@ CASES: dict[str, tuple[str, Damage]] = {
     "journal's id deleted": ("keys", lambda home: (home / "keys" / "journal.id").unlink()),
     "former keys damaged": ("keys", lambda home: write(home, "keys/signing.former", b"zz")),
     "token deleted": ("keys", lambda home: (home / "keys" / "operator.token").unlink()),
+    "token flipped": ("keys", lambda home: write(home, "keys/operator.token", b"x" * 43)),
     "token short": ("keys", lambda home: write(home, "keys/operator.token", b"abc")),
     # vault and configuration
     "vault flipped": ("secrets", lambda home: flip(home / "vault.sealed", 90)),
@@ -274,6 +281,9 @@ CASES: dict[str, tuple[str, Damage]] = {
     "artifact a link": ("stored files", lambda home: replace_by_link(home, str(only(home, "artifacts/*/*").relative_to(home)))),
     "artifacts deleted": ("stored files", lambda home: shutil.rmtree(home / "artifacts")),
     "artifacts a file": ("files", lambda home: replace_by_file(home, "artifacts")),
+    "artifact a folder": ("stored files", lambda home: replace_by_folder(home, str(only(home, "artifacts/*/*").relative_to(home)))),
+    "file of vectors a folder": ("stored files", lambda home: replace_by_folder(home, "vectors/memory.index")),
+    "checkpoint appended": ("stored files", lambda home: append(only(home, "checkpoints/*"))),
     "checkpoint flipped": ("stored files", lambda home: flip(only(home, "checkpoints/*"), 1)),
     "checkpoint's content": ("stored files", lambda home: truncate(only(home, "checkpoints/*"), only(home, "checkpoints/*").stat().st_size - 2)),
     "list of skills": ("stored files", lambda home: write(home, "skills/skills.json", b"{")),

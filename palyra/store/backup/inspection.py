@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -50,6 +51,7 @@ from palyra.store.journal.keys import (
 )
 from palyra.store.sqlite.connection import open_reader
 from palyra.store.sqlite.memory_search import ITEM_TABLES, find_text_damage
+from palyra.store.sqlite.open_files import database_bytes
 from palyra.store.sqlite.queries import TABLES
 from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from palyra.store.sqlite.turns import TurnQueries
@@ -286,12 +288,18 @@ def _check_database(data_dir: Path, ring: KeyRing | None, found: Inspection) -> 
             _check_pages(connection, found)
         with found.guard("tapes", "owner row"):
             _check_chain(connection, data_dir, ring, found)
+        with found.guard("keys", "operator.token"):
+            _check_token(connection, data_dir / KEYS / "operator.token", found)
         _check_records(connection, found)
         _check_indexes(connection, found)
 
 
 def _check_pages(connection: apsw.Connection, found: Inspection) -> None:
-    """Check all pages, and each index of a table against its rows."""
+    """Check the size, all pages, and each index of a table against its rows."""
+    path = Path(connection.filename)
+    size, wanted = path.stat().st_size, database_bytes(connection)
+    if size != wanted and not os.path.lexists(path.with_name(f"{path.name}-wal")):
+        found.report("tapes", f"{DATABASE}: {size} bytes, and {wanted} by its header")
     for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_FINDINGS})"):
         if line != "ok" and "fts5" not in str(line).lower():  # `_check_indexes` finds those
             found.report("tapes", f"{DATABASE}: {line}")
@@ -400,6 +408,18 @@ def _check_chain(
 _LEFT_OUT = "the daemon leaves it out and serves; to have it back, restore a backup"
 
 
+def _check_token(connection: apsw.Connection, path: Path, found: Inspection) -> None:
+    """Report an operator's token that the journal does not know."""
+    token = read_secret(path)
+    digest = sha256((token or b"").strip()).hexdigest()
+    known = connection.execute("SELECT count(*), max(sha256 = ?) FROM tokens", (digest,)).get
+    if token is not None and known[0] and not known[1]:
+        detail = f"{path}: not the token that the journal knows"
+        found.report(
+            "keys", detail, "put yours back; the next start would accept the one in the file"
+        )
+
+
 def _check_records(connection: apsw.Connection, found: Inspection) -> None:
     """Decode each record, and compare it with the columns beside it."""
     count = 0
@@ -464,7 +484,7 @@ def _list_checks(data_dir: Path, found: Inspection) -> Iterator[tuple[Path, Call
     part: Part = "stored files"
     bounds: dict[str, Any] = {"max_bytes": 0, "max_age_ms": 0, "now_ms": lambda: 0}
     artifacts = FileArtifacts(data_dir / "artifacts", **bounds)
-    for path in _walk(data_dir / "artifacts", found):
+    for path in _walk(data_dir / "artifacts", found, depth=2):
         name = path.relative_to(data_dir / "artifacts").as_posix()
         yield path, partial(artifacts.read, name)
     checkpoints = FileCheckpoints(data_dir / "checkpoints", **bounds)
@@ -487,15 +507,16 @@ def _require_package(skills: SkillStore, digest: str) -> None:
         raise Unavailable("missing or damaged")
 
 
-def _walk(folder: Path, found: Inspection) -> Iterator[Path]:
-    """Yield the regular files below a folder, drafts left out; report the other entries."""
-    for above, folders, names in os.walk(folder):
-        for name in (*names, *(each for each in folders if Path(above, each).is_symlink())):
-            path = Path(above, name)
-            if not stat.S_ISREG(path.lstat().st_mode):
-                found.report("stored files", f"{path} is no regular file", f"move {path} away")
-            elif not name.endswith(".draft"):
-                yield path
+def _walk(folder: Path, found: Inspection, *, depth: int = 1) -> Iterator[Path]:
+    """Yield the regular files at that depth, drafts left out; report entries of another kind."""
+    for above in folder.glob("*") if depth > 1 else ():
+        if not above.is_dir():
+            found.report("stored files", f"{above} is no folder", f"move {above} away")
+    for path in folder.glob("/".join("*" * depth)):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            found.report("stored files", f"{path} is no regular file", f"move {path} away")
+        elif not path.name.endswith(".draft"):
+            yield path
 
 
 def _check_vectors(path: Path, found: Inspection) -> None:
@@ -514,7 +535,7 @@ def _check_vectors(path: Path, found: Inspection) -> None:
 def _find_deleted(data_dir: Path, bounds: Bounds, found: Inspection) -> None:
     """Report artifacts that a tape names, and that no bound has deleted."""
     folder = data_dir / "artifacts"
-    used = sum(path.stat().st_size for path in _walk(folder, Inspection()))
+    used = sum(path.stat().st_size for path in _walk(folder, Inspection(), depth=2))
     if used > bounds.size_bytes // 2 or not (data_dir / DATABASE).is_file():
         return
     since_ms = (time.time() - bounds.days * 86_400) * 1000

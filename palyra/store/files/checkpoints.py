@@ -95,6 +95,8 @@ class FileCheckpoints:
             if hashlib.sha256(piece).hexdigest() != state.sha256:
                 raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on disk")
             contents[state.sha256] = piece
+        if at != len(body):
+            raise Unavailable(f"the checkpoint {checkpoint_id} is damaged on disk")
         return contents
 
 

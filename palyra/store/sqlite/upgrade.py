@@ -11,14 +11,13 @@ from urllib.parse import quote
 
 import apsw
 
-from palyra.core.text.visible import pluralize
 from palyra.errors import DiskFull
 from palyra.store.files.disk import Disk
 from palyra.store.files.free_space import find_room
 from palyra.store.sqlite.open_files import copy_database, copy_file, database_bytes
 from palyra.store.sqlite.schema import SCHEMA_VERSION, read_version
 
-SPARE_BYTES = 67_108_864  # left free for the migration itself
+SPARE_BYTES = 1_048_576  # for the migration itself, besides as much as the copy needs
 
 
 def keep_old(connection: apsw.Connection, path: Path, roots_path: Path, disk: Disk) -> Path | None:
@@ -31,10 +30,12 @@ def keep_old(connection: apsw.Connection, path: Path, roots_path: Path, disk: Di
     version = read_version(connection, SCHEMA_VERSION)
     if version in {0, SCHEMA_VERSION}:
         return None
-    earlier = sorted(path.parent.glob(f"{path.stem}.schema*"))
     epoch = _read_epoch(connection)
+    if epoch is None:  # a new journal, whose first migrations were cut off
+        return None
+    earlier = sorted(path.parent.glob(f"{path.stem}.schema*"))
     for copy in (each for each in earlier if each.suffix == ".sqlite3"):
-        if epoch is not None and _find_epoch(copy) == epoch:
+        if _find_epoch(copy) == epoch:
             return copy
     roots = disk.open_file(roots_path)
     try:
@@ -52,10 +53,11 @@ def keep_old(connection: apsw.Connection, path: Path, roots_path: Path, disk: Di
 
 def _require_room(path: Path, size_bytes: int) -> None:
     room = find_room(path.parent)
-    if room is not None and room.free_bytes < size_bytes + SPARE_BYTES:
+    wanted = 2 * size_bytes + SPARE_BYTES
+    if room is not None and room.free_bytes < wanted:
         raise DiskFull(
             f"{path}: the new version migrates the journal and first copies it, which needs "
-            f"{pluralize(size_bytes + SPARE_BYTES, 'byte')}, and {room.free_bytes} are free: free space, "
+            f"{wanted} bytes, and {room.free_bytes} are free: free space, "
             "or start the old version again"
         )
 

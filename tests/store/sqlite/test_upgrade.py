@@ -77,6 +77,16 @@ def test_the_copy_is_the_way_back(old: SqliteJournal, tmp_path: Path) -> None:
     assert "rolled back" in report.verification.first_break.detail
 
 
+def test_a_new_journal_that_was_cut_off_is_not_copied(tmp_path: Path) -> None:
+    """Negative control: without an owner there is nothing to keep."""
+    with closing(apsw.Connection(str(tmp_path / "journal.sqlite3"))) as connection:
+        migrate(connection, MIGRATIONS[:3])
+    store = journal(tmp_path)
+    store.open()
+    store.close()
+    assert [] == copies(tmp_path)
+
+
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION])
 def test_nothing_is_copied_without_a_migration(tmp_path: Path, version: int) -> None:
     """Negative control: a new journal and a current one leave no copy."""
