@@ -71,3 +71,10 @@ def find_disguise(schema: Mapping[str, Any]) -> str:
     if neutralise(shown) == shown:
         return ""
     return "its schema holds characters that hide, or something like a fence"
+
+
+def find_hidden(description: str) -> str:
+    """Explain why a description is refused if a part of it is invisible to a person; or ""."""
+    if neutralise(description) == description:
+        return ""
+    return "its description holds characters that hide, or something like a fence"

@@ -9,6 +9,7 @@ and unknown keywords are dropped.  The result accepts only values that the origi
 
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from palyra.core.trust.external_descriptions import (
     RedactText,
     fenced_words,
     find_disguise,
+    find_hidden,
     find_order,
     find_secret,
     only_rules,
@@ -34,7 +36,9 @@ MAX_TOOLS = 128  # of one server
 MAX_DESCRIPTION_CHARS = 4_096
 MAX_SCHEMA_BYTES = 16_384
 MAX_REASON_CHARS = 300
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+MAX_NAME_CHARS = 64  # in the catalogue
+MAX_FOREIGN_CHARS = 256  # of the server's own name
+_DIGEST_CHARS = 8  # that tell two names apart which come to the same
 
 
 class Unusable(PalyraError):
@@ -78,29 +82,53 @@ def adopt(terms: AdoptionTerms, described: list[DescribedTool], redact: RedactTe
     tools: dict[str, tuple[str, ToolSpec]] = {}
     missing: dict[str, str] = {}
     for tool in described[:MAX_TOOLS]:
+        name = _free_name(terms, tool.name, tools)
         try:
-            spec = _adopt_one(terms, tool, redact)
+            _refuse("its name occurs twice" if name in tools else "")
+            tools[name] = (tool.name, _adopt_one(terms, name, tool, redact))
         except (Unusable, UnusableSchema) as reason:
-            missing[tool.name[:64]] = visible(truncate_safely(reason.message, MAX_REASON_CHARS))
-            continue
-        if spec.name in tools:
-            missing[tool.name] = f"its name is that of {tools[spec.name][0]} here"
-        else:
-            tools[spec.name] = (tool.name, spec)
+            why = visible(truncate_safely(reason.message, MAX_REASON_CHARS))
+            missing[tool.name[:MAX_NAME_CHARS]] = why
     if len(described) > MAX_TOOLS:
         missing["…"] = f"{len(described) - MAX_TOOLS} more: a server may have {MAX_TOOLS} tools"
     return AdoptedTools(tools=tools, missing=missing)
 
 
 def adopted_name(name: str) -> str:
-    """Return the catalogue form of a name: lower case; characters other than a-z, 0-9, _ become _."""
-    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+    """Return the catalogue form of a name: lower case; characters other than a-z, 0-9, _ become _.
+
+    A name that is too long, has no such letter or does not start with one gets a digest of the whole.
+    """
+    plain = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    if len(plain) > MAX_NAME_CHARS or not re.match(r"[a-z]", plain):
+        return _with_digest(plain, name)
+    return plain
 
 
-def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) -> ToolSpec:
+def _free_name(terms: AdoptionTerms, name: str, taken: Mapping[str, tuple[str, ToolSpec]]) -> str:
+    """Return the tool's name in the catalogue; the second of two that come to the same has a digest."""
+    adopted = f"mcp:{terms.server}.{adopted_name(name)}"
+    if adopted in taken and taken[adopted][0] != name:
+        return f"mcp:{terms.server}.{_with_digest(adopted_name(name), name)}"
+    return adopted
+
+
+def _with_digest(plain: str, name: str) -> str:
+    """Return the start of a name and a digest of the server's name, within MAX_NAME_CHARS."""
+    start = plain[: MAX_NAME_CHARS - _DIGEST_CHARS - 1].strip("_")
+    head = start if re.match(r"[a-z]", start) else f"t_{start}".rstrip("_")
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+    return f"{head[: MAX_NAME_CHARS - _DIGEST_CHARS - 1]}_{digest}"
+
+
+def _adopt_one(
+    terms: AdoptionTerms, name: str, tool: DescribedTool, redact: RedactText
+) -> ToolSpec:
     """Convert one tool.  Raises Unusable or UnusableSchema with the reason."""
-    if not _NAME.fullmatch(tool.name):
-        raise Unusable("its name has no form a tool's name may have")
+    if not tool.name.strip() or len(tool.name) > MAX_FOREIGN_CHARS:
+        raise Unusable(f"its name is blank or has more than {MAX_FOREIGN_CHARS} characters")
+    if visible(tool.name) != tool.name:
+        raise Unusable("its name has characters that hide or imitate others")
     if tool.name in terms.left_out:
         raise Unusable("the configuration leaves it out")
     if len(tool.description) > MAX_DESCRIPTION_CHARS:
@@ -112,17 +140,16 @@ def _adopt_one(terms: AdoptionTerms, tool: DescribedTool, redact: RedactText) ->
     if len(encoded) > MAX_SCHEMA_BYTES:
         raise Unusable(f"its schema has more than {MAX_SCHEMA_BYTES} bytes")
     _refuse(find_secret(tool.name, tool.description, tool.parameters, redact))
-    _refuse(find_order(tool.description, tool.parameters))
+    _refuse(find_order(f"{tool.name}\n{tool.description}", tool.parameters))
+    _refuse(find_hidden(tool.description))
     check_schema(tool.parameters)  # bounds its depth
     parameters = only_rules(tool.parameters)
     compile_parameters(parameters)
     _refuse(find_disguise(parameters))
     is_read_only = tool.claims_read_only and tool.name in terms.read_only
-    adopted = adopted_name(tool.name)
-    name = f"mcp:{terms.server}.{adopted}"
     return ToolSpec(
         name=name,
-        foreign_name="" if adopted == tool.name else tool.name,
+        foreign_name="" if name == f"mcp:{terms.server}.{tool.name}" else tool.name,
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
         description=fenced_words(name, tool.description),
         parameters=parameters,

@@ -94,6 +94,7 @@ class McpServer:
         self._news = trio.Event()
         self._alarms = alarms
         self._offers = Offers()
+        self._broken: dict[str, dict[str, str]] = {}  # method of a list: broken items and reasons
         self._chatter = ServerLog(terms.server, redact)
         self._title = self._protocol = ""
         self._starts = 0
@@ -196,17 +197,21 @@ class McpServer:
     async def _converse(self, open_link: OpenLink) -> None:
         from mcp import ClientSession  # noqa: PLC0415 - see the package docstring
 
+        from palyra.tools.mcp.sieve import Sieve  # noqa: PLC0415 - likewise
+
         async with open_link(self._end, self._errors.take) as link:
             terms = msgspec.structs.replace(self._terms, enforcement=link.enforcement)
+            sieve = Sieve(PacedMessages(link.incoming), link.outgoing, self._run_blocking)
+            self._broken = sieve.left_out
             session = ClientSession(
-                PacedMessages(link.incoming),
-                link.outgoing,
+                dispatcher=sieve,
                 message_handler=self._hear,
                 logging_callback=self._chatter.take,
             )
             async with session:
                 with _within(START_S, "it did not say hello"):
                     await session.initialize()
+                    sieve.version = session.protocol_version or ""
                     self._note_identity(session)
                     described = await self._list(session)
                     await self._take(terms, described)
@@ -276,6 +281,9 @@ class McpServer:
             prompts,
             self._redact,
         )
+        for method, broken in self._broken.items():
+            if method != "tools/list":
+                self._offers.left_out.update(broken)
         self._offers.left_out.update(failed)
         if had_tools or self._offers.tools():
             await self._take(terms, described)
@@ -320,7 +328,7 @@ class McpServer:
             self._toolbox.put(self.source, tools)
         except InvariantBroken as error:
             raise ServerGone(f"its tools cannot be taken: {error.message}") from None
-        self.missing = dict(adopted.missing)
+        self.missing = {**adopted.missing, **self._broken.get("tools/list", {})}
         for name, reason in self.missing.items():
             log.warning("a tool is left out", server=terms.server, tool=name, reason=reason)
         log.info("an MCP server is there", server=terms.server, tools=len(tools))
@@ -353,6 +361,11 @@ class McpServer:
             if is_answer(error):
                 text = truncate_safely(f"{error}", MAX_OUTPUT_CHARS)
                 return ToolOutput(text=text, is_failure=True, trust="external_untrusted")
+            if isinstance(error, ValueError):  # of the package's validation
+                raise ToolFailure(
+                    f"{self._terms.server} answered, but not in a form of the protocol: "
+                    "the answer is dropped"
+                ) from None
             raise ToolFailure(f"{self._terms.server} is gone: there is no answer") from None
         finally:
             progress.close()

@@ -12,6 +12,7 @@ from palyra.core.skill.package import IsSigned, Package, read_package
 from palyra.core.trust.external_descriptions import (
     RedactText,
     find_disguise,
+    find_hidden,
     find_order,
     find_secret,
     without_words,
@@ -51,6 +52,7 @@ def check_words(package: Package, redact: RedactText) -> None:
             find_secret(tool.name, tool.description, tool.parameters, redact)
             or find_order(tool.description, tool.parameters)
             or find_disguise(without_words(tool.parameters))
+            or find_hidden(tool.description)
         )
         if reason:
             raise SkillRefused(f"{tool.name}: {reason}")

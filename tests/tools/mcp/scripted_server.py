@@ -43,6 +43,8 @@ def answer_to(method: str, request: dict[str, Any]) -> Any:
     if method == "tools/call":
         for _ in range(answers.get("flood", 0)):
             send(method="notifications/tools/list_changed")
+        if "tools/call" in answers:
+            return answers["tools/call"]
         return {"content": [{"type": "text", "text": str(lists)}]}
     if method == "tools/list" and lists > 1 and "tools/list again" in answers:
         return answers["tools/list again"]

@@ -188,7 +188,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
         {"resources/list": {"resources": {"uri": 3}}},
         "list of resources: failed",
     ),
-    "wrong types": ({"prompts/list": {"prompts": [{"name": 5}]}}, "list of prompts: failed"),
+    "wrong types": ({"prompts/list": {"prompts": [{"name": 5}]}}, "prompt 1: `name` is wrong"),
     "an error": ({"prompts/list": {"error": "no \x1b[31m"}}, "list of prompts: failed"),
     "controls": (
         {"resources/list": {"resources": [{"uri": "a:\x1b[2J", "name": "a"}]}},
@@ -210,6 +210,114 @@ async def test_a_hostile_list_costs_the_list(attack: str) -> None:
         assert (1, "") == (view.starts, view.problem)
         assert "add" in box.names
         assert view.resources <= MAX_OFFERS
+
+
+BROKEN_TOOLS: list[tuple[Any, str, str]] = [
+    ({"name": "any", "inputSchema": {"anyOf": [{"type": "object"}]}}, "any", "`inputSchema.type` is missing"),
+    ({"name": "empty", "inputSchema": {}}, "empty", "`inputSchema.type` is missing"),
+    ({"name": "text", "inputSchema": {"type": "string"}}, "text", "`inputSchema.type` is wrong"),
+    ({"name": "none"}, "none", "`inputSchema` is missing"),
+    ({"name": "notes", "inputSchema": {"type": "object"}, "annotations": 3}, "notes", "`annotations` is wrong"),
+    ({"name": None, "inputSchema": {"type": "object"}}, "tool 6", "`name` is wrong"),
+    ("x", "tool 7", "it is wrong"),
+    (None, "tool 8", "it is wrong"),
+]  # fmt: skip
+
+
+async def test_a_broken_item_of_a_list_costs_itself() -> None:
+    """Tools, resources, templates and prompts beside it stay, and each broken one is named."""
+    answers = {
+        "tools/list": {"tools": [*(tool for tool, _, _ in BROKEN_TOOLS), TOOL]},
+        "resources/list": {"resources": [{"name": "no address"}, {"uri": "a:b", "name": "a"}]},
+        "resources/templates/list": {"resourceTemplates": [7, {"uriTemplate": "a:{x}", "name": "t"}]},
+        "prompts/list": {"prompts": [{"name": "p", "arguments": "none"}, {"name": "good"}]},
+    }  # fmt: skip
+    async with serving(scripted(**answers)) as box:
+        await box.until(lambda: {"add", "read_resource", "get_prompt"} == box.names)
+        view = box.server.view()
+        assert ("", 1, 3, 2, 1) == (
+            view.problem,
+            view.starts,
+            view.tools,
+            view.resources,
+            view.prompts,
+        )
+        reasons = {name: reason for _, name, reason in BROKEN_TOOLS}
+        reasons |= {
+            "no address": "`uri` is missing",
+            "template 1": "it is wrong",
+            "p": "`arguments` is wrong",
+        }
+        assert reasons.keys() == view.left_out.keys()
+        assert all(reasons[name] in told for name, told in view.left_out.items()), view.left_out
+        assert not any("http" in told or "pydantic" in told for told in view.left_out.values())
+
+
+@pytest.mark.parametrize("tools", [None, {"name": "x"}, "x"])
+async def test_a_list_of_tools_that_is_none_costs_the_tools(tools: Any) -> None:
+    """Resources of the server stay."""
+    answers = {
+        "tools/list": {"tools": tools},
+        "resources/list": {"resources": [{"uri": "a:b", "name": "a"}]},
+    }
+    async with serving(scripted(**answers)) as box:
+        assert {"read_resource"} == box.names
+        assert "`tools` is no" in box.server.view().left_out["list of tools"].replace("t there", "")
+
+
+TEXT = {"type": "text", "text": "still here"}
+ODD_RESULTS: list[tuple[dict[str, Any], list[str], bool]] = [
+    ({"content": [{"type": "video", "data": "x"}, TEXT]}, ["still here", "[block 1 of type video left out: "], False),
+    ({"content": [{"type": "image"}, TEXT]}, ["still here", "[block 1 of type image left out: "], False),
+    ({"content": [None, 3, TEXT]}, ["still here", "[block 1 left out: ", "[block 2 left out: "], False),
+    ({"content": [TEXT, {"type": "text", "text": 5}]}, ["still here", "[block 2 of type text left out: `text`"], False),
+    ({}, ["[the answer has no `content`]"], False),
+    ({"content": None}, ["[the answer has no `content`]"], False),
+    ({"content": 7}, ["[`content` of the answer is no list]"], False),
+    ({"content": "still here"}, ["still here"], False),
+    ({"content": TEXT}, ["still here"], False),
+    ({"content": ["still here"]}, ["still here"], False),
+    ({"structuredContent": {"a": 1}}, ['{"a":1}'], False),
+    ({"content": [TEXT], "structuredContent": [1]}, ["still here", "`structuredContent` is wrong"], False),
+    ({"content": [TEXT], "isError": "maybe"}, ["still here", "`isError` is wrong"], True),
+    ({"content": [TEXT], "isError": []}, ["still here", "`isError` is wrong"], True),
+    ({"content": [TEXT, *[0] * 5_000]}, ["still here", "[905 more of `content` left out]"], False),
+    ({"content": [TEXT], "_meta": 5}, ["still here", "`_meta` is wrong"], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("result", "shown", "is_failure"), ODD_RESULTS)
+async def test_an_odd_result_keeps_its_good_blocks(
+    result: dict[str, Any], shown: list[str], *, is_failure: bool
+) -> None:
+    """Bad blocks are named, nothing says that the server is gone, and it is not started again."""
+    answers = {"tools/list": {"tools": [TOOL]}, "tools/call": result}
+    async with serving(scripted(**answers)) as box:
+        output = await box.call("add")
+        assert all(each in output.text for each in shown), output.text
+        assert (is_failure, "external_untrusted") == (output.is_failure, output.trust)
+        await box.call("add")
+        assert (1, "") == (box.starts, box.server.problem)
+
+
+async def test_an_odd_resource_or_prompt_keeps_its_good_parts() -> None:
+    """A broken part of what is read is named in its place."""
+    answers = {
+        "tools/list": {"tools": [TOOL]},
+        "resources/list": {"resources": [{"uri": "a:b", "name": "a"}]},
+        "prompts/list": {"prompts": [{"name": "p"}]},
+        "resources/read": {"contents": [{"uri": "a:b"}, {"uri": "a:b", "text": "still here"}]},
+        "prompts/get": {"messages": [{"role": "user", "content": {"type": "video"}},
+                                     {"role": "user", "content": TEXT}]},
+    }  # fmt: skip
+    async with serving(scripted(**answers)) as box:
+        await box.until(lambda: {"read_resource", "get_prompt"} <= box.names)
+        resource = (await box.call("read_resource", uri="a:b")).text
+        assert "still here" in resource
+        assert "[part 1 left out: " in resource
+        prompt = (await box.call("get_prompt", name="p")).text
+        assert "still here" in prompt
+        assert "[message 1 left out: " in prompt
 
 
 async def test_a_list_that_never_comes_costs_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
