@@ -55,6 +55,13 @@ _SECRETS = (
 )
 _AWAY = r"(?:send|post|upload|exfiltrate|forward|e-?mail|transmit|leak|submit|append|report|copy)"
 _WHERE = r"(?:https?://|www\.|ftp://|[\w.+-]+@[\w-]+\.\w|webhook|(?:the\s+)?following\s+(?:url|address|server|endpoint))"
+_USE = r"(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?|execut(?:e|ing))"
+_USING = (
+    rf"\b(?:before|while|when(?:ever)?|after|prior\s+to|to|in\s+order\s+to)\s+(?:you\s+)?{_USE}\s+"
+)
+_LOOK = r"\b(?:read|open|cat|collect|copy|dump|load|(?:get|fetch|retrieve)\s+(?:the\s+)?(?:contents?|files?))\b"
+_HAND = r"\b(?:pass|send|include|provide|submit|append|put|attach|forward|supply|add)\b[\s\S]{0,60}\b(?:as|in|into|to|with|via)\b"
+_HOME = rf"(?:~/|\$HOME\b|/etc/(?:passwd|shadow)|/root\b|\.ssh\b|\.aws\b|\.netrc\b|mcp\.json|{_SECRETS})"
 _TELL = r"(?:tell|inform|notify|alert|mention|reveal|disclose|say)"
 
 _FAMILIES: dict[str, tuple[str, ...]] = {
@@ -108,6 +115,10 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
         rf"\b(?:fetch|open|visit|get|call|request|curl|wget|load)\b[^\n]{{0,40}}https?://[^\s]{{0,200}}(?:\{{|<|\[|\$|%7b)\W{{0,3}}{_SECRETS}",
         r"!\[[^\]\n]{0,200}\]\(https?://[^)\s]{0,300}[?&=/](?:\{|<|\[|\$|%7b)[^)\n]{0,80}\)",
         rf"\b(?:repeat|print|output|reveal|show|dump|disclose|recite|write)\b[^\n.]{{0,30}}\byour\s+(?:system\s+prompt|initial\s+instructions?|hidden\s+instructions?|{_ORDERS}\s+verbatim)",
+        # A tool's description that wants a file of the person's as an argument.
+        rf"<(?:important|critical|mandatory|urgent|required|attention|warning|notice|instructions?|secret|hidden|note|rules?)>[^<]{{0,200}}{_USING}[^<]{{0,200}}{_LOOK}[^<]{{0,300}}{_HAND}",
+        rf"{_USING}(?:any|every|all|each|other|another)\b[\s\S]{{0,40}}\b(?:tools?|functions?)\b[\s\S]{{0,60}}{_LOOK}[\s\S]{{0,160}}{_HAND}",
+        rf"{_USING}(?:this|the|these)\b[\s\S]{{0,40}}\b(?:tools?|functions?)\b[\s\S]{{0,60}}{_LOOK}[\s\S]{{0,40}}{_HOME}[\s\S]{{0,120}}{_HAND}",
         rf"\b(?:read|cat|open|collect|gather|find)\b[^\n.]{{0,40}}(?:\.ssh|id_rsa|\.aws|\.env\b|{_SECRETS})[^\n]{{0,60}}\b(?:and|then)\b[^\n]{{0,20}}\b{_AWAY}\b",
     ),
 }  # fmt: skip

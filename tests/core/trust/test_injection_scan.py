@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.trust.injection_scan import MAX_FINDINGS, InjectionFinding, find_injections
-from tests.core.trust.injection_samples import ATTACKS, BENIGN, DISGUISES, PLAIN_ATTACK
+from tests.core.trust.injection_samples import (
+    ATTACKS,
+    BENIGN,
+    BLIND_DESCRIPTIONS,
+    BLIND_LOOKALIKES,
+    DISGUISES,
+    PLAIN_ATTACK,
+)
 from tests.rows import every_row
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,6 +50,12 @@ def test_disguised_attack_is_found(disguise: str) -> None:
 def test_benign_text_has_no_findings(text: str) -> None:
     """What only resembles an attack is left alone."""
     assert () == find_injections(text)
+
+
+def test_descriptions_that_the_families_were_not_tuned_to() -> None:
+    """Nine of twelve are found, and none of the honest ones."""
+    assert 9 <= sum(bool(find_injections(text)) for text in BLIND_DESCRIPTIONS)
+    assert [] == [text for text in BLIND_LOOKALIKES if find_injections(text)]
 
 
 def test_this_repository_has_no_findings() -> None:
