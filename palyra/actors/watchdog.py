@@ -66,6 +66,7 @@ from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE, WORDS_DAMAGED
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
+from palyra.core.text.visible import pluralize
 from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.services.healing import HealingModes
 from palyra.services.incidents import Incidents
@@ -123,6 +124,7 @@ class Watchdog:
     artifacts_due_s: float = -inf  # of the next sample
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
     tried_s: dict[str, float] = field(default_factory=dict)  # of the last attempt, by key
+    known_records: set[str] = field(default_factory=set)  # damaged ones that were reported
     found: set[str] = field(default_factory=set)  # keys that the last sweep found
     found_s: dict[str, float] = field(default_factory=dict)  # last found, of unresolved incidents
     attempts: dict[str, ChildTask] = field(default_factory=dict)  # in progress, by incident
@@ -155,8 +157,6 @@ class Watchdog:
         if not self.is_checking_files:  # a disk that hangs must not delay the sweeps
             self.is_checking_files = True
             nursery.start_soon(self._check_files)
-        for name in self.journal.store.list_damaged():
-            self._report(record_damaged(name))
         self._clear_runs()
         await self.find_runs()
         if self.queue is not None:
@@ -197,7 +197,18 @@ class Watchdog:
             if lost is not None and not self.incidents.is_reported(FILES):  # a fact in each mode
                 self.incidents.report(files_lost(lost))
         await self._check_artifacts()
+        await self._report_records()
         self.is_checking_files = False
+
+    async def _report_records(self) -> None:
+        """Report each damaged record once, in each mode; a person's resolution holds."""
+        for name in self.journal.store.list_damaged():
+            if name not in self.known_records:
+                try:
+                    await self.incidents.report_finding(record_damaged(name))
+                except (Unavailable, ActorGone):  # a closed journal: the next sweep
+                    return
+                self.known_records.add(name)
 
     async def _check_artifacts(self) -> None:
         """Read a sample when it is due; report what reads and samples have found, once each."""
@@ -528,7 +539,7 @@ def end_calls(registry: ActorRegistry, key: str) -> str:
         return "the run has ended"
     calls = [each for each in run.tasks.values() if isinstance(each, ToolExecution)]
     count = sum(each.stop("it gave no sign of life, so the watchdog stopped it") for each in calls)
-    return f"{count} calls were stopped" if count else "no call could be stopped"
+    return f"stopped {pluralize(count, 'call')}" if count else "no call could be stopped"
 
 
 async def cancel_run(registry: ActorRegistry, key: str) -> str:

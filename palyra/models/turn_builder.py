@@ -121,9 +121,12 @@ class TurnBuilder:
         call.pieces.append(piece)
 
     def is_complete(self, key: Hashable) -> bool:
-        """True if the call's arguments are a whole JSON value."""
-        text = "".join(self._calls[key].pieces)
-        return bool(text.strip()) and not isinstance(_parse(text), str)
+        """True if the call's arguments are a whole JSON object, array or string."""
+        pieces = self._calls[key].pieces
+        # Parsed only behind a sign that can end one: each piece of a long call may be asked about.
+        if not pieces or pieces[-1].rstrip()[-1:] not in {"}", "]", '"'}:
+            return False
+        return not isinstance(_parse("".join(pieces)), str)
 
     def set_arguments(self, key: Hashable, whole: str) -> None:
         """Replace the collected arguments of a call by the complete text."""

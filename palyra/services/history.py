@@ -20,7 +20,7 @@ from palyra.core.context.history import (
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunState
 from palyra.core.ports import Journal, JournalStore
-from palyra.core.run.isolation import without_refused
+from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
 from palyra.errors import InvariantBroken, Purged

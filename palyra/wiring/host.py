@@ -15,10 +15,11 @@ from palyra.actors.journal.actor import JournalThread
 from palyra.actors.kernel.threads import DedicatedThread, run_sync
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.channel import CODE_CHARS, CODE_LETTERS
-from palyra.core.ids import NewId, Prefix
+from palyra.core.ids import NewId, Prefix, is_any_id
 from palyra.core.ports import Artifacts, CheckpointStore, NowMs, RunBlocking
 
 TIME_CHARS = 13  # of a UUIDv7: 48 bits of milliseconds, with a dash
+LAST = "80000000-0000"  # in the year 6429: no clock was ahead that far
 
 
 def new_id(prefix: Prefix) -> str:
@@ -38,8 +39,10 @@ class Ids:
         self._newest = ""  # the time of the newest, as ids have it
 
     def note(self, newest: str) -> None:
-        """Make all further ids later than that one."""
-        self._newest = max(self._newest, newest.partition("_")[2][:TIME_CHARS])
+        """Make all further ids later than that one; no id, or one of a time past `LAST`, is ignored."""
+        if is_any_id(newest):
+            time_of = newest.partition("_")[2][:TIME_CHARS]
+            self._newest = max(self._newest, time_of if time_of < LAST else "")
 
     def __call__(self, prefix: Prefix) -> str:
         """Return a new id, such as `run_018f…`."""

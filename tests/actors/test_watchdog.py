@@ -30,7 +30,7 @@ from tests.actors.healing_kit import (
     submit_task,
     watching,
 )
-from tests.actors.run.office_kit import call, say
+from tests.actors.run.office_kit import OPERATOR, call, say
 from tests.actors.task_kit import Work
 from tests.store.memory.journal import MemoryJournal
 
@@ -497,3 +497,17 @@ async def test_the_bench_of_sweeps_runs() -> None:
     """Its runs have all that a sweep reads."""
     bench = importlib.import_module("bench.healing")
     assert len(await bench.measure(20)) >= 5
+
+
+async def test_a_damaged_record_is_reported_once(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its domain is not healed; when a person has resolved the incident, it stays so."""
+    monkeypatch.setattr(MemoryJournal, "list_damaged", lambda _: ("tasks:tsk_1",))
+    async with watching("disabled") as desk:
+        await elapse(30)
+        (found,) = desk.incidents()
+        assert "record_damaged:tasks:tsk_1" == found.key
+        await desk.kit.incidents.resolve(OPERATOR, found.incident_id, "it is gone")
+        await elapse(60)
+        assert ["resolved"] == [each.state for each in desk.incidents()]

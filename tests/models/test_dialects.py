@@ -565,3 +565,18 @@ def test_a_part_is_no_more_than_the_whole() -> None:
     made.count(10, 4, cached=6, stored=9, thought=5)
     told = made.build(REQUEST, {}, lambda _: "c").usage
     assert (6, 4, 4) == (told.cached_tokens, told.cache_write_tokens, told.reasoning_tokens)
+
+
+def test_arguments_are_parsed_only_when_they_may_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that names the call in each piece costs no more than its last one."""
+    parsed: list[str] = []
+    monkeypatch.setattr("palyra.models.turn_builder._parse", parsed.append)
+    made = builder()
+    made.open_call("c", "f")
+    for piece in ['{"a', '": "b', " ", "c"]:
+        made.add_arguments("c", piece)
+        assert not made.is_complete("c")
+    assert [] == parsed
+    monkeypatch.undo()
+    made.add_arguments("c", '"}')
+    assert made.is_complete("c")

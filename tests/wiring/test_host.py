@@ -7,7 +7,7 @@ from uuid_utils import uuid7
 
 from palyra.core.ids import is_id
 from palyra.wiring import host
-from palyra.wiring.host import Ids, now_ms
+from palyra.wiring.host import TIME_CHARS, Ids, now_ms
 
 DAY_MS = 86_400_000
 
@@ -53,3 +53,15 @@ def test_ids_follow_the_newest_of_the_journal(clock: Clock) -> None:
     following.note("")
     first, second = following("ses"), following("ses")
     assert newest < first < second
+
+
+@pytest.mark.parametrize(
+    "newest", ["run_zzz", "run_", "run_ffffffff-ffff-7fff-8fff-ffffffffffff", "no id", "\0"]
+)
+def test_a_damaged_id_of_the_journal_moves_no_id(clock: Clock, newest: str) -> None:
+    """Its column may hold anything; ids go on from the clock."""
+    new_id, other = Ids(), Ids()
+    new_id.note(newest)
+    made = new_id("run")
+    assert is_id(made, "run")
+    assert other("run")[: len("run_") + TIME_CHARS] == made[: len("run_") + TIME_CHARS]

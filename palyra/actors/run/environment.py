@@ -43,7 +43,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, Summarise
-from palyra.core.run.isolation import Suspects, find_refused, may_be_overflow
+from palyra.core.run.refused_items import Suspects, find_refused, may_be_overflow
 from palyra.core.run.state import Run, find_unresolved
 from palyra.core.tape.events import (
     Compaction,

@@ -124,6 +124,7 @@ async def execute_call(execution: ToolExecution) -> None:
         ended = _ended_without(execution, "failed", refusal.message, "trusted_local")
     except ToolFailure as failure:
         ended = _ended_without(execution, "failed", failure.message, "workspace")
+    execution.scope = None  # it has ended: there is nothing to stop
     if ended is None:
         why = f"{call.tool} was stopped at its deadline of {spec.deadline_s:g} s"
         if execution.stopped:

@@ -46,7 +46,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
 from palyra.core.model.sources import ContextSource
 from palyra.core.model.tool_results import pair_results
-from palyra.core.run.isolation import without_refused
+from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run, transcript_with_results
 from palyra.core.tape.events import ContextAssembled, ContextBudget, ContextGathered
 from palyra.core.text.tokens import FACTOR, corrected, estimate_tokens

@@ -276,7 +276,7 @@ class _Builder:
         self._before = ledger
         self._entries = dict[str, Entry]()
         self._keys: dict[EntryKind, dict[str, None]] = defaultdict(dict)  # of each kind, in order
-        self._heard = ledger.heard
+        self._lowest_trust = ledger.lowest_trust
         self._request = next((e for e in ledger.entries if e.kind == "request"), None)
         self._replaced = list(ledger.replaced)
         self._mentions = Mentions()
@@ -297,13 +297,13 @@ class _Builder:
             dropped=self._before.dropped,
             exceeded=self._before.exceeded,
             replaced=tuple(self._replaced[-MAX_REPLACED:]),
-            heard=self._heard,
+            lowest_trust=self._lowest_trust,
             ahead=tuple(self._ahead),
         )
 
     def read(self, placed: Placed) -> None:
         """Read one message."""
-        self._heard = lowest((self._heard, *labels_of(placed.message)))
+        self._lowest_trust = lowest((self._lowest_trust, *labels_of(placed.message)))
         match placed.message:
             case UserMessage(text):
                 self._drop("ask", lambda entry: entry.by == "model")  # answered
@@ -395,7 +395,7 @@ class _Builder:
             is_known = self._is_known(statement, placed)
             kept = self._remove_replaced(statement, by, placed)
             if not is_known:
-                trust: Trust = self._heard if by == "model" else "trusted_local"
+                trust: Trust = self._lowest_trust if by == "model" else "trusted_local"
                 self._put(Entry(kept.kind, kept.text, placed.run_id, placed.index, by, trust=trust))
 
     def _remove_replaced(
@@ -516,14 +516,18 @@ class _Builder:
     def _replace_plan(self, steps: Sequence[str], placed: Placed) -> None:
         self._drop("step")
         for step in steps:
-            self._put(Entry("step", step, placed.run_id, placed.index, "model", trust=self._heard))
+            self._put(
+                Entry("step", step, placed.run_id, placed.index, "model", trust=self._lowest_trust)
+            )
 
     def _ask(self, text: str, placed: Placed) -> None:
         """Add the question that the model ended its answer with: it waits for the user."""
         asked = [sentence for sentence in statements.sentences(text) if sentence.endswith("?")]
         if asked and text.rstrip().endswith("?"):
             self._put(
-                Entry("ask", asked[-1], placed.run_id, placed.index, "model", trust=self._heard)
+                Entry(
+                    "ask", asked[-1], placed.run_id, placed.index, "model", trust=self._lowest_trust
+                )
             )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from palyra.core.model.messages import GuidanceMessage, Message, ToolMessage, message_tokens
 from palyra.core.model.summary import Summary
-from palyra.core.run.isolation import without_refused
+from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.session.fork import InheritedView
 from palyra.core.session.queue import BESIDE

@@ -152,8 +152,8 @@ def plan_summary(
     """
     found = read or read_messages(previous, messages, window=window, pins=pins)
     fitted = ledgers.fit(found, budget_tokens * LEDGER_BPS // 10_000)
-    heard: Trust = "trusted_local" if previous is None else previous.ledger.heard
-    lines = _narrate(messages, heard)
+    lowest_trust: Trust = "trusted_local" if previous is None else previous.ledger.lowest_trust
+    lines = _narrate(messages, lowest_trust)
     earlier = "" if previous is None else previous.narrative
     summary = Summary(
         ledger=fitted,
@@ -191,7 +191,7 @@ def _covers(previous: Summary | None, messages: Sequence[Placed]) -> tuple[Cover
     return tuple(covers)
 
 
-def _narrate(messages: Sequence[Placed], heard: Trust) -> str:
+def _narrate(messages: Sequence[Placed], lowest_trust: Trust) -> str:
     """Describe each exchange in one line: request, tools, first sentence of the answer.
 
     An answer that follows a text from outside may repeat it, so it is left to the fenced entries.
@@ -210,7 +210,7 @@ def _narrate(messages: Sequence[Placed], heard: Trust) -> str:
             lines.append("- " + "; ".join(part for part in parts if part))
 
     for placed in messages:
-        heard = lowest((heard, *labels_of(placed.message)))
+        lowest_trust = lowest((lowest_trust, *labels_of(placed.message)))
         match placed.message:
             case UserMessage(text):
                 close()
@@ -218,7 +218,9 @@ def _narrate(messages: Sequence[Placed], heard: Trust) -> str:
             case AssistantMessage(text, calls):
                 tools.update(call.tool for call in calls)
                 if not calls:
-                    answer = _AFTER_OUTSIDE if is_from_outside(heard) else _first_sentence(text)
+                    answer = (
+                        _AFTER_OUTSIDE if is_from_outside(lowest_trust) else _first_sentence(text)
+                    )
             case _:
                 pass
     close()
@@ -344,7 +346,7 @@ def take_draft(plan: Summary, draft: Draft, messages: Sequence[Placed]) -> Summa
         by: Literal["user", "model"] = (
             "user" if isinstance(placed.message, UserMessage) else "model"
         )
-        trust: Trust = "trusted_local" if by == "user" else plan.ledger.heard
+        trust: Trust = "trusted_local" if by == "user" else plan.ledger.lowest_trust
         entry = Entry(
             each.kind, _one_line(each.quote), placed.run_id, placed.index, by, trust=trust
         )

@@ -65,7 +65,7 @@ class SummaryLedger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     dropped: int = 0  # entries that did not fit, since the first compaction
     exceeded: dict[str, int] = {}  # of them those that were protected, by kind
     replaced: tuple[str, ...] = ()  # the latest statements that corrections removed
-    heard: Trust = "trusted_local"  # lowest label of all texts before its end
+    lowest_trust: Trust = "trusted_local"  # lowest label of all texts before its end
     ahead: tuple[tuple[str, int], ...] = ()  # run and index of later messages, corrections applied
 
     @property

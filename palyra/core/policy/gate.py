@@ -391,8 +391,8 @@ def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | N
     """Return why no approval can be requested, as reason code and reason."""
     if not context.is_attended:
         return "no_approver", (
-            f"{checked.spec.name} needs an approval and nobody can give one to a run with the approval "
-            f"mode {context.approval_mode!r}; a rule that permits the call would"
+            f"{checked.spec.name} needs an approval, which a run with the approval mode "
+            f"{context.approval_mode!r} cannot request; a rule that permits the call would do"
         )
     if context.end:
         return "budget_spent", f"{context.end}, so nobody is asked: the run ends with this turn"

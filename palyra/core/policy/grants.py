@@ -60,7 +60,7 @@ def beyond_call(tool: str, key: str) -> tuple[str, ...]:
 
 
 def _beyond(part: str) -> tuple[str, ...]:
-    named, _, rule = part.partition(" [")
+    named, _, rule = part.rpartition(" [")
     if f"[{rule}" not in {ANY_WORDS, SAME_WORDS}:
         return ()
     program, *rest = named.rpartition("/: ")[2].split(" ")

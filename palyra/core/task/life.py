@@ -277,7 +277,7 @@ def is_ahead(task: TaskRecord, now_ms: int) -> bool:
 
 
 def set_back(task: TaskRecord, now_ms: int) -> TaskRecord:
-    """Return a queued or paused task as if what was written ahead of the time was written now."""
+    """Return a queued or paused task with its times moved back by the lead of the clock."""
     shift_ms = _written_ms(task) - now_ms
     return msgspec.structs.replace(
         task,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from palyra.core.text.visible import visible, without_invisible
 from palyra.errors import InvalidParams
 
-_TWINS = str.maketrans({"I": "l", "1": "l", "|": "l", "0": "O"})  # in usual fonts
+_LOOK_ALIKES = str.maketrans({"I": "l", "1": "l", "|": "l", "0": "O"})  # in usual fonts
 _DOTLESS = str.maketrans({"\u0131": "i"})
 
 
@@ -23,7 +23,7 @@ def looks(name: str, *, folds_case: bool = True) -> frozenset[str]:
     return frozenset(
         {
             plain.casefold().translate(_DOTLESS),
-            plain.translate(_TWINS).casefold().translate(_DOTLESS),
+            plain.translate(_LOOK_ALIKES).casefold().translate(_DOTLESS),
         }
     )
 
@@ -44,7 +44,7 @@ def check_new_name(name: str, known: Iterable[str], *, field: str, folds_case: b
         ):
             raise InvalidParams(
                 f"{field} {shown!r} looks like {visible(other)!r}, which exists: choose a name that "
-                "nobody confuses with it",
+                "differs more",
                 field=field,
             )
     if shown != name or name != name.strip():

@@ -87,7 +87,7 @@ class Finding(NamedTuple):
 
 
 class Inspection:
-    """Findings, and for each part what was checked."""
+    """Findings, and the extent of the check of each part."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -528,7 +528,7 @@ def _check_vectors(path: Path, found: Inspection) -> None:
     damage = find_damage(path)
     if damage:
         found.report(
-            "stored files", f"{path}: {damage}", f"`rm {path}`: the next start makes it anew"
+            "stored files", f"{path}: {damage}", f"`rm {path}`: the next start creates it again"
         )
 
 

@@ -44,11 +44,10 @@ class FileArtifacts:
 
     def check_sample(self, count: int) -> None:
         """Read some artifacts, chosen at random; `damaged` has those that are."""
-        names = [
-            f"{folder}/{name}"
-            for folder in self._files.names()
-            for name in self._files.names(folder)
-        ]
+        names = list[str]()
+        with suppress(Unavailable):  # a folder that cannot be read has no sample
+            for folder in self._files.names():
+                names += [f"{folder}/{name}" for name in self._files.names(folder)]
         for name in random.sample(names, min(count, len(names))):
             with suppress(Unavailable):
                 self.read(name)

@@ -88,11 +88,13 @@ class RetainedFiles:
             raise Unavailable(f"{self.root / name}: cannot be read: {error.strerror}") from error
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the names in a folder, sorted; empty if it does not exist."""
+        """Return the names in a folder, sorted; empty if it does not exist.  Raises Unavailable."""
         try:
             found = os.listdir(self.root / folder)  # noqa: PTH208 - names, not paths
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise Unavailable(f"{self.root / folder}: cannot be read: {error.strerror}") from error
         return sorted(name for name in found if not name.endswith(_DRAFT))
 
     def drop(self, name: str) -> None:

@@ -187,7 +187,8 @@ class SqliteJournal(MemorySearchQueries):
 
     def check_files(self) -> FilesLost | None:
         """See `JournalStore.check_files`."""
-        return self._find_losses(self._get_opened())
+        with storage_errors("check the files", self.path):
+            return self._find_losses(self._get_opened())
 
     def _find_losses(self, opened: "_Opened") -> FilesLost | None:
         """Check the files; save the database and the roots if one of them is lost."""

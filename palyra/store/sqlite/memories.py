@@ -134,7 +134,7 @@ def merge_index(connection: apsw.Connection, *, begins: bool) -> bool:
     return any(merged)
 
 
-def make_anew(connection: apsw.Connection, table: str) -> None:
+def recreate_text_index(connection: apsw.Connection, table: str) -> None:
     """Drop a text index with all its damage, and create it empty."""
     statement = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get
     connection.execute(f"DROP TABLE {table}")
@@ -258,7 +258,7 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
 def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
     for each in wanted:
         if not each.after_row:
-            make_anew(connection, "memory_fts")
+            recreate_text_index(connection, "memory_fts")
             connection.execute("DELETE FROM memory_vectors")
         found = read_rows(
             connection,

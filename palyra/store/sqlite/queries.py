@@ -389,8 +389,8 @@ class Select(Generic[R]):
     ) -> list[R]:
         """Return the matching records in this order; those that do not decode go to `damaged`."""
         where, values = self.condition
-        found = connection.execute(
-            "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
+        found, rows = connection.execute(
+            "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB), count(*) FROM"  # noqa: S608 - only literals of this file
             f" (SELECT record FROM {self._table} WHERE {where}"
             f" ORDER BY {order} LIMIT ?)",
             (*values, limit),
@@ -398,11 +398,12 @@ class Select(Generic[R]):
         if found is None:
             return []
         try:
-            # "[]" is one row with an empty record: it must not decode to no rows.
-            found = b"[null]" if found == b"[]" else found
-            return msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
+            records: list[R] = msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
         except _UNDECODED:
             return self._read_one_by_one(connection, order, limit, damaged)
+        if len(records) != rows:  # an empty record, or one of several objects with commas
+            return self._read_one_by_one(connection, order, limit, damaged)
+        return records
 
     def _read_one_by_one(
         self, connection: apsw.Connection, order: str, limit: int, damaged: Damaged
@@ -721,11 +722,22 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             return self._list(select, "+task_id DESC", wanted.limit)
         if not wanted.states and wanted.kind is None:
             return self._list(_tasks(wanted), "task_id DESC", wanted.limit)
-        found = list[TaskRecord]()
         kinds = get_args(TaskKind) if wanted.kind is None else (wanted.kind,)
-        for state, kind in product(wanted.states or get_args(TaskState), kinds):
-            select = _tasks(wanted).where("state = ? AND kind = ?", state, kind)
-            found += self._list(select, "task_id DESC", wanted.limit)
+        selects = [
+            _tasks(wanted).where("state = ? AND kind = ?", state, kind)
+            for state, kind in product(wanted.states or get_args(TaskState), kinds)
+        ]
+
+        def read(connection: apsw.Connection) -> list[TaskRecord]:
+            found = list[TaskRecord]()
+            with connection:  # one snapshot: a task that changes its state is listed once
+                for select in selects:
+                    found += select.read(
+                        connection, "task_id DESC", wanted.limit, damaged=self.damaged
+                    )
+            return found
+
+        found = self._read(read)
         found.sort(key=lambda task: task.task_id, reverse=True)
         return found[: wanted.limit]
 

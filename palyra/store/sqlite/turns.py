@@ -26,7 +26,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.memory.fields import search_fields
 from palyra.store.sqlite.connection import BulkInsert
-from palyra.store.sqlite.memories import make_anew, read_rows
+from palyra.store.sqlite.memories import read_rows, recreate_text_index
 from palyra.store.sqlite.memory_search import IndexedTables, IndexQueries, MemoryChanges
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
     if not connection.changes():
         return
     if found.after_position == FROM_THE_START:
-        make_anew(connection, "turn_fts")
+        recreate_text_index(connection, "turn_fts")
         connection.execute("DELETE FROM turns")
     kept = _list_kept(connection, found.turns)
     if not kept:

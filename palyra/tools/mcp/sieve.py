@@ -45,7 +45,7 @@ _FRAME: Mapping[str, tuple[type, ...]] = {
 
 
 class Sieve(JSONRPCDispatcher):
-    """Dispatcher of a session whose answers have lost their broken items."""
+    """Dispatcher of a session that removes broken items from answers."""
 
     version = ""  # of the protocol, once it is agreed on; "": nothing is taken out
 
@@ -72,13 +72,14 @@ class Sieve(JSONRPCDispatcher):
             self.left_out[method] = {}  # a list begins again
         if not self.version or method not in {*_LISTS, *_RESULTS}:
             return raw
-        if method in _LISTS:  # in a thread: milliseconds for 128 tools
+        if method in _LISTS:  # in a thread: milliseconds for 128 tools or for thousands of blocks
             return await self._run_blocking(self._sifted_list, method, raw)
+        return await self._run_blocking(self._sifted_result, method, raw)
+
+    def _sifted_result(self, method: str, raw: dict[str, Any]) -> dict[str, Any]:
         items = raw.get(_RESULTS[method][0])
         is_long = isinstance(items, list) and len(items) > MAX_ITEMS
-        if not is_long and not self._fault(method, raw):
-            return raw
-        return await self._run_blocking(self._sift_result, method, raw)
+        return self._sift_result(method, raw) if is_long or self._fault(method, raw) else raw
 
     def _sifted_list(self, method: str, raw: dict[str, Any]) -> dict[str, Any]:
         items = raw.get(_LISTS[method][0])
@@ -114,7 +115,7 @@ class Sieve(JSONRPCDispatcher):
         if raw.get("resultType", "complete") != "complete":
             return raw  # not an answer with items
         frame, broken = self._frame(method, raw, member)
-        if not isinstance(raw.get("isError"), bool | None):  # of another type: the careful reading
+        if not isinstance(raw.get("isError"), bool | None):  # of another type: treated as an error
             frame["isError"] = True
         listed, odd = _items_of(raw.get(member), member)
         notes = [f"[{broken}]"] if broken else []
@@ -145,7 +146,7 @@ class Sieve(JSONRPCDispatcher):
         return sound, f"a part of the answer is left out: {fault}"
 
     def _fault(self, method: str, raw: dict[str, Any], depth: int = 0) -> str:
-        """Return what is wrong with an answer, in words; `depth` names are no news to a reader."""
+        """Return what is wrong with an answer, in words; the first `depth` parts of the place are left out."""
         try:
             parse_server_result(method, self.version, raw)
         except ValidationError as error:

@@ -189,7 +189,7 @@ def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
     at = 0
     while at < len(line.rstrip(" \t")):
         token = _TOKEN.match(line, at)
-        if token is None or len(commands) > MAX_LINE_CALLS:
+        if token is None or len(commands) >= MAX_LINE_CALLS:
             return ()
         at = token.end()
         if token.lastgroup == "operator":
@@ -235,7 +235,7 @@ def _only_reads(part: PlainCall) -> bool:
 
 
 def _line_key(groups: Sequence[Sequence[PlainCall]]) -> str:
-    """Return the key of a line.  What a pipe hands to anything but a reader is a part of what was shown."""
+    """Return the key of a line.  A pipeline into a program that does not only read has one key for all its words."""
     keys: list[str] = []
     for group in groups:
         if all(map(_only_reads, group[1:])):

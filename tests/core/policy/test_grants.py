@@ -212,6 +212,7 @@ def test_examples_say_what_an_answer_covers_beyond_its_call() -> None:
     """They are of the list of the program; exact words cover nothing else, and a file any content."""
     reads = beyond_call("shell", "sub/: git grep [any words, listed options]")
     assert "sub/: git grep OTHER-WORDS" in reads
+    assert beyond_call("shell", "'a [b'/: git grep [any words, listed options]")  # a folder
     assert not beyond_call("shell", "git push origin main")
     assert "pytest tests -q" in beyond_call("shell", "pytest tests [listed options]")
     assert ("any content: a.py",) == beyond_call("write_file", "a.py")

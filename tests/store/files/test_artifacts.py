@@ -61,3 +61,16 @@ def test_a_deleted_artifact_is_not_damaged(artifacts: FileArtifacts, tmp_path: P
     artifacts.check_sample(9)
     assert artifacts.find(SESSION, DIGEST) is None
     assert not artifacts.damaged
+
+
+def test_a_folder_that_cannot_be_listed_has_no_sample(
+    artifacts: FileArtifacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample is taken the next time; a listing says what is wrong."""
+
+    def refuse(_path: Path) -> list[str]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.listdir", refuse)
+    artifacts.check_sample(9)
+    assert not artifacts.damaged

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change
@@ -32,9 +33,11 @@ def open_damaged(tmp_path: Path, table: str, where: str, text: str) -> SqliteJou
     return store
 
 
-@pytest.mark.parametrize("text", ["{bro", "", "{}", "[]"])
+@pytest.mark.parametrize("text", ["{bro", "", "{}", "[]", "two"])
 def test_a_damaged_task_costs_itself_alone(tmp_path: Path, text: str) -> None:
     """The others are claimed in order, and the damaged one is named."""
+    if text == "two":  # which the array of all records would hold as two of them
+        text = ",".join([msgspec.json.encode(task("tsk_1", rank_ms=1)).decode()] * 2)
     store = open_damaged(tmp_path, "tasks", "task_id = 'tsk_1'", text)
     claimable = store.list_claimable(now_ms=9, limit=9, running={})
     assert ["tsk_2", "tsk_3"] == ids(claimable)

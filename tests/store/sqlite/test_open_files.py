@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.errors import Unavailable
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import Clock, rows, seqs
@@ -107,3 +108,20 @@ def test_removed_keys_need_no_copy(tmp_path: Path) -> None:
     assert lost is not None
     assert "keys/signing.key was removed" in lost.found
     assert not lost.copy
+
+
+def test_a_file_that_cannot_be_looked_at_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that gives errors is no loss, and ends no sweep."""
+
+    def refuse(_path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    store = open_journal(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "lstat", refuse)
+        with pytest.raises(Unavailable, match="check the files"):
+            store.check_files()
+    assert store.check_files() is None
+    store.close()

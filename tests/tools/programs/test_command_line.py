@@ -7,6 +7,7 @@ import pytest
 from palyra.core.tool.arguments import Refused, check_arguments
 from palyra.core.tool.spec import ToolFailure
 from palyra.tools.programs.command_line import (
+    MAX_LINE_CALLS,
     CommandLine,
     find_facets,
     find_scripts,
@@ -266,3 +267,10 @@ def test_an_empty_call_is_refused_with_an_example(arguments: dict[str, Any], hin
     empty = check_arguments(shell_spec("", 60), {"command": ""})
     assert isinstance(empty, Refused)
     assert "at least 1 characters" in empty.repair_hint or "1 to" in empty.repair_hint
+
+
+def test_a_line_of_plain_calls_has_at_most_eight() -> None:
+    """A longer one is text for a shell, which nothing but its own approval covers."""
+    eight = " && ".join(["git status"] * MAX_LINE_CALLS)
+    assert MAX_LINE_CALLS == len(find_facets({"command": eight}).parts)
+    assert () == find_facets({"command": f"{eight} && git status"}).parts

@@ -33,6 +33,9 @@ from palyra.errors import Unavailable
 Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
+_OTHERWISE = "the provider broke off, and its next answer differs: fetch the run by its id"
+
+
 @dataclass(slots=True)
 class Streamed:
     """Deltas of one turn, merged while they waited."""
@@ -186,13 +189,14 @@ class AnswerReader:
         What a client has been sent cannot be withdrawn here.  So another attempt must begin with the
         same words; otherwise the stream ends with an error, and the run goes on.
         """
-        known, before = self._withdrawn, len(self._streamed)
+        # A strict answer is sent as a whole at its end, so nothing of it has to be repeated.
+        known, before = "" if self._is_strict else self._withdrawn, len(self._streamed)
         self._streamed += text
         if not known:
             yield from self._say(text)
             return
         if not (self._streamed.startswith(known) or known.startswith(self._streamed)):
-            raise Unavailable("the provider broke off and answered anew; fetch the run by its id")
+            raise Unavailable(_OTHERWISE)
         yield from self._say(self._streamed[max(before, len(known)) :])
 
     def _say(self, text: str, *, is_final: bool = False) -> Iterator[Part]:
@@ -219,6 +223,8 @@ class AnswerReader:
         if not event.text.startswith(self._streamed):
             raise Unavailable("deltas of this stream were lost; fetch the run by its id")
         yield from self._stream(event.text[len(self._streamed) :])
+        if not self._is_strict and len(self._streamed) < len(self._withdrawn):
+            raise Unavailable(_OTHERWISE)
         self._turn, self._streamed, self._withdrawn = "", "", ""
         self._answer += event.text
         self._finish_reason = event.finish_reason

@@ -366,3 +366,40 @@ def test_ends_without_an_answer() -> None:
     (cancelled,) = Play().hear(ev.RunCancelled(reason="", by="ann"))
     assert isinstance(cancelled, AnswerEnded)
     assert "run_cancelled" == cancelled.failure_class
+
+
+def again(turn: int, attempt: int) -> ev.TurnStarted:
+    return ev.TurnStarted(turn=turn, attempt=attempt, provider="p", model="m", continues=False)
+
+
+def test_another_attempt_goes_on_behind_the_same_words() -> None:
+    """What a client has is not repeated."""
+    play = Play()
+    play.hear(again(1, 1))
+    assert [Text("Paris is")] == play.stream("Paris is")
+    play.hear(again(1, 2))
+    assert [Text(" large.")] == play.hear(completed(1, "Paris is large."))
+
+
+@pytest.mark.parametrize("second", ["London", "Paris", ""])
+def test_another_attempt_that_answers_otherwise_is_an_error(second: str) -> None:
+    """Also one that ends before the words that a client has: it would keep them as the answer."""
+    play = Play()
+    play.hear(again(1, 1))
+    play.stream("Paris is not")
+    play.hear(again(1, 2))
+    with pytest.raises(Unavailable, match="its next answer differs"):
+        play.hear(completed(1, second))
+
+
+def test_an_answer_that_is_sent_as_a_whole_may_differ() -> None:
+    """Nothing of the first attempt was sent."""
+    play = Play()
+    promise = ev.RunAccepted(
+        principal="ann", session_id="ses_1", agent="default", model="m", json_mode=True
+    )
+    play.hear(promise, again(1, 1))
+    assert [] == play.stream('{"a": 1')
+    play.hear(again(1, 2))
+    play.hear(completed(1, '{"b": 2}'), ev.MessageCompleted(text='{"b": 2}'))
+    assert '{"b": 2}' == said(play.hear(ev.RunDone(reason="answered")))

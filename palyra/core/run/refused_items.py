@@ -1,4 +1,4 @@
-"""Isolation: the item of a prompt that a provider refuses is found and left out of later prompts.
+"""Refused items: find the item of a prompt that a provider refuses, and leave it out of later prompts.
 
 A provider refuses a request as a whole, although one item of it is at fault: a picture it cannot
 decode, a tool whose schema it does not take, reasoning it does not take back.  Such an item stays in the

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from palyra.core.model.images import Picture
 from palyra.core.model.messages import FAILURE_CLASSES, UserMessage
-from palyra.core.run.isolation import (
+from palyra.core.run.refused_items import (
     MAX_ATTEMPTS,
     Suspects,
     find_refused,
