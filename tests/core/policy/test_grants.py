@@ -15,6 +15,7 @@ from palyra.core.policy.grants import (
     describe_key,
     find_grant,
     holds_for,
+    join_parts,
     scopes_of,
 )
 from palyra.core.run.state import begin
@@ -238,3 +239,9 @@ def test_an_answer_for_all_sessions_allows_a_confined_run_nothing() -> None:
     assert here == find(here, is_confined=True)
     assert ("once", "session") == scopes_of(is_confined=True, is_once=False)
     assert ("once",) == scopes_of(is_confined=True, is_once=True)
+
+
+@every_row("parts", [["", "git log"], [""], ["a\tb"], ["a\nb"], ["x" * 1_001], []])
+def test_a_part_without_a_key_gives_the_call_none(parts: list[str]) -> None:
+    """Nor does a part that cannot be shown on one line, or too many characters."""
+    assert not join_parts(parts)

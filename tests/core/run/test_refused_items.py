@@ -1,4 +1,4 @@
-"""Isolation: which item of a refused prompt is left out, and when a failure may mean its size."""
+"""Refused items: which item of a prompt is left out, and when a failure may mean its size."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +42,7 @@ PICTURES = Suspects(pictures=("new", "old"), tools=(PLAIN, ODD), has_thoughts=Tr
         ("HTTP 400: GenerateContentRequest.tools[0].function_declarations[1].parameters: missing field",
          ("tool", "mcp:x.find")),
         ("HTTP 400: request to the tools failed: bad schema", ("tool", "mcp:x.find")),
+        ("HTTP 400: failed to read the tools: bad schema", ("tool", "mcp:x.find")),  # `read` is a word
         ("HTTP 400: Bad Request", ("picture", "new")),
         ("HTTP 404: the model does not exist", None),
         ("HTTP 400: unknown parameter: top_k", None),
