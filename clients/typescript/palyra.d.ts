@@ -3142,7 +3142,7 @@ export interface SummaryLedger {
   dropped?: number;
   exceeded?: Record<string, number>;
   replaced?: string[];
-  heard?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
+  lowest_trust?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   ahead?: [string, number][];
 }
 

@@ -46,7 +46,12 @@ def read_value(name: str) -> str:
     if sys.stdin.isatty():
         value: str = click.prompt(f"value of {name}", hide_input=True, confirmation_prompt=True)
     else:
-        value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+        try:
+            value = sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError:
+            why = "the value is not text in UTF-8: encode it, for example with base64"
+            raise InvalidParams(why) from None
+        value = value.removesuffix("\n").removesuffix("\r")
     return value
 
 

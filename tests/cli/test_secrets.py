@@ -165,3 +165,11 @@ def test_doctor_checks_references(tmp_path: Path) -> None:
 def _finding(options: Options) -> tuple[str, str]:
     found = doctor.check_secrets(options)
     return found.verdict, found.detail
+
+
+async def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """Before the vault is made, and without a traceback."""
+    done = await palyra("secrets", "set", "KEY", home=tmp_path, stdin=b"\xff\xfeabcdefgh")
+    assert 0 != done.code
+    assert "not text in UTF-8" in done.err
+    assert "no secrets" in (await palyra("secrets", "list", home=tmp_path)).out

@@ -94,7 +94,10 @@ class ChatPerson:
                     begin, self._seen = self._seen, found + len(text)
                     return shown[begin : self._seen]
                 await trio.lowlevel.wait_readable(self._master)
-                self._bytes += os.read(self._master, 65_536)
+                try:
+                    self._bytes += os.read(self._master, 65_536)
+                except OSError:  # the program has ended: say what it showed
+                    break
                 for _ in range(self._bytes.count(WHERE) - self._answered):
                     os.write(self._master, b"\x1b[1;1R")
                     self._answered += 1

@@ -361,3 +361,17 @@ async def test_an_older_file_is_indexed_again(kit: Kit) -> None:
     assert set(before) < set(kit.words("walrus"))
     await kit.upkeep()
     assert len(before) + 2 == kit.count("turns")
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE turn_mark SET position = 999999", "DELETE FROM turn_mark"]
+)
+async def test_a_damaged_mark_is_indexed_again_from_the_start(kit: Kit, damage: str) -> None:
+    """A mark behind every event, or none, hides neither old conversations nor new ones."""
+    kit.say("Which walrus?", "That walrus.")
+    await kit.said("walrus")
+    kit.write(damage)
+    kit.again()
+    latest = kit.say("Which heron?", "That heron.")
+    assert latest in {each.run_id for each in await kit.said("heron")}
+    assert await kit.said("walrus")

@@ -174,6 +174,7 @@ def _is_foreign_token(found: bytes) -> bool:
         not _OF_FILES.isdisjoint(words)
         or max(map(len, words)) > _LONGEST_PREFIX_WORD
         or _SHA.fullmatch(match[2]) is not None
+        or (match[1].endswith(b"-") and _MD5.fullmatch(match[2]) is not None)
     )
     return not is_public and _ONE_CASE.fullmatch(match[2]) is not None and is_opaque(match[2])
 
@@ -185,6 +186,7 @@ _ONE_CASE = re.compile(
 )
 # SHA-1 and the members of SHA-2: keys and names are made of them as often as `bench-` and `cache_`.
 _SHA = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}")
+_MD5 = re.compile(rb"[0-9a-f]{32}")  # behind a hyphen a name; vendors have an underscore there
 _LONGEST_PREFIX_WORD = 5
 _OF_FILES = frozenset(
     b"app apps asset base body cache chart css data db dir disk doc docs etag font fonts git head icon index js"

@@ -269,11 +269,38 @@ def _read(data: bytes | bytearray, place: _Place) -> _Value:
     prefix = (
         (_TAG if place.sign == b":" else _PREFIX).match(data, at) if place.sign != b">" else None
     )
+    if is_member and data[at] == _ARRAY:
+        return _array(data, at)
     is_raw = prefix is not None and b"r" in prefix[0].lower()
     at = prefix.end() if prefix else at
     if place.name in _WITH_SCHEME and place.sign in {b":", b"="}:
         return _credentials(data, place, at)
     return _string(data, place, at, is_raw=is_raw, is_prefixed=prefix is not None)
+
+
+_ARRAY = 0x5B  # [
+_ITEM = rb'"(?:[^"\\\r\n]|\\.)*"'
+_STRINGS = re.compile(rb"\[\s*" + _ITEM + rb"(?:\s*,\s*" + _ITEM + rb")*\s*\]")
+_STRINGS_BEGUN = re.compile(
+    rb"\[\s*(?:" + _ITEM + rb"\s*,\s*)*(?:" + _ITEM + rb'\s*|"(?:[^"\\\r\n]|\\.)*\\?)?\Z'
+)
+_ITEMS = re.compile(_ITEM)
+
+
+def _array(data: bytes | bytearray, at: int) -> _Value:
+    """Return the strings of an array of strings as one value, from the first to the last."""
+    limit = min(len(data), at + LONGEST_VALUE_BYTES)
+    found = _STRINGS.match(data, at, limit)
+    if found is None:
+        is_open = limit == len(data) and _STRINGS_BEGUN.match(data, at, limit) is not None
+        return _Value(at, at, is_open=is_open, kind="none", tail="")
+    start, end = data.find(b'"', at) + 1, data.rfind(b'"', at, found.end())
+    return _Value(start, end, is_open=False, kind="array", tail="")
+
+
+def _is_secret_array(found: bytes) -> bool:
+    """Whether each of the strings is a secret; `found` has no quote at its ends."""
+    return all(is_secret_string(item[1:-1]) for item in _ITEMS.findall(b'"' + found + b'"'))
 
 
 def _string(  # noqa: PLR0911 - a line for each form
@@ -541,6 +568,7 @@ def _is_secret(place: _Place, value: _Value, found: bytes) -> bool:
 _JUDGES: dict[str, Callable[[bytes], bool]] = {
     "json": is_secret_member,
     "quoted": is_secret_string,
+    "array": _is_secret_array,
     "string": is_secret_string,
     "env": is_secret_variable,
     "line": is_secret_line,

@@ -39,8 +39,8 @@ _DIFF = _split(
 )
 _LOG = _split(
     "--oneline --graph --decorate --decorate= --no-decorate --all --branches --tags --reverse --no-merges --merges "
-    "--first-parent --follow --max-count= --skip= --since= --until= --after= --before= --author= --grep= --format= "
-    "--pretty= --date= --abbrev-commit --left-right --cherry-pick --topo-order --date-order -i -n -G -S -L"
+    "--first-parent --follow --max-count= --skip= --since= --until= --after= --before= --author= --grep= "
+    "--pretty=oneline --pretty=short --pretty=medium --pretty=full --pretty=fuller --pretty=reference --date= --abbrev-commit --left-right --cherry-pick --topo-order --date-order -i -n -G -S -L"
 )
 _EXACT = "options that run, load or write: see the manual of the program"
 

@@ -115,9 +115,12 @@ class TurnQueries(IndexQueries):
 
 def plan_turns(connection: apsw.Connection) -> TurnIndexing | None:
     """Return the entries of the next events after the mark; None if there are no more events."""
-    mark, head = connection.execute(
-        "SELECT position, (SELECT coalesce(max(position), 0) FROM tape) FROM turn_mark"
+    mark, head, last = connection.execute(
+        "SELECT (SELECT position FROM turn_mark), (SELECT coalesce(max(position), 0) FROM tape),"
+        " (SELECT head_position FROM owner)"
     ).get
+    if mark is None or mark > max(head, last or 0):  # damaged: no event has such a position
+        mark = FROM_THE_START
     if mark >= head:
         return None
     found = read_rows(
@@ -185,7 +188,8 @@ def _index(connection: apsw.Connection, found: TurnIndexing) -> None:
     A turn whose event was purged or deleted since the step was planned is left out.
     """
     connection.execute(
-        "UPDATE turn_mark SET position = ?1 WHERE position = ?2 OR ?2 = ?3",
+        "INSERT INTO turn_mark VALUES (1, ?1)"
+        " ON CONFLICT (id) DO UPDATE SET position = ?1 WHERE position = ?2 OR ?2 = ?3",
         (found.through_position, found.after_position, FROM_THE_START),
     )
     if not connection.changes():

@@ -42,13 +42,16 @@ _WITH_TASKS = frozenset({"npm", "yarn", "pnpm", "make", "go", "cargo", "just", "
 # A line of these characters only is a list of words to every shell: no quote, pattern, expansion,
 # redirection or assignment.  The first word has no "=".  (POSIX.1-2017, Shell Command Language, 2.2.)
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_./+:,@%-]+(?: [A-Za-z0-9_./+:,@%=-]+)*")
-# What a shell runs itself, or takes for syntax (POSIX.1-2017, 2.4, 2.14 and 1.6).
+# What a shell runs itself, or takes for syntax (POSIX.1-2017, 2.4, 2.14 and 1.6; dash(1), bash(1)).
+# Left out are those that only print or compare.
 _BUILTINS = frozenset({
-    ".", ":", "alias", "bg", "break", "case", "cd", "command", "continue", "coproc", "declare", "do",
-    "done", "elif", "else", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "function",
-    "getopts", "hash", "if", "in", "jobs", "kill", "let", "local", "newgrp", "read", "readonly", "return",
-    "select", "set", "shift", "source", "then", "time", "times", "trap", "type", "typeset", "ulimit",
-    "umask", "unalias", "unset", "until", "wait", "while",
+    ".", ":", "alias", "bg", "bind", "break", "builtin", "caller", "case", "cd", "chdir", "command", "compgen",
+    "complete", "compopt", "continue", "coproc", "declare", "dirs", "disown", "do", "done", "elif", "else",
+    "enable", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "function", "getopts",
+    "hash", "help", "history", "if", "in", "jobs", "kill", "let", "local", "logout", "mapfile", "newgrp",
+    "popd", "printf", "pushd", "read", "readarray", "readonly", "return", "select", "set", "shift",
+    "shopt", "source", "suspend", "then", "time", "times", "trap", "type", "typeset", "ulimit", "umask",
+    "unalias", "unset", "until", "wait", "while",
 })  # fmt: skip
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")

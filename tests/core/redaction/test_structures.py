@@ -209,3 +209,36 @@ def test_a_value_longer_than_what_is_read_goes_to_its_end() -> None:
         stream = StreamRedactor(REDACTOR)
         pieces = [stream.feed(text[at : at + 700]) for at in range(0, len(text), 700)]
         assert "".join(pieces) + stream.flush() == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"password":["hunter2zeta"]}', '{"password":["[redacted:password]"]}'),
+        ('a {"password": [ "hunter2zeta", "x9Q],v\\"7LmP2" ], "b": 1} c',
+         'a {"password": [ "[redacted:password]" ], "b": 1} c'),
+        ('{"password": ["read", "write"]}', None),
+        ('{"password": ["required", "min:8"]}', None),
+        ('{"password": [1, 2]}', None),
+        ('{"password": []}', None),
+    ],
+)  # fmt: skip
+def test_an_array_of_secrets_goes_in_json_inside_of_a_text(text: str, expected: str | None) -> None:
+    """Its strings become one marker, and the JSON stays valid; an array of words stays as it is."""
+    redacted = REDACTOR.redact_text(text)[0]
+    assert (expected or text) == redacted
+    assert redacted == REDACTOR.redact_text(redacted)[0]
+    stream = StreamRedactor(REDACTOR)
+    assert redacted == "".join(stream.feed(char) for char in text) + stream.flush()
+
+
+@pytest.mark.parametrize("digits", [32, 40, 64])
+def test_a_digest_behind_a_word_and_a_hyphen_is_a_name(digits: int) -> None:
+    """Caches, locks, keys of sessions and benches are named so; behind an underscore tokens are."""
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"[:digits]
+    for text in (
+        f"bench-{digest}",
+        f"lock-{digest} of a",
+        json.dumps({"session_key": f"x-{digest}"}),
+    ):
+        assert text == REDACTOR.redact_text(text)[0]

@@ -12,6 +12,9 @@ from tests.rows import every_row
         ("git log", "-", False),
         ("git log", "--onelin", False),  # git would complete it
         ("git log", "--output=x", False),
+        ("git log", "--pretty=short", True),
+        ("git log", "--format=%G?", False),  # runs gpg.program
+        ("git log", "--pretty=format:%GS", False),
         ("git grep", "-n", True),
         ("git grep", "-O", False),
         ("git grep", "-nO", False),  # behind a listed one in the same word

@@ -274,3 +274,14 @@ def test_a_line_of_plain_calls_has_at_most_eight() -> None:
     eight = " && ".join(["git status"] * MAX_LINE_CALLS)
     assert MAX_LINE_CALLS == len(find_facets({"command": eight}).parts)
     assert () == find_facets({"command": f"{eight} && git status"}).parts
+
+
+@pytest.mark.parametrize(
+    "line", ["chdir sub && rm a.txt", "pushd sub && rm a.txt", "builtin cd sub && rm a.txt",
+             "printf -v PATH . && rm a.txt", "enable -f x.so x; rm a.txt"],
+)  # fmt: skip
+def test_a_shell_that_changes_itself_is_no_list_of_calls(line: str) -> None:
+    """What follows would run elsewhere or be another program than its words say."""
+    facts = find_facets({"command": line})
+    assert ("", ()) == (facts.grant_key, facts.parts)
+    assert "sub/: rm a.txt" == find_facets({"command": "cd sub && rm a.txt"}).grant_key
