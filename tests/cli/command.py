@@ -12,7 +12,7 @@ import trio
 from tests.client.fake_daemon import TOKEN
 from tests.forked import ForkedProcess, Setting, run_forked
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 
 class Result(NamedTuple):

@@ -29,7 +29,7 @@ from tests.e2e.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.real
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 KILLS = 3
 
 

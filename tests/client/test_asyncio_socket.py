@@ -23,7 +23,7 @@ from tests.rows import every_row
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("_no_pauses")]
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 WELCOME = {
     "principal": "owner",
     "role": "operator",

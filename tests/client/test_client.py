@@ -42,7 +42,7 @@ from tests.tools.web.certificates import Authority
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("_no_pauses")]
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.forked import ForkedProcess, Setting, run_forked
 pytestmark = pytest.mark.real
 
 LOOK_EVERY_S = 0.01
-WITHIN_S = 90.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 CASES = 32
 KILLS = 4
 MOST_RUNS = 500

@@ -16,7 +16,7 @@ from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import make_token
 from tests.e2e.tapes import read_whole
 
-WITHIN_S = 60
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 pytestmark = pytest.mark.real
 

@@ -24,7 +24,6 @@ BIG_RESULTS = "\n/then\n".join(  # 2 MB
     f'/call read_file {{"path": "big.txt", "offset": {n}}}' for n in range(1, 121)
 )
 HALF_A_FRAME = frame(TEXT, b'{"jsonrpc": "2.0"}')
-LATE_S = 8.0  # who waits for one that does not read waits longer, however busy the machine is
 
 
 async def follow(client: Client, run_id: str, after_seq: int = -1) -> list[TapeEvent]:
@@ -166,39 +165,33 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
 
 
 async def test_a_client_that_does_not_read(narrow: DaemonProcess) -> None:
-    """It is closed with 1013 and its last seq; its run continues, and another reader is not delayed."""
+    """It is closed with 1013 and its last seq; its run continues, and another reader sees all of it."""
     (narrow.workspace / "big.txt").write_text("0123456789abcde\n" * 1_000, encoding="utf-8")
     async with narrow.connect() as client, connected(narrow.port, narrow.token, room=2_048) as slow:
         started = await slow.call("run.start", text=BIG_RESULTS, subscribe=True)
-        ends: list[Closed] = []
-
-        async def read_when_given_up() -> None:
-            is_alone = False
-            while not is_alone:
-                # On a starved machine the reader may be too slow once, and come back by itself.
-                with suppress(Unavailable):
-                    is_alone = (await client.status()).connections == 1
-            ends.append(await slow.closed())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(read_when_given_up)
-            tape, lags_ms = await follow_on_time(client, started["run_id"])
+        tape: list[TapeEvent] = []
+        seen_beside = 0  # events that the other reader had while the slow one was still waited for
+        async with client.events(started["run_id"], progress=False) as items:
+            async for item in items:
+                if isinstance(item, TapeEvent):
+                    tape.append(item)
+                    if seen_beside == len(tape) - 1 and not await is_alone(client):
+                        seen_beside += 1
+        while not await is_alone(client):
+            pass
+        end = await slow.closed()
     check_tape(tape)
-    assert ("run.done", [1013]) == (tape[-1].kind, [end.code for end in ends])
-    assert "slow consumer" in ends[0].reason
-    assert max(lags_ms) < 1_000 * LATE_S
+    assert ("run.done", 1013) == (tape[-1].kind, end.code)
+    assert "slow consumer" in end.reason
+    assert seen_beside > 0
 
 
-async def follow_on_time(client: Client, run_id: str) -> tuple[list[TapeEvent], list[int]]:
-    """The events of a run, and how long after it was written each was here, milliseconds."""
-    events: list[TapeEvent] = []
-    lags_ms: list[int] = []
-    async with client.events(run_id, progress=False) as items:
-        async for item in items:
-            if isinstance(item, TapeEvent):
-                lags_ms += [time.time_ns() // 1_000_000 - item.at_ms]
-                events += [item]
-    return events, lags_ms
+async def is_alone(client: Client) -> bool:
+    """Whether the daemon has one connection."""
+    # On a starved machine the reader may be too slow once, and come back by itself.
+    with suppress(Unavailable):
+        return (await client.status()).connections == 1
+    return False
 
 
 async def leave_halfway(daemon: DaemonProcess, number: int) -> str:

@@ -18,7 +18,7 @@ from tests.models.provider import provider, refusal
 
 pytestmark = pytest.mark.real
 
-WITHIN_S = 45
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 LOOK_S = 0.05
 PACE = {"PALYRA_HEALING__SWEEP_MS": "100", "PALYRA_HEALING__STUCK_MS": "500"}
 PROVIDER = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'

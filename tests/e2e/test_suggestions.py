@@ -15,7 +15,7 @@ from tests.e2e.people import ask_for, somebody, write_call
 
 pytestmark = pytest.mark.real
 
-WITHIN_S = 20
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 LOOK_S = 0.05
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from palyra.core.journal.records import ApprovalRecord
 
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 ATTEMPTS = 500  # at starting runs, before there must be no space left
 REFUSALS = 5  # in a row, of a journal that reports it cannot be written
 DISK_BYTES = 8_388_608

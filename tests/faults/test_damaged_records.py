@@ -18,7 +18,7 @@ from tests.e2e.people import ask_for, write_call
 
 pytestmark = pytest.mark.real
 
-WITHIN_S = 60
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 LATER_MS = 4_000_000_000_000
 DAMAGE: dict[str, Callable[[str, Random], object]] = {
     "cut": lambda text, rng: text[: rng.randrange(1, len(text))],

@@ -19,7 +19,7 @@ from tests.store.memory.journal import MemoryJournal
 
 pytestmark = pytest.mark.real
 RUNS = 6
-WITHIN_S = 20.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 
 class Fragile(MemoryJournal):

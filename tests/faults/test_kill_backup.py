@@ -15,7 +15,7 @@ from tests.forked import run_forked
 from tests.store.backup.kit import EVENTS, back_up, living, opened
 
 pytestmark = pytest.mark.real
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 
 def arm(name: str, nth: int) -> None:

@@ -14,7 +14,7 @@ from tests.tools.sandbox.jails import find_alive, needs_bubblewrap
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
 KILLS = 5
-GONE_WITHIN_S = 20
+GONE_WITHIN_S = 120.0  # a bound against hanging, not a promise
 LOOK_S = 0.02
 STEP_S = 0.011
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from palyra.wiring.host import new_id
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox
 
 pytestmark = [pytest.mark.real, needs_bubblewrap]
-WITHIN_S = 20
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 
 class Runs:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real
 
 HELLO = b'{"result":"hello"}'
 SHORT = GuestLimits(deadline_s=0.2)
-WITHIN_S = 60.0
+WITHIN_S = 120.0  # a bound against hanging, not a promise
 
 # What a guest does -> (how it is limited, what is said of it).
 FAILURES: dict[str, tuple[str, GuestLimits, str, str]] = {
