@@ -222,7 +222,7 @@ async def converse(home: Path, served: Provider) -> bytes:
         "models", "add", "openai", "--base-url", served.url, home=home, terminal=theirs
     )
     shown = b""
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         for expected, answer in (
             (b"reference to the key", f"env:{VARIABLE}"),
             (b"keep it as vault:openai?", "y"),

@@ -66,7 +66,7 @@ async def test_at_a_terminal_it_is_asked_for(tmp_path: Path) -> None:
     """Twice, and hidden."""
     ours, theirs = pty.openpty()
     process = start_palyra("secrets", "set", "KEY", home=tmp_path, terminal=theirs)
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         shown = await _until(ours, b"value of KEY")
         os.write(ours, SECRET.encode() + b"\n")
         shown += await _until(ours, b"epeat")

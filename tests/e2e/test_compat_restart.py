@@ -23,7 +23,7 @@ async def post(daemon: DaemonProcess, path: str, body: Any, **headers: str) -> A
     base = f"http://127.0.0.1:{daemon.port}"
     headers["Authorization"] = f"Bearer {daemon.token}"
     async with httpx.AsyncClient(base_url=base, headers=headers, trust_env=False) as client:
-        answer = await client.post(path, json=body, timeout=30)
+        answer = await client.post(path, json=body, timeout=120)
     assert 200 == answer.status_code, answer.text
     return answer.json()
 
@@ -41,7 +41,7 @@ WAITING = {
 
 async def find_question(client: Client) -> ApprovalRecord:
     """The one question that waits for a person."""
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while not (asked := await client.list_approvals(pending_only=True)):
             await trio.lowlevel.checkpoint()
     return asked[0]

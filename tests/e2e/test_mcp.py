@@ -60,7 +60,7 @@ async def test_a_list_and_a_question_name_the_same_risk(served: DaemonProcess) -
 async def test_doctor_shows_why_a_server_does_not_start(served: DaemonProcess) -> None:
     """Exit code and last output, redacted; the status has the same."""
     async with served.connect() as client:
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             while not any("exit code" in each for each in (await client.status()).problems):
                 await trio.lowlevel.checkpoint()
         status = await client.status()

@@ -26,7 +26,7 @@ def answer(*vectors: list[float]) -> list[Piece]:
 
 
 async def wait_embedded(client: Client) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while "hybrid" != (await client.get_memory_status()).mode:
             await trio.lowlevel.checkpoint()
 

@@ -20,7 +20,7 @@ def fetch(daemon: DaemonProcess, path: str, body: Any = None) -> tuple[int, str]
         f"http://127.0.0.1:{daemon.port}{path}",
         json=body,
         headers={"Authorization": f"Bearer {daemon.token}"},
-        timeout=30,
+        timeout=120,
         trust_env=False,
     )
     return answer.status_code, answer.text
@@ -63,7 +63,7 @@ def test_pages_without_a_token(daemon: DaemonProcess, document: Any) -> None:
     for path, page in document["paths"].items():
         if "get" not in page or "{id}" in path or path == "/v1/ws":
             continue
-        answer = httpx.get(f"http://127.0.0.1:{daemon.port}{path}", timeout=30, trust_env=False)
+        answer = httpx.get(f"http://127.0.0.1:{daemon.port}{path}", timeout=120, trust_env=False)
         is_open = page["get"].get("security") == []
         assert is_open == (answer.status_code != httpx.codes.UNAUTHORIZED), path
 

@@ -76,7 +76,7 @@ async def test_a_delta_is_passed_on_before_the_provider_has_finished(tmp_path: P
     first, *rest = (sse(chunk(content=word)) for word in words)
     answer: list[Piece] = [STREAM, first, seen.wait, *rest, sse(END, "[DONE]")]
     async with serving(tmp_path, answer) as (_, daemon), asking(daemon, stream=True) as peer:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             head = await peer.read_until(b'"content":"one')
             seen.set()
             stream = head + await peer.read_until(b"data: [DONE]\n\n")

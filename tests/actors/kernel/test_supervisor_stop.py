@@ -230,7 +230,7 @@ def test_process_with_a_stuck_child_still_ends() -> None:
         [sys.executable, "-c", dedent(program)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert (70, "stuck: mule") == (ended.returncode, ended.stdout.splitlines()[-1])

@@ -250,7 +250,7 @@ def test_standard_output_carries_only_protocol_lines() -> None:
     """Prints, raw writes and child processes end on standard error, and take no input."""
     command = [sys.executable, "-c", PROGRAM]
     run = subprocess.run(
-        command, input=b'{"a":1}\n{"b":2}\n', capture_output=True, check=True, timeout=30
+        command, input=b'{"a":1}\n{"b":2}\n', capture_output=True, check=True, timeout=120
     )
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     assert [{"a": 1}, {"b": 2}] == lines[:2]

@@ -81,7 +81,7 @@ class Box:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Return once that is so; looked at whenever the tools change."""
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             while not is_so():
                 await self._changed.wait()
 

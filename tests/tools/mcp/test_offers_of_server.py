@@ -455,6 +455,6 @@ def test_an_unknown_server_is_named_with_the_known_ones() -> None:
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         while not is_so():
             await trio.lowlevel.checkpoint()

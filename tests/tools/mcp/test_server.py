@@ -124,7 +124,7 @@ async def test_a_program_that_is_no_server_is_given_up(script: str, problem: str
     box = box_of([sys.executable, "-c", script])
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await box.until(lambda: box.starts >= 2)
         nursery.cancel_scope.cancel()
     assert set() == box.names
@@ -143,7 +143,7 @@ async def test_missing_program_is_a_problem_and_no_crash(is_jailed: bool) -> Non
     box = Box(jail(argv) if is_jailed else unjailed(StdioServer(argv, {})))
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await box.until(lambda: box.starts >= 2)
         nursery.cancel_scope.cancel()
     assert "/nonexistent/server: no such program" == box.server.problem
@@ -159,7 +159,7 @@ async def test_how_a_program_ended_is_the_problem(tmp_path: Path, is_jailed: boo
     box = Box(jail(argv) if is_jailed else unjailed(StdioServer(argv, {})))
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await box.until(lambda: box.starts >= 2)
         nursery.cancel_scope.cancel()
     told = "it could not be run in the jail" if is_jailed else "it ended with exit code 3"
@@ -183,7 +183,7 @@ async def problem_of(open_link: OpenLink) -> str:
     box = Box(open_link)
     async with trio.open_nursery() as nursery:
         await nursery.start(box.server.serve)
-        with trio.fail_after(60):
+        with trio.fail_after(120):
             await box.until(lambda: box.starts >= 1 and box.server.problem != NOT_STARTED)
         nursery.cancel_scope.cancel()
     (told,) = box.server.problems()

@@ -55,7 +55,7 @@ async def explode(
         code, marker, workspace=folder, is_writable=True, cwd=str(folder), limits=limits
     )
     capture = OutputBuffer()
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         async with sandbox.open(command) as child:
             limit = await read_until_exit(
                 child, capture, DiskWatch(folder, allowed_bytes=allowed_bytes)

@@ -108,7 +108,7 @@ async def test_a_body_that_is_not_text_is_not_read(internet: Internet, content_t
         await trio.sleep_forever()
 
     internet.serve = serve
-    with trio.fail_after(5), pytest.raises(Unavailable, match="content type"):
+    with trio.fail_after(120), pytest.raises(Unavailable, match="content type"):
         await a_web(internet).fetch(get("http://e.example/"))
 
 

@@ -79,7 +79,7 @@ class Outside:
             merges_errors=True,
         )
         text = b""
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             async with self._sandbox.open(command) as child:
                 while piece := await child.stdout.receive_some():
                     text += piece
