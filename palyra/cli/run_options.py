@@ -14,7 +14,8 @@ import msgspec
 
 from palyra.cli.errors import USAGE, CommandFailed
 from palyra.core.journal.records import BudgetMetric
-from palyra.core.model.images import IMAGE, MAX_PICTURE_BYTES, MAX_PICTURES, media_type_of
+from palyra.core.model.images import IMAGE, MAX_PICTURE_BYTES, MAX_PICTURES, check_picture
+from palyra.core.model.picture_files import BrokenPicture
 from palyra.core.session.commands import WEEK_MS
 from palyra.core.tape.events import Budget
 
@@ -75,9 +76,11 @@ def read_images(paths: tuple[Path, ...]) -> list[dict[str, Any]]:
 def read_image(path: Path) -> dict[str, Any]:
     """Return the file as an attachment.  Raises CommandFailed for one that is no picture, or too large."""
     data = _read(path.expanduser(), MAX_PICTURE_BYTES)
-    media_type = media_type_of(data)
-    if media_type is None:
-        raise CommandFailed(f"{path}: no image", "name a PNG, JPEG, GIF or WebP file", code=USAGE)
+    try:
+        media_type = check_picture(data).media_type
+    except BrokenPicture as broken:
+        why = f"{path} is no picture that can be sent: {broken.message}"
+        raise CommandFailed(why, "name a whole PNG, JPEG, GIF or WebP file", code=USAGE) from None
     encoded = base64.b64encode(data).decode()
     return {"type": IMAGE, "data": encoded, "media_type": media_type, "name": path.name[:256]}
 

@@ -28,6 +28,7 @@ from tests.client.fake_daemon import (
     fake_daemon,
 )
 from tests.forked import ForkedProcess, Setting, reading_pipe
+from tests.pictures import PNG
 
 pytestmark = pytest.mark.real
 
@@ -284,7 +285,7 @@ async def test_listed_tools_are_allowed_without_a_question(
 
 async def test_options_of_a_run_arrive(tmp_path: Path) -> None:
     """Images, schema, budget and deadline are sent as the protocol names them."""
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "s.json").write_text('{"type": "object"}')
     async with fake_daemon() as daemon:
         play(daemon, *ending())

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from palyra.core.tape import events as ev
-from tests.core.model.test_images import PNG
 from tests.e2e.daemon_process import running
 from tests.e2e.tapes import read_whole
 from tests.models.provider import STREAM, provider, refusal, sse
+from tests.pictures import PNG
 
 pytestmark = pytest.mark.real
 

@@ -15,7 +15,7 @@ from palyra.core.session.commands import StartRun
 from palyra.services.model_router import ModelRouter
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, Kit, Model, call, say
-from tests.core.model.test_images import attached, png
+from tests.pictures import attached, png
 from tests.store.memory.journal import MemoryJournal
 
 WORDS = "word " * 400

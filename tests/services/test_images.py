@@ -15,7 +15,7 @@ from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import InvalidParams, NotFound, TooLarge, Unavailable
 from tests.actors.run.office_kit import OPERATOR, OTHER, SECRET, Kit, call, running, say
 from tests.actors.run.test_runs import settle
-from tests.core.model.test_images import GIF, PNG, attached
+from tests.pictures import GIF, PNG, attached
 from tests.services.test_routing import Fleet
 from tests.store.memory.journal import MemoryJournal
 

@@ -23,13 +23,14 @@ from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
 from palyra.services.model_router import ModelRouter
 from tests.actors.run.office_kit import OPERATOR, STRANGER, Kit, Model, call, now_ms, running, say
 from tests.actors.run.test_runs import store
+from tests.pictures import attached
 from tests.rows import every_row
 from tests.services.test_budgets import budget, having, lines, reserved
 from tests.store.memory.journal import MemoryJournal
 
 __all__ = ["store"]  # a fixture
 
-PNG = {"type": "image", "data": "iVBORw0KGgo="}
+PNG = attached()
 TO_SPARE = RouteTable(failover=("b/spare",))
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from palyra.core.model.picture_files import BrokenPicture, HugePicture, PictureFile, read_picture
+from palyra.core.text.visible import visible
 from palyra.errors import InvalidParams, TooLarge
 
 MAX_ATTACHMENTS = 32  # of one message
@@ -64,76 +66,6 @@ def check_attachments(attachments: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def media_type_of(data: bytes) -> str | None:
-    """Return the media type by the leading bytes; None for a type that no model accepts."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return None
-
-
-def pixel_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header; None if it does not have them where it should.
-
-    Sources: PNG specification 11.2.2, GIF89a 18, RFC 9649 (WebP), ITU-T T.81 B.2.2 (JPEG).
-    """
-    match media_type_of(data):
-        case "image/png" if data[12:16] == b"IHDR" and len(data) >= 24:  # noqa: PLR2004 - the end of the field
-            return _big(data, 16, 4), _big(data, 20, 4)
-        case "image/gif" if len(data) >= 13:  # noqa: PLR2004 - likewise
-            return _little(data, 6, 2), _little(data, 8, 2)
-        case "image/webp" if len(data) >= 30:  # noqa: PLR2004 - likewise
-            return _webp_size(data)
-        case "image/jpeg":
-            return _jpeg_size(data)
-        case _:
-            return None
-
-
-def _webp_size(data: bytes) -> tuple[int, int] | None:
-    match data[12:16]:
-        case b"VP8X":
-            return 1 + _little(data, 24, 3), 1 + _little(data, 27, 3)
-        case b"VP8L":
-            bits = _little(data, 21, 4)
-            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-        case b"VP8 ":
-            return _little(data, 26, 2) & 0x3FFF, _little(data, 28, 2) & 0x3FFF
-        case _:
-            return None
-
-
-# Markers of a frame header; C4, C8 and CC in this range are something else.
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Walk the segments up to the frame header; each begins with its marker and its length."""
-    at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:  # noqa: PLR2004 - every marker begins so
-        marker = data[at + 1]
-        if marker in _FRAMES:
-            return _big(data, at + 7, 2), _big(data, at + 5, 2)
-        if marker == 0xFF:  # noqa: PLR2004 - a fill byte
-            at += 1
-            continue
-        at += 2 + max(2, _big(data, at + 2, 2))
-    return None
-
-
-def _big(data: bytes, start: int, size: int) -> int:
-    return int.from_bytes(data[start : start + size], "big")
-
-
-def _little(data: bytes, start: int, size: int) -> int:
-    return int.from_bytes(data[start : start + size], "little")
-
-
 def read_given(attachments: Sequence[Mapping[str, Any]]) -> dict[int, Given]:
     """Return the images among the attachments, by index.  Blocks: some milliseconds per megabyte.
 
@@ -156,43 +88,55 @@ def _read_one(attachment: Mapping[str, Any], at: int) -> Given:
         raise _refused(at, "its members must be texts")
     if bool(texts["data"]) == bool(texts["artifact"]):
         raise _refused(at, "give its bytes as base64 in data, or the name of an artifact, not both")
-    data = _decode(texts["data"], at) if texts["data"] else None
     name = texts["name"][:_MAX_NAME_CHARS]
+    data = _decode(texts["data"], at, name) if texts["data"] else None
     return Given(data, texts["artifact"], texts["media_type"], name)
 
 
-def _decode(text: str, at: int) -> bytes:
+def _decode(text: str, at: int, name: str) -> bytes:
     if len(text) * 3 // 4 > MAX_PICTURE_BYTES + 2:
-        raise _too_large(at, len(text) * 3 // 4)
+        raise _too_large(at, len(text) * 3 // 4, name)
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        raise _refused(at, "its data is no base64") from None
+        raise _refused(at, "its data is no base64", name) from None
 
 
 def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, Any]:
-    """Return the attachment as recorded on the tape.  Raises InvalidParams or TooLarge."""
+    """Return the attachment as recorded on the tape.  Blocks: some milliseconds per megabyte.
+
+    Raises InvalidParams for a file that does not decode, or TooLarge.
+    """
     if len(data) > MAX_PICTURE_BYTES:
-        raise _too_large(at, len(data))
-    found = media_type_of(data)
-    if found is None:
-        raise _refused(at, "it is no PNG, JPEG, GIF or WebP")
-    if given.media_type.lower().replace("image/jpg", "image/jpeg") not in {"", found}:
-        raise _refused(at, f"it says {given.media_type[:64]!r} and is {found}")
-    size = pixel_size(data)
-    if size is not None and max(size) > MAX_SIDE:
-        raise TooLarge(
-            f"attachment {at} has {size[0]} x {size[1]} pixels; a side may have {MAX_SIDE}",
-            field=_FIELD,
-        )
-    picture = Picture(
-        artifact=hashlib.sha256(data).hexdigest(),
-        session_id=session_id,
-        media_type=found,
-        size_bytes=len(data),
-    )
+        raise _too_large(at, len(data), given.name)
+    try:
+        found = check_picture(data)
+    except HugePicture as huge:
+        called = f"attachment {at}{_called(given.name)}"
+        raise TooLarge(f"{called}: {huge.message}", field=_FIELD) from None
+    except BrokenPicture as broken:
+        raise _refused(at, broken.message, given.name) from None
+    if given.media_type.lower().replace("image/jpg", "image/jpeg") not in {"", found.media_type}:
+        why = f"it says {given.media_type[:64]!r} and is {found.media_type}"
+        raise _refused(at, why, given.name)
+    picture = picture_of(data, found, session_id)
     name = {"name": given.name} if given.name else {}
     return {"type": IMAGE, **msgspec.structs.asdict(picture), **name}
+
+
+def check_picture(data: bytes) -> PictureFile:
+    """Return type and size of a file that models can be shown.  Raises BrokenPicture.  Blocks."""
+    return read_picture(data, MAX_SIDE)
+
+
+def picture_of(data: bytes, found: PictureFile, session_id: str) -> Picture:
+    """Return the reference to a picture file of a session."""
+    return Picture(
+        artifact=hashlib.sha256(data).hexdigest(),
+        session_id=session_id,
+        media_type=found.media_type,
+        size_bytes=len(data),
+    )
 
 
 def recorded_pictures(attachments: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
@@ -226,12 +170,19 @@ def newest(pictures: Sequence[Picture]) -> list[Picture]:
     return list(chosen.values())
 
 
-def _refused(at: int, why: str) -> InvalidParams:
-    return InvalidParams(f"attachment {at} is no picture that can be sent: {why}", field=_FIELD)
+def _refused(at: int, why: str, name: str = "") -> InvalidParams:
+    return InvalidParams(
+        f"attachment {at}{_called(name)} is no picture that can be sent: {why}", field=_FIELD
+    )
 
 
-def _too_large(at: int, size_bytes: int) -> TooLarge:
+def _too_large(at: int, size_bytes: int, name: str = "") -> TooLarge:
     return TooLarge(
-        f"attachment {at} has {size_bytes} bytes; a picture may have {MAX_PICTURE_BYTES}",
+        f"attachment {at}{_called(name)} has {size_bytes} bytes; a picture may have "
+        f"{MAX_PICTURE_BYTES}",
         field=_FIELD,
     )
+
+
+def _called(name: str) -> str:
+    return f" ({visible(name)})" if name else ""
