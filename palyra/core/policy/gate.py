@@ -27,7 +27,7 @@ from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
 from palyra.core.text.visible import least_chars, render_call, render_json
 from palyra.core.tool.arguments import Accepted, Refused, check_arguments, refusal, unknown_tool
-from palyra.core.tool.paths import NO_PATHS, PathFacts, normal_path, read_paths
+from palyra.core.tool.paths import NO_PATHS, PathFacts, composed, normal_path, read_paths
 from palyra.core.tool.spec import (
     CLIENT,
     MEMORY_WRITE,
@@ -129,7 +129,7 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
         paths = self.facets.paths
         if len(paths) > 1:
             return ""
-        return (normal_path(paths[0]) or "") if paths else None
+        return composed(normal_path(paths[0]) or "") if paths else None
 
     @property
     def proposal(self) -> tuple[str, str]:

@@ -116,6 +116,15 @@ def normal_path(path: str) -> str | None:
     return "/".join(names)
 
 
+def composed(path: str) -> str:
+    """Return the path in NFC, in which rules, grants and conflict keys compare names of files.
+
+    Names that differ in their Unicode form only are one name to a person, and
+    `tools.files.workspace` opens either by the other.
+    """
+    return path if path.isascii() else unicodedata.normalize("NFC", path)
+
+
 def is_private(path: str) -> bool:
     """True if a normal path is, or lies in, a place for secrets."""
     if path.isascii() and not path.startswith(".") and "/." not in path:

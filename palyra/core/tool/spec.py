@@ -8,7 +8,7 @@ import msgspec
 from palyra.core.audience import Audience
 from palyra.core.journal.records import DEFAULT_WORKSPACE, Usage
 from palyra.core.text.canonical_json import digest_of
-from palyra.core.tool.paths import normal_path
+from palyra.core.tool.paths import composed, normal_path
 from palyra.core.trust.labels import Trust
 from palyra.errors import PalyraError
 
@@ -151,9 +151,9 @@ def path_facets(spec: ToolSpec, arguments: Mapping[str, Any]) -> CallFacts:
 
 
 def file_key(path: str) -> str:
-    """Return the key of a write grant: the file; "" for none."""
-    normal = normal_path(path)
-    return normal if normal and normal.isprintable() else ""
+    """Return the key of a write grant: the file, its names in NFC; "" for none."""
+    normal = composed(normal_path(path) or "")
+    return normal if normal.isprintable() else ""
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,7 @@ class Changes:
     documents: frozenset[str] = frozenset()  # configuration that this change may write
     compares_content: bool = False  # a write within one tick of the file's clock counts as a change
     before: dict[str, Content | None] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)  # as the folders have them
     _seen: dict[str, tuple[_Identity, tuple[int, int]]] = field(default_factory=dict)
     _made: list[tuple[int, str]] = field(
         default_factory=list
@@ -70,11 +71,12 @@ class Changes:
         if not path or (path not in self.documents and is_configuration(path)):
             raise refusal(path)
         if path not in self.before:
+            self._names[path] = self.workspace.resolve(path)
             self.before[path] = self._read(path)
         return self.before[path]
 
     def _read(self, path: str) -> Content | None:
-        with self.workspace.find_file(path) as fd:
+        with self.workspace.find_file(self._names[path]) as fd:
             if fd is None:
                 return None
             found = os.fstat(fd)
@@ -121,7 +123,7 @@ class Changes:
     # --- the steps
 
     def _open(self, path: str, content: Content | None, stack: ExitStack) -> _Target:
-        folder, _, name = path.rpartition("/")
+        folder, _, name = self._names[path].rpartition("/")
         self._make_folders(folder, stack)
         fd = stack.enter_context(self.workspace.open_folder(folder))
         seen, owner = self._seen.get(path, (None, None))

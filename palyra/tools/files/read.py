@@ -13,10 +13,10 @@ from time import monotonic
 from typing import IO, Any
 
 from palyra.core.text.visible import pluralize, visible
-from palyra.core.tool.paths import MAX_PATH_BYTES, is_private, normal_path
+from palyra.core.tool.paths import MAX_PATH_BYTES, is_private
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.files.ignores import NAMES, STORES, Ignores, PersonalExcludes
-from palyra.tools.files.workspace import Workspace
+from palyra.tools.files.workspace import Workspace, equal_names_note
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
 EXCERPT_BYTES = 16_384  # of an output in the model's context
@@ -112,14 +112,15 @@ class _Page:
 def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
     """Return lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure."""
     first = arguments.get("offset", 1)
-    with workspace.open_file(arguments["path"]) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+    path = workspace.resolve(arguments["path"])
+    with workspace.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         _check_text(file, os.fstat(fd).st_size)
         skipped = sum(1 for _ in islice(file, first - 1))
         page = _read_page(file, arguments.get("limit", MAX_LINES))
     if not page.lines and first > 1:
         lines = pluralize(skipped, "line")
         raise ToolFailure(f"offset {first} is past the end: the file has {lines}")
-    return _page_output(page, first)
+    return _page_output(page, first, equal_names_note(workspace.find_equals(path)))
 
 
 def _check_text(file: IO[bytes], size_bytes: int) -> None:
@@ -151,10 +152,9 @@ def _count_lines(file: IO[bytes]) -> int:
     return rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
 
 
-def _page_output(page: _Page, first: int) -> ToolOutput:
+def _page_output(page: _Page, first: int, notes: list[str]) -> ToolOutput:
     text = "".join(page.lines)
     last = first + len(page.lines) - 1
-    notes = []
     if not page.lines:
         notes.append("the file is empty")
     if page.is_cut:
@@ -175,20 +175,20 @@ def list_dir(
     workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
 ) -> ToolOutput:
     """Return one line per entry, sorted by name, as many as fit.  Blocks.  Raises ToolFailure."""
-    path = arguments.get("path", "")
+    path = workspace.resolve(arguments.get("path", ""))
     ignores = None if arguments.get("include_ignored", False) else Ignores(workspace, personal)
     with workspace.open_folder(path) as fd, os.scandir(fd) as found:
         entries = sorted(islice(found, MAX_ENTRIES + 1), key=lambda entry: entry.name)
-        folder = normal_path(path) or ""
         is_cut = len(entries) > MAX_ENTRIES
         if ignores is not None:
-            entries = _kept(ignores, folder, entries)
-        shown = list(_fitting(_entry_text(folder, entry) for entry in entries))
+            entries = _kept(ignores, path, entries)
+        shown = list(_fitting(_entry_text(path, entry) for entry in entries))
     left = len(entries) - len(shown)
     notes = [f"{'at least ' if is_cut else ''}{left} more entries are not shown"] if left else []
     if not entries:
         hidden = ignores is not None and ignores.has_left
         notes.append("nothing to show" if hidden else "the folder is empty")
+    notes += equal_names_note(entry.name for entry in entries)
     notes += [] if ignores is None else ignores.notes()
     text = "\n".join([*shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
     return ToolOutput(text=text, is_truncated=left > 0)

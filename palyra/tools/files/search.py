@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from palyra.core.text.visible import pluralize, visible
-from palyra.core.tool.paths import MAX_PATH_BYTES
+from palyra.core.tool.paths import MAX_PATH_BYTES, composed
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.files.globs import MAX_PATTERN_CHARS, compile_glob, fixed_folder
 from palyra.tools.files.ignores import Ignores, PersonalExcludes
@@ -23,7 +23,7 @@ from palyra.tools.files.line_search import (
 )
 from palyra.tools.files.read import INCLUDE_IGNORED, PAGE_BYTES, reading_spec
 from palyra.tools.files.walk import Found, WorkspaceWalk, read_plain
-from palyra.tools.files.workspace import Workspace
+from palyra.tools.files.workspace import Workspace, equal_names_note
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
 MAX_FILES_SHOWN = 1_000
@@ -107,30 +107,36 @@ def glob(
     """Return matching paths, one per line, as many as fit.  Blocks.  Raises ToolFailure."""
     pattern = arguments["pattern"]
     means = _compiled(pattern)
-    above = arguments.get("path", "")
-    top = "/".join(part for part in (above, fixed_folder(pattern)) if part)
-    walk = _walk(workspace, top, arguments, personal)
-    inside = WorkspaceWalk(workspace, above).prefix
+    above = workspace.resolve(arguments.get("path", ""))
+    walk = _walk(workspace, f"{above}/{fixed_folder(pattern)}".strip("/"), arguments, personal)
+    inside = f"{above}/" if above else ""
     found = (each.path for each in walk.files() if means(each.path.removeprefix(inside)))
-    shown, room, left = list[str](), PAGE_BYTES, 0
+    paths, room, left = list[str](), PAGE_BYTES, 0
     for path in islice(found, MAX_FILES_SHOWN + 1):
-        room -= len(path.encode()) + 1
-        if room < 0 or len(shown) == MAX_FILES_SHOWN:
+        room -= len(visible(path).encode()) + 1
+        if room < 0 or len(paths) == MAX_FILES_SHOWN:
             left = 1 + sum(1 for _ in found)
             break
-        shown.append(visible(path))
+        paths.append(path)
     notes = [f"{left} more files are not shown: use a narrower pattern"] if left else []
-    if not shown:
+    if not paths:
         notes.append("no file is meant by it")
+    notes += equal_names_note(paths)
+    shown = [visible(path) for path in paths]
     return _output(shown, [*notes, *_walk_notes(walk)], is_cut=left > 0 or walk.is_cut)
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:
     try:
-        expression = compile_glob(pattern)
+        expression = compile_glob(_as_line(pattern))
     except BadQuery as error:
         raise ToolFailure(f"the glob {visible(pattern)!r}: {error}") from None
-    return lambda path: expression.search(path.encode()) is not None
+    return lambda path: expression.search(_as_line(path).encode("utf-8", "replace")) is not None
+
+
+def _as_line(text: str) -> str:
+    """Return the text as globs compare it: in NFC, and on one line for the engine."""
+    return composed(text).replace("\n", "\ufffd")
 
 
 # --- search_text ---------------------------------------------------------------------------------
@@ -235,7 +241,9 @@ def _walk(
     workspace: Workspace, top: str, arguments: Arguments, personal: PersonalExcludes | None
 ) -> WorkspaceWalk:
     is_complete = arguments.get("include_ignored", False)
-    return WorkspaceWalk(workspace, top, None if is_complete else Ignores(workspace, personal))
+    return WorkspaceWalk(
+        workspace, workspace.resolve(top), None if is_complete else Ignores(workspace, personal)
+    )
 
 
 def _walk_notes(walk: WorkspaceWalk) -> list[str]:

@@ -1,8 +1,9 @@
 """Walk of the files below a workspace folder, each opened from its folder's descriptor.
 
 No link is followed and no path is resolved twice: each step opens one name below an open descriptor,
-so a concurrent rename cannot lead outside.  Places for secrets, the stores of version control and
-names that are not UTF-8 are left out, and what ignore files name if the walk has `ignores`.
+so a concurrent rename cannot lead outside.  Places for secrets and the stores of version control are
+left out, and what ignore files name if the walk has `ignores`.  Names that are not UTF-8 are as `os.fsdecode`
+returns them.
 """
 
 import os
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
 
-from palyra.core.tool.paths import is_private, normal_path
+from palyra.core.tool.paths import is_private
 from palyra.tools.files.ignores import NAMES, STORES, Ignores, Scope
-from palyra.tools.files.workspace import READ_FLAGS, Workspace, usable
+from palyra.tools.files.workspace import READ_FLAGS, Workspace
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
@@ -59,7 +60,7 @@ class WorkspaceWalk:
     """One walk, which also records whether it was complete."""
 
     workspace: Workspace
-    top: str = ""  # folder or file to start at; it is walked even if it is ignored
+    top: str = ""  # folder or file to start at, resolved; it is walked even if it is ignored
     ignores: Ignores | None = None  # None: the walk is complete
     ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
     entries: int = 0
@@ -68,8 +69,7 @@ class WorkspaceWalk:
     @property
     def prefix(self) -> str:
         """Prefix of all paths below the top."""
-        normal = normal_path(self.top)
-        return f"{normal}/" if normal else ""
+        return f"{self.top}/" if self.top else ""
 
     @property
     def is_cut(self) -> bool:
@@ -81,16 +81,15 @@ class WorkspaceWalk:
 
         Raises ToolFailure only for the top itself.
         """
-        normal = usable(self.top)
-        folder, _, name = normal.rpartition("/")
+        folder, _, name = self.top.rpartition("/")
         if name:
             with self.workspace.open_folder(folder) as fd:
                 if _is_file(fd, name):
-                    yield Found(normal, fd, name)
+                    yield Found(self.top, fd, name)
                     return
         with self.workspace.open_folder(self.top) as fd:
-            scope = Scope() if self.ignores is None else self.ignores.above(normal)
-            yield from self._below(fd, normal, scope)
+            scope = Scope() if self.ignores is None else self.ignores.above(self.top)
+            yield from self._below(fd, self.top, scope)
 
     def is_over(self) -> bool:
         """True if the bound on time or entries is reached."""
@@ -169,8 +168,6 @@ class WorkspaceWalk:
                 self.entries += 1
                 if self.entries > MAX_ENTRIES:
                     break
-                if not _is_utf8(entry.name):
-                    continue
                 if entry.name in NAMES:
                     special.add(entry.name)
                 if entry.is_dir(follow_symlinks=False):
@@ -205,7 +202,3 @@ def _is_file(folder_fd: int, name: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode)
-
-
-def _is_utf8(name: str) -> bool:
-    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from palyra.core.text.visible import visible
-from palyra.core.tool.paths import is_private, normal_path
+from palyra.core.tool.paths import composed, is_private, normal_path
 from palyra.core.tool.spec import ToolFailure
 from palyra.errors import InvalidParams
 from palyra.tools.files import syscalls
@@ -35,6 +35,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 READ_FLAGS = _READ | os.O_NOFOLLOW | os.O_CLOEXEC  # for one name below an open descriptor
 _RETRIES = 8  # of an open that failed because of a concurrent rename
 _REFUSED = frozenset({errno.ELOOP, errno.EXDEV, errno.ENXIO, errno.EAGAIN})
+_EQUAL_SHOWN, _EQUAL_CHARS = 3, 80  # names in a note, which must fit beside a page
 _PATH_CHARS = 200  # of a path, in a failure
 
 
@@ -78,10 +79,43 @@ class Workspace:
         """Close the root's descriptor; so does the end of the object."""
         self._close()
 
+    def resolve(self, path: str, *, for_write: bool = False) -> str:
+        """Return the normal path with the names that its folders have; names equal in NFC are one.
+
+        The exact name comes first, and a name that no entry equals stays as it is.  Text only: the path
+        is opened as confined as any other.  Blocks.  Raises ToolFailure for a path that may not be
+        used, and for a name that several entries equal, `for_write` also if one of them is exact.
+        """
+        normal = usable(path)
+        if normal.isascii():
+            return normal
+        folder = ""
+        for name in normal.split("/"):
+            equal = [] if name.isascii() else self._equal_names(folder, name)
+            if len(equal) > 1 and (for_write or name not in equal):
+                raise ToolFailure(
+                    f"{_shown(path)} is ambiguous: {equal_names_note(equal)[0]}; rename or remove all but one"
+                )
+            found = name if name in equal or not equal else equal[0]
+            folder = f"{folder}/{found}" if folder else found
+        return folder
+
+    def find_equals(self, path: str) -> list[str]:
+        """Return all entries that the last name of a resolved path equals in NFC.  Blocks."""
+        folder, _, name = path.rpartition("/")
+        return [] if name.isascii() else self._equal_names(folder, name)
+
+    def _equal_names(self, folder: str, name: str) -> list[str]:
+        """Return the entries of the folder that the name equals in NFC; [] for one that cannot be listed."""
+        wanted = composed(name)
+        with suppress(OSError), _closing(self._open(folder, _FOLDER)) as fd:
+            return sorted(each for each in os.listdir(fd) if composed(each) == wanted)  # noqa: PTH208 - of a descriptor
+        return []
+
     @contextmanager
     def open_file(self, path: str) -> Generator[int]:
         """Open a regular file for reading.  Raises ToolFailure."""
-        with as_failure(path), _closing(self._open(usable(path), _READ)) as fd:
+        with as_failure(path), _closing(self._open(self.resolve(path), _READ)) as fd:
             found = os.fstat(fd)
             if stat.S_ISDIR(found.st_mode):
                 raise ToolFailure(f"{_shown(path)} is a folder: list it instead")
@@ -92,7 +126,7 @@ class Workspace:
     @contextmanager
     def open_folder(self, path: str) -> Generator[int]:
         """Open a folder for listing.  Raises ToolFailure."""
-        with as_failure(path), _closing(self._open(usable(path), _FOLDER)) as fd:
+        with as_failure(path), _closing(self._open(self.resolve(path), _FOLDER)) as fd:
             yield fd
 
     @contextmanager
@@ -194,6 +228,19 @@ def refusal(path: str) -> ToolFailure:
 
 
 # --- paths ---------------------------------------------------------------------------------------
+
+
+def equal_names_note(names: Iterable[str]) -> list[str]:
+    """Return the note that some names differ in their Unicode form only; [] if none do."""
+    forms: dict[str, list[str]] = {}
+    for name in names:
+        forms.setdefault(composed(name), []).append(name)
+    equal = [
+        ascii(name)[:_EQUAL_CHARS] for group in forms.values() if len(group) > 1 for name in group
+    ]
+    more = f" and {len(equal) - _EQUAL_SHOWN} more" if len(equal) > _EQUAL_SHOWN else ""
+    shown = ", ".join(equal[:_EQUAL_SHOWN])
+    return [f"{shown}{more} differ in their Unicode form only"] if equal else []
 
 
 def _check_root(root: Path, keep_out: Sequence[Path]) -> None:

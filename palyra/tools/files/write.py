@@ -28,7 +28,7 @@ from palyra.tools.files.patch.apply import MAX_FILE_BYTES as MAX_PATCHED_BYTES
 from palyra.tools.files.patch.apply import PatchPlan, parse_patch, plan_patch
 from palyra.tools.files.patch.model import MAX_FILES, PatchError
 from palyra.tools.files.read import PATH
-from palyra.tools.files.workspace import Workspace, usable
+from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 
 MAX_WRITE_BYTES = 2_097_152
@@ -158,12 +158,12 @@ class _Writer:
     def inspect_file(self, call: ToolCall) -> Preflight:
         """Inspect the file to replace.  Blocks.  Raises ToolFailure."""
         changes = Changes(self.workspace)
-        changes.look(usable(call.arguments["path"]))
+        changes.look(self._key(call.arguments["path"]))
         return _inspection(changes.before)
 
     def file_target(self, call: ToolCall) -> CallTargets:
         """Return the file before and after.  Blocks.  Raises ToolFailure."""
-        key, data = usable(call.arguments["path"]), call.arguments["content"].encode()
+        key, data = self._key(call.arguments["path"]), call.arguments["content"].encode()
         found = Changes(self.workspace).look(key)
         to = Content(data) if found is None else replace(found, data=data)
         return CallTargets((FileTarget(key, found, to),))
@@ -176,7 +176,7 @@ class _Writer:
                 f"the content has {len(data)} bytes; a file written at once has at most "
                 f"{MAX_WRITE_BYTES}"
             )
-        changes, key = Changes(self.workspace), usable(path)
+        changes, key = Changes(self.workspace), self._key(path)
         found = changes.look(key)
         to = Content(data) if found is None else replace(found, data=data)
         changes.make({key: to}, self.keep_for(call))
@@ -184,6 +184,10 @@ class _Writer:
             "a new file" if found is None else f"replacing {pluralize(len(found.data), 'byte')}"
         )
         return ToolOutput(text=f"wrote {pluralize(len(data), 'byte')} to {visible(path)}, {before}")
+
+    def _key(self, path: str) -> str:
+        """Return the normal path of the file that a write to `path` changes or makes.  Blocks."""
+        return self.workspace.resolve(path, for_write=True)
 
     def inspect_patch(self, call: ToolCall) -> Preflight:
         """Inspect the files of the patch.  Blocks.  Raises ToolFailure if it does not apply."""
@@ -210,13 +214,13 @@ class _Writer:
         changes = Changes(self.workspace, MAX_PATCHED_BYTES)
 
         def read(path: str) -> Content | None:
-            found = changes.look(usable(path))
+            found = changes.look(path)
             if found is not None and b"\0" in found.data[:_PROBE_BYTES]:
                 raise ToolFailure(f"{visible(path)} is a binary file; only text is patched")
             return found
 
         try:
-            plan = plan_patch(parse_patch(arguments["patch"]), read)
+            plan = plan_patch(parse_patch(arguments["patch"]), read, self._key)
         except PatchError as error:
             raise ToolFailure(f"the patch, {error}") from None
         if len(plan.after) > MAX_FILES:

@@ -26,7 +26,7 @@ import msgspec
 
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
-from palyra.core.tool.paths import PathFacts
+from palyra.core.tool.paths import PathFacts, composed
 from palyra.tools.policy.mentions import Mentions, mentions_paths, values_of
 from palyra.tools.policy.request_mapping import Context, Facts, build_entities, facts, question
 from palyra.tools.policy.rules import (
@@ -155,7 +155,7 @@ class CedarPolicy:
         The rules are evaluated alone, without a forbid or another permit of the daemon.  A request
         that the engine cannot decide is allowed by all of them, so a proof that needs a no fails.
         """
-        policies = cedarpy.PolicySet.from_str("\n".join(rules), release_gil=True)
+        policies = cedarpy.PolicySet.from_str(composed("\n".join(rules)), release_gil=True)
         every = frozenset(_labels(rules))
         for request in requests:
             try:

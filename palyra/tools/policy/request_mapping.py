@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from palyra.core.policy.request import Action, PolicyRequest
 from palyra.core.tool.hosts import host_marks
-from palyra.core.tool.paths import call_path_marks
+from palyra.core.tool.paths import call_path_marks, composed
 from palyra.core.tool.words import NO_WORDS, folders_of, read_words
 
 ACTIONS: frozenset[str] = frozenset(get_args(Action))
@@ -122,10 +122,10 @@ def question(
     text = _ENCODER.encode(context)
     _CHECK.decode(text)
     asked = {
-        "principal": {"type": "Principal", "id": request.principal},
+        "principal": {"type": "Principal", "id": composed(request.principal)},
         "action": {"type": "Action", "id": request.action},
         "resource": {"type": "Tool", "id": request.tool},
-        "context": text.decode(),
+        "context": composed(text.decode()),  # as the text of the rules
     }
     return asked, context
 
@@ -204,7 +204,7 @@ def build_entities(*known: *Facts) -> cedarpy.Entities:
         _entity("Agent", agent, {"name": agent, "labels": labels}),
         _entity("Tool", tool, attributes),
     ]
-    return cedarpy.Entities.from_json_str(_ENCODER.encode(entities).decode())
+    return cedarpy.Entities.from_json_str(composed(_ENCODER.encode(entities).decode()))
 
 
 def _entity(kind: str, name: str, attributes: dict[str, Any]) -> dict[str, Any]:

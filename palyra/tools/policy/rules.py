@@ -9,13 +9,14 @@ import hashlib
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import cedarpy
 import msgspec
 
+from palyra.core.tool.paths import composed
 from palyra.tools.policy.mentions import Mentions, find_mentions, mentions_words
 from palyra.tools.policy.probe import probe
 from palyra.tools.policy.text import BrokenPolicy, check_policy_text, statements
@@ -123,8 +124,10 @@ def _stamp(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
 def build_rules(files: Sequence[PolicyFile]) -> RuleSet:
     """Parse and validate all files (blocks).  Raises BrokenPolicy with the first error.
 
-    User policies are first parsed in a separate process (`probe`).
+    User policies are first parsed in a separate process (`probe`).  The text is read in NFC, as are
+    the requests, so a rule about a file holds for every Unicode form of its name.
     """
+    files = [replace(file, text=composed(file.text)) for file in files]
     schema_text = _read(SHIPPED / "schema.cedarschema")
     _probe_user_files(schema_text, files)
     schema = cedarpy.Schema.from_str(schema_text)

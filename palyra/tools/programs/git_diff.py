@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from palyra.core.ports import DiffSection, RunBlocking
 from palyra.core.tool.paths import is_private, normal_path
 from palyra.core.tool.spec import ToolFailure
-from palyra.tools.files.workspace import Workspace, usable
+from palyra.tools.files.workspace import Workspace
 from palyra.tools.programs.command_line import CommandLine
 from palyra.tools.programs.disk_watch import DiskWatch
 from palyra.tools.programs.output import OutputBuffer, read_until_exit
@@ -101,7 +101,7 @@ class GitDiff:
         return _explain(error, None if child.ending is None else child.ending.exit_code)
 
     def _build(self, path: str, is_staged: bool) -> Command:  # noqa: FBT001 - called in a thread
-        normal = usable(path)
+        normal = self.workspace.resolve(path)
         git = find_binary(self.workspace, _GIT)
         root = str(self.workspace.root)
         return Command(

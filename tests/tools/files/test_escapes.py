@@ -198,20 +198,6 @@ def test_example_files_are_readable(world: World, path: str) -> None:
     assert world.call("read_file", path=path).text == "shown\n"
 
 
-@pytest.mark.parametrize("path", ["caf\u00e9", "cafe\u0301"])
-def test_forms_of_one_name_are_two_files(world: World, path: str) -> None:
-    """A name is the file of exactly these bytes, never one in another Unicode form."""
-    other = "cafe\u0301" if path == "caf\u00e9" else "caf\u00e9"
-    (world.root / other).write_text("other\n")
-    with pytest.raises(ToolFailure, match="no such file"):
-        world.call("read_file", path=path)
-    world.call("write_file", path=path, content="mine\n")
-    assert ("other\n", "mine\n") == (
-        (world.root / other).read_text(),
-        (world.root / path).read_text(),
-    )
-
-
 # --- races ---------------------------------------------------------------------------------------
 
 SWAP = """

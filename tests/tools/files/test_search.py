@@ -156,16 +156,33 @@ def test_no_pipe_holds_the_search(workspace: Workspace) -> None:
     assert ["[nothing was found]"] == lines(workspace, "zzz")
 
 
-def test_a_name_that_is_not_text_is_left_out(workspace: Workspace) -> None:
-    """A call could not name it anyway."""
-    (workspace.root / os.fsdecode(b"\xff")).write_text("zzz")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (os.fsdecode(b"\xff.txt"), r"\udcff.txt"),
+        ("x\nb.py:1:forged.txt", r"x\u000ab.py:1:forged.txt"),
+        (os.fsdecode(b"d\xe9/in\n.txt"), r"d\udce9/in\u000a.txt"),
+    ],
+)
+def test_a_name_that_no_line_can_show_is_escaped(
+    workspace: Workspace, name: str, shown: str
+) -> None:
+    """It is found by globs and searched, and cannot forge a line of the answer."""
+    (workspace.root / name).parent.mkdir(exist_ok=True)
+    (workspace.root / name).write_text("zzz")
+    assert [f"{shown}:1:zzz"] == lines(workspace, "zzz")
+    assert [f"{shown}:1:zzz"] == lines(workspace, "zzz", glob="*.txt")
+    for pattern in ("*.txt", "**/*.txt", "?*.txt", "*.t?t"):
+        assert [shown] == found(workspace, pattern)
+    assert shown not in found(workspace, "*.py")
+
+
+def test_a_private_name_that_is_not_text_stays_private(workspace: Workspace) -> None:
+    """Control: the place for secrets above it is left out as ever."""
+    folder = workspace.root / ".ssh"
+    (folder / os.fsdecode(b"\xff.txt")).write_text("zzz")
     assert ["[nothing was found]"] == lines(workspace, "zzz")
-
-
-def test_a_name_that_deceives_is_escaped(workspace: Workspace) -> None:
-    """A line end in a name cannot forge a line of the answer."""
-    (workspace.root / "x\nb.py:1:forged").write_text("zzz")
-    assert [r"x\u000ab.py:1:forged:1:zzz"] == lines(workspace, "zzz")
+    assert ["[no file is meant by it]"] == found(workspace, "*.txt")
 
 
 def test_a_bad_query_is_a_failure(workspace: Workspace) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import visible
 from palyra.core.tool.checkpoints import Content
-from palyra.core.tool.paths import normal_path
+from palyra.core.tool.paths import composed, normal_path
 from palyra.tools.files.patch.lines import TextLines
 from palyra.tools.files.patch.model import (
     MAX_FILES,
@@ -32,6 +32,7 @@ _CHARS_SHOWN = 200  # of a line, in an error
 
 
 Read = Callable[[str], Content | None]  # of a normal path; None: there is no such file
+FindName = Callable[[str], str]  # normal path to the one of the file that it means
 
 
 @dataclass(slots=True)
@@ -78,14 +79,22 @@ def _lines(text: str) -> Lines:
     return lines
 
 
-def plan_patch(files: Sequence[FilePatch], read: Read) -> PatchPlan:
+def plan_patch(files: Sequence[FilePatch], read: Read, find_name: FindName = str) -> PatchPlan:
     """Return the new content of every file; later sections see the result of earlier ones.
+
+    Names that are equal in NFC are one file, also where the patch creates it.
 
     Raises PatchError for what does not fit the files, at the line of the patch that does not.
     """
-    plan = PatchPlan()
+    plan, names = PatchPlan(), dict[str, str]()
+
+    def name(path: str, file: FilePatch) -> str:
+        key = _key(path, file)
+        return names.setdefault(composed(key), names.get(composed(key)) or find_name(key))
+
     for file in files:
-        _plan_file(plan, file, read)
+        target = None if file.new_path is None else name(file.new_path, file)
+        _plan_file(plan, replace(file, path=name(file.path, file), new_path=target), read)
     return plan
 
 
