@@ -395,8 +395,8 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
     ] = 1_024
     processes: Annotated[
         _Count, _doc("Maximum number of processes and threads of one command.")
-    ] = 64
-    open_files: Annotated[_Count, _doc("Maximum number of open files of each process.")] = 128
+    ] = 512
+    open_files: Annotated[_Count, _doc("Maximum number of open files of each process.")] = 1_024
     file_mib: Annotated[_Mib, _doc("Maximum size of a file that a command writes.")] = 64
     cpu_s: Annotated[_Seconds, _doc("CPU time of each process.")] = 120
     temporary_mib: Annotated[

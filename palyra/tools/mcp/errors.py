@@ -2,22 +2,21 @@
 
 from palyra.core.text.visible import visible
 from palyra.core.trust.external_descriptions import RedactText
+from palyra.tools.sandbox.limit_signs import find_limit_signs
 
 KEPT_BYTES = 4_096
 # Read before them, so that a secret of several lines is recognised by its first one: more than the
 # text of an RSA key of 16,384 bits.
 BEFORE_BYTES = 16_384
 _READ_BYTES = BEFORE_BYTES + KEPT_BYTES
-# Typical messages of programs that hit a sandbox limit, with the configuration keys of the limit.
-_SIGNS = (
-    ("open files (`open_files`)", ("EMFILE", "Too many open files", "too many open files")),
-    (
-        "memory (`address_space_mib`, `memory_mib`)",
-        ("ENOMEM", "Cannot allocate memory", "MemoryError", "out of memory"),
-    ),
-    ("processes (`sandbox.processes`)", ("can't start new thread", "pthread_create")),
-    ("size of a file (`sandbox.file_mib`)", ("EFBIG", "File too large")),
-)
+# Limits of the sandbox with the configuration keys of a server, by kind of `LIMIT_SIGNS`.
+_KEYS = {
+    "open files": "open files (`open_files`)",
+    "memory": "memory (`address_space_mib`, `memory_mib`)",
+    "processes": "processes (`sandbox.processes`)",
+    "file size": "size of a file (`sandbox.file_mib`)",
+    "temporary space": "temporary space (`sandbox.temporary_mib`)",
+}
 
 
 class ErrorTail:
@@ -48,4 +47,4 @@ class ErrorTail:
     def find_limit(self) -> str:
         """Return the sandbox limit that the output points to, with its key; "" for none."""
         kept = self._kept[-KEPT_BYTES:].decode(errors="replace")
-        return next((limit for limit, signs in _SIGNS if any(s in kept for s in signs)), "")
+        return next((_KEYS[kind] for kind in find_limit_signs(kept) if kind in _KEYS), "")

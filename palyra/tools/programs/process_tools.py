@@ -19,7 +19,8 @@ from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.programs.command_line import find_facets, read_command
 from palyra.tools.programs.processes import BackgroundProgram
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
-from palyra.tools.programs.shell import WORDS, describe_ending
+from palyra.tools.programs.result_notes import describe_ending
+from palyra.tools.programs.shell import WORDS
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import AsyncTool, InlineTool, OnOutput, Tool
@@ -151,7 +152,7 @@ class Processes:
             )
         process_id = self._new_id("proc")
         name = truncate_safely(" ".join(read_command(call.arguments).words), NAME_CHARS)
-        program = BackgroundProgram(process_id, call.run_id, name, command)
+        program = BackgroundProgram(process_id, call.run_id, name, command, self._run_blocking)
         self._remember(program)
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:
@@ -219,4 +220,6 @@ def _describe(program: BackgroundProgram) -> str:
 def _state(program: BackgroundProgram) -> str:
     if program.failure:
         return f"not started: {program.failure}"
-    return "running" if program.is_running else describe_ending(program.ending)
+    if program.is_running:
+        return "running"
+    return "; ".join([describe_ending(program.ending, program.command.limits), *program.notes])

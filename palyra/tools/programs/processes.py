@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import trio
 
+from palyra.core.ports import RunBlocking
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
 from palyra.tools.programs.output import OutputBuffer, read_until_exit
+from palyra.tools.programs.result_notes import CommandTrace, file_clock_ns, find_notes
 from palyra.tools.sandbox.child import ProcessExit
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
@@ -20,15 +22,19 @@ from palyra.tools.sandbox.sandbox import Sandbox
 class BackgroundProgram:
     """One program: its command, its output, and its state."""
 
-    def __init__(self, process_id: str, run_id: str, name: str, command: Command) -> None:
+    def __init__(
+        self, process_id: str, run_id: str, name: str, command: Command, run_blocking: RunBlocking
+    ) -> None:
         self.process_id = process_id
         self.run_id = run_id
         self.name = name
         self.command = command
+        self._run_blocking = run_blocking
         self.output = OutputBuffer()
         self.started_s = trio.current_time()
         self.ended_s: float | None = None
         self.ending: ProcessExit | None = None
+        self.notes: list[str] = []  # on limits it met; after its end
         self.failure = ""  # why it could not be started
         self.enforcement = ""
         self.changed = trio.Event()  # set at each change, and replaced by a new one
@@ -79,6 +85,7 @@ class BackgroundProgram:
         self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
     ) -> None:
         watch = DiskWatch(*disks_of(self.command))
+        trace = CommandTrace(self.command, watch, file_clock_ns(), self._run_blocking)
         async with sandbox.open(self.command) as child:
             self.enforcement = child.enforcement
             ready.started()
@@ -91,6 +98,7 @@ class BackgroundProgram:
             )
         self.failure = child.find_failure()
         self.ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
+        self.notes = await find_notes(self.output.result().text, child, self.ending, trace)
 
     def _notify(self) -> None:
         self.changed.set()

@@ -1,7 +1,7 @@
 """The tool `shell`: runs one program or command line in the sandbox until its exit.
 
 The output is standard output and standard error in order of arrival.  A program that fails is a
-failed call; the text ends with its exit code or signal and the limit it hit.
+failed call; the text ends with its exit code or signal, the limit it hit, and notes.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,18 @@ from palyra.core.tool.spec import SHARED_HOST, ToolCall, ToolFailure, ToolOutput
 from palyra.tools.programs.command_line import find_facets
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
 from palyra.tools.programs.output import (
-    FLOOD_BYTES,
     KEPT_BYTES,
-    Captured,
     OutputBuffer,
     read_until_exit,
 )
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
-from palyra.tools.sandbox.child import JailedProcess, ProcessExit
+from palyra.tools.programs.result_notes import (
+    CommandTrace,
+    describe_ending,
+    file_clock_ns,
+    find_notes,
+)
+from palyra.tools.sandbox.child import ProcessExit
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import AsyncTool
@@ -31,6 +35,7 @@ from palyra.tools.toolbox import AsyncTool
 DEFAULT_S = 120
 SLACK_S = 15  # for building and removing the jail, in addition to the program's time
 EXCERPT_BYTES = 16_384
+_HALF_BYTES = KEPT_BYTES // 2  # of head and tail
 
 WORDS: dict[str, Any] = {
     "argv": {
@@ -91,12 +96,6 @@ def shell_spec(
     )
 
 
-_LIMITS = {
-    "output": f"more than {FLOOD_BYTES} bytes of output",
-    "folder": "a folder it writes to is not there any more",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Shell:
     """Runner of the tool."""
@@ -118,8 +117,8 @@ class Shell:
     async def run(self, call: ToolCall, on_output: Callable[[str], None]) -> ToolOutput:
         """Run the program until its exit.  Cancellation: all its processes are killed first."""
         command = await self.run_blocking(build_command, self.around, call)
-        half_bytes = KEPT_BYTES // 2
-        output = OutputBuffer(on_output, head_bytes=half_bytes, tail_bytes=half_bytes)
+        output = OutputBuffer(on_output, head_bytes=_HALF_BYTES, tail_bytes=_HALF_BYTES)
+        started_ns = file_clock_ns()
         timeout_s = call.arguments.get("timeout_s", min(DEFAULT_S, self.ceiling_s))
         started_s, limit = trio.current_time(), "time"
         try:
@@ -132,30 +131,15 @@ class Shell:
             raise ToolFailure(failure.message) from failure
         took_s = trio.current_time() - started_s
         ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
-        return render(output.result(), ending, took_s, child)
-
-
-def render(
-    output: Captured, ending: ProcessExit | None, took_s: float, child: JailedProcess
-) -> ToolOutput:
-    """Return the tool's result: the output, then a line with exit code, size and time."""
-    text = output.text if not output.text or output.text.endswith("\n") else f"{output.text}\n"
-    how = describe_ending(ending)
-    note = f"[{how}; {pluralize(output.total_bytes, 'byte')} of output in {took_s:.1f} s]"
-    if child.restored:
-        names = ", ".join(child.restored)
-        note += f"\n[put back or set aside, because no program may change or make it: {names}]"
-    return ToolOutput(
-        text=text + note,
-        is_truncated=output.is_truncated,
-        is_failure=ending is None or ending.exit_code != 0,
-        enforcement=child.enforcement,
-    )
-
-
-def describe_ending(ending: ProcessExit | None) -> str:
-    """Describe an exit, with the limit that was hit."""
-    if ending is None:
-        return "still running"
-    how = f"exit code {ending.exit_code}" if not ending.signal else f"ended by {ending.signal}"
-    return f"{how}; limit hit: {_LIMITS.get(ending.limit, ending.limit)}" if ending.limit else how
+        result = output.result()
+        trace = CommandTrace(command, watch, started_ns, self.run_blocking)
+        notes = await find_notes(result.text, child, ending, trace)
+        text = result.text + "\n" * bool(result.text and not result.text.endswith("\n"))
+        size = f"{pluralize(result.total_bytes, 'byte')} of output in {took_s:.1f} s"
+        lines = [f"{describe_ending(ending, command.limits)}; {size}", *notes]
+        return ToolOutput(
+            text=text + "\n".join(f"[{line}]" for line in lines),
+            is_truncated=result.is_truncated,
+            is_failure=ending is None or ending.exit_code != 0,
+            enforcement=child.enforcement,
+        )

@@ -28,8 +28,9 @@ class CommandLimits:
     # Of all processes together, where control groups are available.  Less than the limit above, so
     # that a single process meets this limit first: the kernel reports it.
     memory_bytes: int | None = 896 * MIB
-    processes: int = 64
-    files: int = 128  # open, of each process
+    # Builds, test runners with a worker a core and runtimes with a thread pool need some hundreds.
+    processes: int = 512
+    files: int = 1024  # open, of each process; what login shells get
     file_bytes: int = 64 * MIB  # the largest file it may write
     cpu_s: int | None = 120  # of each process
     temporary_bytes: int = 64 * MIB  # /tmp, and as much for HOME

@@ -84,7 +84,10 @@ def rights_of(command: Command) -> dict[str, int]:
 
 
 def limit_calls(limits: CommandLimits) -> Iterator[SystemCall]:
-    """Yield the calls that set the resource limits of the calling process."""
+    """Yield the calls that set the resource limits of the calling process.
+
+    A limit above the daemon's own hard limit, which a jail inherits and may not raise, is that one.
+    """
     wanted = {
         resource.RLIMIT_AS: limits.address_space_bytes,
         resource.RLIMIT_NPROC: limits.processes,  # counted within the jail's user namespace
@@ -97,6 +100,8 @@ def limit_calls(limits: CommandLimits) -> Iterator[SystemCall]:
     }
     for kind, limit in wanted.items():
         if limit is not None:
+            _, most = resource.getrlimit(kind)
+            limit = limit if most == resource.RLIM_INFINITY else min(limit, most)  # noqa: PLW2901 - the same limit
             # The soft limit sends SIGXCPU, which names the limit.
-            hard = limit + 1 if kind == resource.RLIMIT_CPU else limit
+            hard = limit + 1 if kind == resource.RLIMIT_CPU and limit != most else limit
             yield SystemCall("prlimit64", (0, kind, struct.pack("=QQ", limit, hard), 0))

@@ -70,6 +70,7 @@ def worker_command() -> Command:
         limits=CommandLimits(
             address_space_bytes=WORKER_ADDRESS_SPACE,
             memory_bytes=512 * MIB,
+            processes=64,
             files=32,
             file_bytes=0,
             cpu_s=None,  # no total; calls and compilations have limits

@@ -1,5 +1,6 @@
 """shell: what it gives back, what it refuses, and that what was approved is what runs."""
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import AsyncGenerator
@@ -18,6 +19,7 @@ from palyra.tools.files.read import list_dir
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.programs.disk_watch import DiskWatch, disks_of
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
+from palyra.tools.programs.result_notes import file_clock_ns
 from palyra.tools.programs.shell import Shell
 from palyra.tools.sandbox.command import MIB, CommandLimits, SandboxFailure
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox
@@ -95,7 +97,9 @@ async def test_a_slow_program_is_stopped(shop: Shop) -> None:
     marker = uuid4().hex
     line = f"setsid sh -c 'trap \"\" TERM; sleep 60; : {marker}' & echo begun; sleep 60; : {marker}"
     found = await shop.run(command=line, timeout_s=1)
-    assert found.text.startswith("begun\n[ended by SIGKILL; limit hit: time;")
+    assert found.text.startswith(
+        "begun\n[ended by SIGKILL; limit hit: time (timeout_s of the call, "
+    )
     assert found.is_failure
     assert [] == find_alive(marker)
 
@@ -281,3 +285,104 @@ async def test_an_exit_code_of_its_own_stays_its_own(shop: Shop) -> None:
     """Control: a program that began may say whatever bubblewrap would."""
     found = await shop.run(command="echo bwrap: no such luck; exit 1")
     assert found.text.startswith("bwrap: no such luck\n[exit code 1;")
+
+
+TOO_MANY_FILES = "kept = []\nwhile True: kept.append(open('/dev/null'))"
+TOO_MANY_THREADS = "import threading\nwhile True: threading.Thread(target=threading.Event().wait, daemon=True).start()"
+TOO_LARGE = "open('big', 'wb').write(bytes(3 << 20))"
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        (
+            f'exec python3 -c "{TOO_MANY_FILES}"',
+            "'Too many open files'; the limit here: open files, 40 of each process (sandbox.open_files)]",
+        ),
+        (
+            f'python3 -c "{TOO_MANY_FILES}" 2>&1 | tail -1',
+            "the output says 'Too many open files'",
+        ),
+        (
+            f'python3 -c "{TOO_LARGE}"',
+            "the output says 'File too large'; the limit here: file size, 2 MiB (sandbox.file_mib)]",
+        ),
+        (
+            "head -c 9000000 /dev/zero > big",
+            "ended by SIGXFSZ; limit hit: file size, 2 MiB (sandbox.file_mib);",
+        ),
+        (
+            "cat /dev/zero > /tmp/x; cat /dev/zero > /tmp/y; cat /dev/zero > /tmp/z",
+            "the output says 'No space left on device'; the limit here: temporary space, 4 MiB each",
+        ),
+        (
+            'python3 -c "x = bytes(1 << 30)"',
+            "64 MiB of all processes together (sandbox.memory_mib), 200 MiB of address space each (",
+        ),
+        ("while :; do :; done", "limit hit: cpu, 1 s of each process (sandbox.cpu_s);"),
+    ],
+    ids=["files", "pipeline", "large", "signal", "temporary", "memory", "cpu"],
+)  # fmt: skip
+async def test_a_limit_is_named_with_its_value_and_setting(
+    shop: Shop, line: str, note: str
+) -> None:
+    """Whether the kernel reports it, or only words of the program, which are marked as a hint."""
+    assert note in (await small(shop).run(command=line)).text
+
+
+def small(shop: Shop) -> Shop:
+    """The same shell with limits that are quickly reached."""
+    limits = CommandLimits(
+        address_space_bytes=200 * MIB,
+        memory_bytes=64 * MIB,
+        processes=20,
+        files=40,
+        file_bytes=2 * MIB,
+        cpu_s=1,
+        temporary_bytes=4 * MIB,
+    )
+    around = dataclasses.replace(shop.shell.around, limits=limits)
+    return Shop(dataclasses.replace(shop.shell, around=around), shop.root)
+
+
+async def test_the_limit_of_processes_is_named(shop: Shop) -> None:
+    """By the control group's count, or without one by the words of the program."""
+    found = await small(shop).run(argv=["python3", "-c", TOO_MANY_THREADS])
+    assert "processes and threads, 20 (sandbox.processes)" in found.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "head -c 9000000 /dev/zero > big 2> /dev/null; true",
+        'python3 -c "import os; f = os.open(\'big\', 65)\nwhile os.write(f, bytes(1 << 20)) == 1 << 20: pass" 2>&1 | true',
+        "mkdir deep; head -c 9000000 /dev/zero 2> /dev/null | cat > deep/big 2> /dev/null; true",
+    ],
+    ids=["shell", "short-write", "folder"],
+)  # fmt: skip
+async def test_a_file_that_was_cut_is_named(shop: Shop, line: str) -> None:
+    """Also if the program that wrote it says nothing, and the line succeeds."""
+    old = shop.root / "old"
+    old.write_bytes(bytes(2 * MIB))
+    while file_clock_ns() <= old.stat().st_ctime_ns:
+        pass  # until the next tick of the clock of files
+    found = await small(shop).run(command=line)
+    assert not found.is_failure
+    assert "[1 file ended exactly at the limit, nothing beyond it was written: " in found.text
+    assert "big; file size, 2 MiB (sandbox.file_mib)]" in found.text
+
+
+async def test_control_an_ordinary_program_gets_no_note(shop: Shop) -> None:
+    """The control: below all limits the result is output and exit code."""
+    line = "head -c 1000000 /dev/zero > small; python3 -c 'print(1)'"
+    assert 2 == (await small(shop).run(command=line)).text.count("\n") + 1
+
+
+async def test_the_default_limits_fit_watchers_and_pools(shop: Shop) -> None:
+    """Hundreds of open files and of threads."""
+    code = (
+        "import threading\nkept = [open('/dev/null') for _ in range(900)]\nstop = threading.Event()\n"
+        "made = [threading.Thread(target=stop.wait) for _ in range(300)]\n"
+        "threading.stack_size(65536)\n[each.start() for each in made]\nstop.set()\nprint('all')"
+    )
+    assert (await shop.run(argv=["python3", "-c", code])).text.startswith("all\n[exit code 0;")
