@@ -22,9 +22,12 @@ from palyra.tools.toolbox import Arguments, ThreadTool, Tool
 EXCERPT_BYTES = 16_384  # of an output in the model's context
 PAGE_BYTES = EXCERPT_BYTES - 384  # leaves room for the closing note
 MAX_LINES = 2_000  # of one page
-MAX_READ_BYTES = 16_777_216  # a larger file is refused
+MAX_READ_BYTES = 16_777_216  # of a larger file only the part that a call names is read
+READ_S = 5.0  # to reach a line, and to count those after it: half of the tool's deadline
 MAX_ENTRIES = 10_000  # of a folder that is listed
 IGNORES_S = 5.0  # for ignore files of a listing: half of the tool's deadline
+_LINE_BYTES = PAGE_BYTES + 4  # of a line are read at once; what is cut off lies behind the page
+_CHUNK_BYTES = 262_144  # of lines that are passed
 _PROBE_BYTES = 8_192  # read to tell a text from a binary file
 
 PATH: dict[str, Any] = {
@@ -106,50 +109,79 @@ def file_tools(workspace: Workspace, personal: PersonalExcludes | None = None) -
 class _Page:
     lines: list[str]
     is_cut: bool  # the only line is longer than a page
-    left: int  # lines after the page, to the end of the file
+    left: int | None  # lines after the page, to the end of the file; None: not counted in time
 
 
 def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """Return lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure.
+
+    Memory is bounded by a page and a chunk, however large the file and its lines are.
+    """
     first = arguments.get("offset", 1)
     path = workspace.resolve(arguments["path"])
+    ends_s = monotonic() + READ_S
     with workspace.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
-        _check_text(file, os.fstat(fd).st_size)
-        skipped = sum(1 for _ in islice(file, first - 1))
-        page = _read_page(file, arguments.get("limit", MAX_LINES))
+        _check_text(
+            file, os.fstat(fd).st_size, is_part=bool({"offset", "limit"} & arguments.keys())
+        )
+        passed = _pass_lines(file, first - 1, ends_s)
+        if passed is None:
+            raise ToolFailure(
+                f"line {first} was not reached within {READ_S:g} s: a smaller offset, or `search_text` "
+                "or a program for a place so deep in the file"
+            )
+        page = _read_page(file, arguments.get("limit", MAX_LINES), ends_s)
     if not page.lines and first > 1:
-        lines = pluralize(skipped, "line")
+        lines = pluralize(passed, "line")
         raise ToolFailure(f"offset {first} is past the end: the file has {lines}")
     return _page_output(page, first, equal_names_note(workspace.find_equals(path)))
 
 
-def _check_text(file: IO[bytes], size_bytes: int) -> None:
-    if size_bytes > MAX_READ_BYTES:
-        raise ToolFailure(f"the file has {size_bytes} bytes; at most {MAX_READ_BYTES} are read")
+def _check_text(file: IO[bytes], size_bytes: int, *, is_part: bool) -> None:
     if b"\0" in file.read(_PROBE_BYTES):
         raise ToolFailure(f"a binary file of {pluralize(size_bytes, 'byte')}; only text is read")
+    if size_bytes > MAX_READ_BYTES and not is_part:
+        raise ToolFailure(
+            f"the file has {size_bytes} bytes; of more than {MAX_READ_BYTES} a part is read: give "
+            "`offset` and `limit`"
+        )
     file.seek(0)
 
 
-def _read_page(file: IO[bytes], limit: int) -> _Page:
+def _read_page(file: IO[bytes], limit: int, ends_s: float) -> _Page:
     lines: list[str] = []
-    room = PAGE_BYTES
-    for line in islice(file, limit):
+    room, is_cut = PAGE_BYTES, False
+    while len(lines) < limit and (line := file.readline(_LINE_BYTES)):
         text = line.decode("utf-8", "replace")  # may grow: an invalid byte becomes three
         room -= len(text.encode())
-        if room >= 0:
-            lines.append(text)
-        elif lines:
-            return _Page(lines, is_cut=False, left=1 + _count_lines(file))
-        else:
-            start = text.encode()[:PAGE_BYTES].decode("utf-8", "ignore")
-            return _Page([start], is_cut=True, left=_count_lines(file))
-    return _Page(lines, is_cut=False, left=_count_lines(file))
+        if room < 0:
+            file.seek(-len(line), os.SEEK_CUR)
+            if not lines:
+                lines.append(text.encode()[:PAGE_BYTES].decode("utf-8", "ignore"))
+                is_cut = True
+                _pass_lines(file, 1, ends_s)
+            break
+        lines.append(text)
+    return _Page(lines, is_cut=is_cut, left=_pass_lines(file, None, ends_s))
 
 
-def _count_lines(file: IO[bytes]) -> int:
-    rest = file.read()
-    return rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
+def _pass_lines(file: IO[bytes], count: int | None, ends_s: float) -> int | None:
+    """Move past so many lines, None for all, and return how many there were; None: not in time.
+
+    The last line may lack its line feed.
+    """
+    passed, is_open = 0, False
+    while passed != count and (chunk := file.read(_CHUNK_BYTES)):
+        if monotonic() > ends_s:
+            return None
+        ends = chunk.count(b"\n")
+        if count is not None and passed + ends >= count:
+            rest = chunk.split(b"\n", count - passed)[-1]
+            file.seek(-len(rest), os.SEEK_CUR)
+            return count
+        passed += ends
+        is_open = not chunk.endswith(b"\n")
+    return passed + is_open
 
 
 def _page_output(page: _Page, first: int, notes: list[str]) -> ToolOutput:
@@ -159,13 +191,13 @@ def _page_output(page: _Page, first: int, notes: list[str]) -> ToolOutput:
         notes.append("the file is empty")
     if page.is_cut:
         notes.append(f"line {first} is longer than {PAGE_BYTES} bytes and was cut")
-    if page.left:
-        total = last + page.left
-        notes.append(f"lines {first} to {last} of {total}; go on with offset {last + 1}")
+    if page.left != 0:
+        total = " and more" if page.left is None else f" of {last + page.left}"
+        notes.append(f"lines {first} to {last}{total}; go on with offset {last + 1}")
     if notes:
         text = f"{text}\n" if text and not text.endswith("\n") else text
         text += f"[{'; '.join(notes)}]"
-    return ToolOutput(text=text, is_truncated=page.is_cut or page.left > 0)
+    return ToolOutput(text=text, is_truncated=page.is_cut or page.left != 0)
 
 
 # --- list_dir ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Both are bounded in time, entries, bytes and results; the text names the bound t
 Both leave out ignored files and say how many (`ignores`), unless the call includes them.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -208,6 +209,7 @@ class _Search:
             self.is_cut = True
         if content.find(b"\0", 0, _PROBE_BYTES) >= 0:
             return None
+        content = content.removeprefix(BOM_UTF8)
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
 
     def _in_file(self, path: str, content: bytes) -> list[str]:

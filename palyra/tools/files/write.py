@@ -5,6 +5,7 @@ approval holds for exactly the file contents that were inspected.
 """
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -165,8 +166,7 @@ class _Writer:
         """Return the file before and after.  Blocks.  Raises ToolFailure."""
         key, data = self._key(call.arguments["path"]), call.arguments["content"].encode()
         found = Changes(self.workspace).look(key)
-        to = Content(data) if found is None else replace(found, data=data)
-        return CallTargets((FileTarget(key, found, to),))
+        return CallTargets((FileTarget(key, found, _replaced(found, data)),))
 
     def write_file(self, call: ToolCall) -> ToolOutput:
         """Write the file; return a summary.  Blocks; durable on return.  Raises ToolFailure."""
@@ -178,11 +178,12 @@ class _Writer:
             )
         changes, key = Changes(self.workspace), self._key(path)
         found = changes.look(key)
-        to = Content(data) if found is None else replace(found, data=data)
+        to = _replaced(found, data)
         changes.make({key: to}, self.keep_for(call))
         before = (
             "a new file" if found is None else f"replacing {pluralize(len(found.data), 'byte')}"
         )
+        before += "; its byte order mark is kept" if len(to.data) > len(data) else ""
         return ToolOutput(text=f"wrote {pluralize(len(data), 'byte')} to {visible(path)}, {before}")
 
     def _key(self, path: str) -> str:
@@ -226,6 +227,17 @@ class _Writer:
         if len(plan.after) > MAX_FILES:
             raise ToolFailure(f"the patch touches {len(plan.after)} files, at most {MAX_FILES}")
         return changes, plan
+
+
+def _replaced(found: Content | None, data: bytes) -> Content:
+    """Return the content that a write leaves: the mode and the byte order mark of a file stay.
+
+    A model does not see the mark, so its text has none.
+    """
+    if found is None:
+        return Content(data)
+    loses_none = data.startswith(BOM_UTF8) or not found.data.startswith(BOM_UTF8)
+    return replace(found, data=data if loses_none else BOM_UTF8 + data)
 
 
 def _inspection(before: Mapping[str, Content | None]) -> Preflight:

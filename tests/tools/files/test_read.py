@@ -1,6 +1,7 @@
 """read_file and list_dir as the model meets them."""
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,12 +108,48 @@ def test_a_binary_file_is_not_text(workspace: Workspace) -> None:
         page(workspace, b"a\0b")
 
 
-def test_a_huge_file_is_not_read(workspace: Workspace) -> None:
-    """Limit and size are named."""
-    with (workspace.root / "file").open("wb") as file:
-        file.truncate(MAX_READ_BYTES + 1)
-    with pytest.raises(ToolFailure, match=f"{MAX_READ_BYTES + 1} bytes; at most {MAX_READ_BYTES}"):
+def test_a_huge_file_is_read_in_parts(workspace: Workspace) -> None:
+    """Without a part the failure names both arguments; the parts are those of a small file."""
+    line = b"0123456789abcde\n"
+    (workspace.root / "file").write_bytes(line * (MAX_READ_BYTES // 16) + b"last")
+    size_bytes = MAX_READ_BYTES + 4
+    with pytest.raises(ToolFailure, match=f"{size_bytes} bytes.*give `offset` and `limit`"):
         read_file(workspace, {"path": "file"})
+    total = MAX_READ_BYTES // 16 + 1
+    got = read_file(workspace, {"path": "file", "offset": total - 1, "limit": 2})
+    assert got.text == "0123456789abcde\nlast"
+    got = read_file(workspace, {"path": "file", "limit": 1})
+    assert got.text == f"0123456789abcde\n[lines 1 to 1 of {total}; go on with offset 2]"
+    with pytest.raises(ToolFailure, match=f"past the end: the file has {total} lines"):
+        read_file(workspace, {"path": "file", "offset": total + 1})
+
+
+def test_a_huge_file_takes_little_memory(workspace: Workspace) -> None:
+    """Even if it is one line, or nothing but line ends."""
+    for name, piece in (("one", b"x"), ("ends", b"\n")):
+        (workspace.root / name).write_bytes(piece * (2 * MAX_READ_BYTES))
+    tracemalloc.start()
+    one = read_file(workspace, {"path": "one", "limit": 5})
+    ends = read_file(workspace, {"path": "ends", "offset": MAX_READ_BYTES, "limit": 1})
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "[line 1 is longer than" in one.text
+    assert "x\n[line 1 is longer than 16000 bytes and was cut]" in one.text
+    assert f"of {2 * MAX_READ_BYTES}; go on" in ends.text
+    assert peak_bytes < MAX_READ_BYTES
+
+
+def test_a_part_that_takes_too_long_is_named(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line deep in the file is a failure; lines that cannot be counted are a note."""
+    times = iter([0.0])
+    monkeypatch.setattr(read, "monotonic", lambda: next(times, 9.0))
+    with pytest.raises(ToolFailure, match="line 3 was not reached within 5 s"):
+        page(workspace, b"1\n2\n3\n", offset=3)
+    times = iter([0.0])
+    got = page(workspace, b"1\n2\n3\n", limit=1)
+    assert got.text == "1\n[lines 1 to 1 and more; go on with offset 2]"
 
 
 # --- list_dir ------------------------------------------------------------------------------------

@@ -112,6 +112,12 @@ def test_lines_are_found_by_content(workspace: Workspace) -> None:
     assert ["a/c.py:1:needle"] == lines(workspace, "needle$", regex=True, glob="a/*.py")
 
 
+def test_the_first_line_begins_behind_a_byte_order_mark(workspace: Workspace) -> None:
+    """An expression for its beginning finds it."""
+    (workspace.root / "b.py").write_bytes(b"\xef\xbb\xbfzz\r\n")
+    assert ["b.py:1:zz"] == lines(workspace, "^zz$", regex=True)
+
+
 def test_a_file_can_be_named(workspace: Workspace) -> None:
     """Instead of a folder; not a link, and not one that is private."""
     assert ["a/c.py:1:needle"] == lines(workspace, "needle", path="./a/c.py")

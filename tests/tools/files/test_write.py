@@ -101,6 +101,19 @@ def test_the_output_of_a_write(workspace: Workspace, tools: dict[str, Tool]) -> 
     assert (workspace.root / "new/a.txt").read_bytes() == b""
 
 
+def test_a_write_keeps_the_byte_order_mark(workspace: Workspace, tools: dict[str, Tool]) -> None:
+    """A file that began with one still does, and a file without one gets none."""
+    file = workspace.root / "b.txt"
+    file.write_bytes(b"\xef\xbb\xbfb\n")
+    said = run(tools, "write_file", path="b.txt", content="c\n")
+    assert said == "wrote 2 bytes to b.txt, replacing 5 bytes; its byte order mark is kept"
+    assert file.read_bytes() == b"\xef\xbb\xbfc\n"
+    run(tools, "write_file", path="b.txt", content="\ufeffd\n")
+    assert file.read_bytes() == b"\xef\xbb\xbfd\n"
+    run(tools, "write_file", path="src/a.py", content="one\n")
+    assert (workspace.root / "src/a.py").read_bytes() == b"one\n"
+
+
 def test_a_huge_content_is_refused(workspace: Workspace, tools: dict[str, Tool]) -> None:
     """Limit and size are named, and nothing is written; the limit itself is allowed."""
     with pytest.raises(ToolFailure, match=f"{MAX_WRITE_BYTES + 1} bytes"):

@@ -1,19 +1,20 @@
 """Application of a patch to contents: text in, each file's new content out; no I/O.
 
 Tolerance is small and always reported.  Lines must match exactly, at the position the patch names or
-else at their only occurrence; if there is none, blanks at line ends are ignored.  A
-file whose every line ends with CR LF takes a patch written with LF, and a file without a last line
-feed stays without, unless the patch says otherwise.
+else at their only occurrence; if there is none, blanks at line ends are ignored.  A patch without CR
+fits lines that end with CR LF, and every line keeps its end; a byte order mark is no part of the first
+line, and a file without a last line feed stays without, unless the patch says otherwise.
 """
 
-from collections.abc import Callable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import visible
 from palyra.core.tool.checkpoints import Content
 from palyra.core.tool.paths import composed, normal_path
-from palyra.tools.files.patch.lines import TextLines
+from palyra.tools.files.patch.lines import TextLines, split_lines
 from palyra.tools.files.patch.model import (
     MAX_FILES,
     MAX_HUNKS,
@@ -69,7 +70,7 @@ def _lines(text: str) -> Lines:
     """Return the lines of a patch within the bound, positioned at the first that is not blank."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_PATCH_BYTES:
         raise PatchError(1, f"a patch has at most {MAX_PATCH_BYTES} bytes: use several")
-    texts = text.removesuffix("\n").split("\n")
+    texts = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
     if len(texts) > MAX_LINES:
         raise PatchError(MAX_LINES + 1, f"a patch has at most {MAX_LINES} lines: use several")
     if all(line.endswith("\r") for line in texts):  # sent with CR LF as a whole
@@ -167,27 +168,40 @@ def _put(plan: PatchPlan, path: str, content: Content | None, file: FilePatch) -
 
 
 def _apply(data: bytes, file: FilePatch, notes: list[str]) -> bytes:
-    """Return the content after all hunks, with its line ends."""
-    patched = (line.text for hunk in file.hunks for line in hunk.lines)
-    is_crlf = _is_crlf(data) and not any(b"\r" in text for text in patched)
-    lacks_end = bool(data) and not data.endswith(b"\n") and not file.has_eof_marks
-    if is_crlf:
-        data = data.replace(b"\r\n", b"\n")
-    if lacks_end:
-        data += b"\n"
-    lines = TextLines(data)
-    result = b"".join(_patched_lines(lines, file, notes))
-    if lacks_end:
-        result = result.removesuffix(b"\n")
-    return result.replace(b"\n", b"\r\n") if is_crlf else result
+    """Return the content after all hunks, with its byte order mark and its line ends."""
+    patched = [line.text for hunk in file.hunks for line in hunk.lines]
+    has_mark = data.startswith(BOM_UTF8) and not any(BOM_UTF8 in text for text in patched)
+    kept = split_lines(data.removeprefix(BOM_UTF8) if has_mark else data)
+    folds_ends = not any(b"\r" in text for text in patched)
+    last = kept[-1] if kept and not kept[-1].endswith(b"\n") and not file.has_eof_marks else None
+    if last is not None:
+        kept[-1] = _with_end(last + b"\n", kept[-2:-1]) if folds_ends else last + b"\n"
+    folded = split_lines(b"".join(kept).replace(b"\r\n", b"\n")) if folds_ends else kept
+    lines = TextLines(folded)
+    result = _patched_lines(lines, kept, file, notes)
+    if last is not None and result:
+        is_kept = result[-1] is kept[-1]
+        result[-1] = last if is_kept else result[-1].removesuffix(b"\n").removesuffix(b"\r")
+    return b"".join([BOM_UTF8, *result] if has_mark and result else result)
 
 
-def _is_crlf(data: bytes) -> bool:
-    ends = data.count(b"\n")
-    return ends > 0 and ends == data.count(b"\r\n") == data.count(b"\r")
+def _with_end(line: bytes, others: Iterable[bytes]) -> bytes:
+    """Return the line with the end of the first other that has one, else LF; no end stays none."""
+    if not line.endswith(b"\n"):
+        return line
+    like = next((other for other in others if other.endswith(b"\n")), b"\n")
+    end = b"\r\n" if like.endswith(b"\r\n") else b"\n"
+    return line.removesuffix(b"\n").removesuffix(b"\r") + end
 
 
-def _patched_lines(lines: TextLines, file: FilePatch, notes: list[str]) -> list[bytes]:
+def _patched_lines(
+    lines: TextLines, kept: list[bytes], file: FilePatch, notes: list[str]
+) -> list[bytes]:
+    """Return the lines after all hunks; `kept` are the file's, `lines` the same as they are compared.
+
+    If these differ in their ends, an added line ends like the line that it replaces, else like the
+    line above it.
+    """
     result: list[bytes] = []
     done, drift = 0, 0  # old lines that are passed; how far off the named places are
     for hunk in file.hunks:
@@ -198,13 +212,22 @@ def _patched_lines(lines: TextLines, file: FilePatch, notes: list[str]) -> list[
         old = [line.text for line in hunk.old]
         if lines.texts[at : at + len(old)] != old:
             notes.append(f"{visible(file.path)}: blanks at line ends differ from line {at + 1} on")
-        result += lines.texts[done:at]
+        result += kept[done:at]
         done = at
+        removed: list[bytes] = []  # and not yet replaced
         for line in hunk.lines:
-            if line.op != "remove":
-                result.append(line.text if line.op == "add" else lines.texts[done])
-            done += line.op != "add"
-    return result + lines.texts[done:]
+            if line.op == "add":
+                near = [*removed[:1], *result[-1:], *kept[done : done + 1]]
+                result.append(line.text if lines.texts is kept else _with_end(line.text, near))
+                del removed[:1]
+                continue
+            if line.op == "remove":
+                removed.append(kept[done])
+            else:
+                result.append(kept[done])
+                removed.clear()
+            done += 1
+    return result + kept[done:]
 
 
 def _place(lines: TextLines, hunk: Hunk, done: int, drift: int, file: FilePatch) -> int:

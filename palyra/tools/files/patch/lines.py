@@ -13,8 +13,9 @@ _PLACES = 4  # bound of the search; two matches are ambiguous already
 class TextLines:
     """The lines of one text."""
 
-    def __init__(self, data: bytes) -> None:
-        self.texts = split_lines(data)  # each with its line feed
+    def __init__(self, texts: list[bytes]) -> None:
+        """`texts`: the lines, each with its line feed."""
+        self.texts = texts
         self._exact = _Runs(self.texts)
         self._bare: _Runs | None = None  # without blanks at line ends
         self._places: dict[bytes, list[int]] | None = None  # stripped line -> its places

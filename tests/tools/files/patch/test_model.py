@@ -140,6 +140,51 @@ def test_line_ends_are_kept() -> None:
     assert {"dos.txt": "1\r\ntwo\n3\r\n"} == after(update("dos.txt", "-2\r", "+two"))
 
 
+@pytest.mark.parametrize(
+    ("before", "change", "expected"),
+    [
+        ("1\n2\r\n3\n", "-2 +two", "1\ntwo\r\n3\n"),  # the edited line keeps its end
+        ("1\r\n2\n3\r\n", "-2 +two +more", "1\r\ntwo\nmore\n3\r\n"),
+        ("1\n2\r\n3\n", "-1 -2 +one +two", "one\ntwo\r\n3\n"),  # each its own
+        ("1\n2\r\n3\n", "\u00b71 +new \u00b72 -3 +three", "1\nnew\n2\r\nthree\n"),  # the line above
+        ("1\r\n2\n3\n", "+new -1 +one", "new\r\none\r\n2\n3\n"),
+        ("1\n2\r\n3", "-3 +three +end", "1\n2\r\nthree\r\nend"),  # the last one has none
+        ("1\n2\r\n3", "-2 -3 +two", "1\ntwo"),
+        ("1\r\n2\nlast\r", "-2 +two", "1\r\ntwo\nlast\r"),  # a CR alone is text
+        ("1\r\n2\r\r\n3\n", "-3 +three", "1\r\n2\r\r\nthree\n"),
+    ],
+)
+def test_mixed_line_ends_are_kept(before: str, change: str, expected: str) -> None:
+    """A patch without CR fits any line end, and changes none of a line that it does not remove."""
+    patch = update("f", *(line.replace("\u00b7", " ") for line in change.split(" ")))
+    found = plan_patch(parse_patch(patch), lambda _: Content(before.encode()))
+    assert expected.encode() == (found.after["f"] or Content(b"")).data
+    assert [] == found.notes
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["-one", "+1"], "\ufeff1\r\ntwo\r\n"),
+        (["+zero", " one"], "\ufeffzero\r\none\r\ntwo\r\n"),
+        (["-one", "-two"], ""),
+        (["-\ufeffone", "+1"], "1\r\ntwo\r\n"),  # a patch that names the mark removes it
+    ],
+)
+def test_a_byte_order_mark_is_kept(change: list[str], expected: str) -> None:
+    """The first line is found behind the mark, which stays unless the patch removes it."""
+    held = Content("\ufeffone\r\ntwo\r\n".encode())
+    found = plan_patch(parse_patch("\ufeff" + update("f", *change)), lambda _: held)
+    assert expected == (found.after["f"] or Content(b"")).data.decode()
+
+
+def test_a_file_with_a_mark_is_deleted() -> None:
+    """The mark is no content that a deletion would have to name."""
+    patch = "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n"
+    found = plan_patch(parse_patch(patch), lambda _: Content("\ufeffone\n".encode()))
+    assert {"f": None} == found.after
+
+
 def test_a_patch_sent_with_windows_line_ends() -> None:
     """As a whole: then the line ends say nothing."""
     patch = update("b.txt", "-2", "+two").replace("\n", "\r\n")
