@@ -6,9 +6,11 @@ Never: removes a record of what was removed, by whom and when.
 A purge of a session, step by step; each step is committed before the next, and repeating it changes
 nothing.
 
-1. The request.  The session's record gets it, with the id of the purge, in the session's own actor:
-   no run of the session is open then and none starts later.  After a crash or an error from here on,
-   the next start or the same request completes the purge (`resume`).
+1. The request.  Open tasks of the session are cancelled.  The session's record gets the request, with
+   the id of the purge, in the session's own actor: no run of the session is open then and none starts
+   later.  The same change deletes its tasks and schedules, and the journal refuses others from then on
+   (the triggers in `store.sqlite.schema`).  After a crash or an error from here on, the next start or
+   the same request completes the purge (`resume`).
 2. Each run.  One change appends `run.purged`, which is signed, replaces all earlier payloads and
    deletes the run's approvals and uses of memory.
 3. The memory.  Items that came from this session alone go, with their entries in workspace
@@ -32,16 +34,24 @@ from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change, RunFilter
-from palyra.core.journal.records import RunRecord, RunRemoval, SessionPurge, SessionRecord
+from palyra.core.journal.records import (
+    RunRecord,
+    RunRemoval,
+    SessionPurge,
+    SessionRecord,
+    WorkRemoval,
+)
 from palyra.core.journal.retention import PRUNES
 from palyra.core.memory.items import MemoryPurged
 from palyra.core.ports import FileHistory, JournalStore
 from palyra.core.session.purge import (
     PurgeSession,
     SessionPurged,
+    SessionWork,
     purge_row,
     purge_run,
     run_is_open,
+    work_of,
 )
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
@@ -50,6 +60,7 @@ from palyra.errors import Conflict, PalyraError
 from palyra.services.documents import AllDocuments
 from palyra.services.memory import Memories
 from palyra.services.memory_search import WRITE, whose_memory
+from palyra.services.tasks import Tasks
 
 log = structlog.get_logger("palyra.purge")
 CANCEL_REASON = "session.purge"
@@ -60,7 +71,7 @@ _ALL = 1_000_000_000
 class DataRights:
     """Purges.  Methods for clients take the authenticated caller first."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         services: SessionServices,
         sessions: Sessions,
@@ -69,6 +80,7 @@ class DataRights:
         *,
         documents: AllDocuments,
         files: FileHistory,
+        tasks: Tasks,
     ) -> None:
         self._services = services
         self._sessions = sessions
@@ -76,6 +88,7 @@ class DataRights:
         self._memories = memories
         self._documents = documents
         self._files = files
+        self._tasks = tasks
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
     # --- for clients
@@ -92,12 +105,21 @@ class DataRights:
         if command.dry_run:
             return await self._preview(record)
         await self._end_runs(caller, record, cancel=command.cancel)
+        work = await self._end_work(work_of(record))
         purge = SessionPurge(
             purge_id=self._services.new_id("pur"),
             by=caller.principal,
             requested_ms=self._services.now_ms(),
         )
-        return await self._complete(await self._sessions.mark_purged(record, purge))
+        marked = await self._sessions.mark_purged(record, purge)
+        self._tasks.notify()  # the queue ends the worker of a task that was claimed meanwhile
+        done = await self._complete(marked)
+        return msgspec.structs.replace(
+            done,
+            tasks=len(work.tasks),
+            schedules=len(work.schedules),
+            continuing=work.continuing,
+        )
 
     async def purge_principal(
         self, caller: Caller, principal: str, *, sessions: bool, cancel: bool, dry_run: bool
@@ -120,6 +142,11 @@ class DataRights:
             command = PurgeSession(session_id=record.session_id, cancel=cancel, dry_run=dry_run)
             done = await self.purge_session(caller, command)
             removed += 0 if dry_run else done.items
+        if sessions and not dry_run:
+            everything = WorkRemoval(principal=whose, session_id=None)
+            await self._end_work(everything)
+            await self._services.journal.commit(Change(records=(everything,)))
+            self._tasks.notify()
         result = await self._memories.purge(caller, whose, dry_run=dry_run)
         await self._services.procedures.reload()
         return msgspec.structs.replace(result, items=result.items + removed, sessions=len(found))
@@ -148,6 +175,12 @@ class DataRights:
             lambda store: store.list_runs(RunFilter(session_id=session_id, limit=_ALL))
         )
 
+    async def _end_work(self, removal: WorkRemoval) -> SessionWork:
+        """Cancel the open tasks that the removal deletes; return all that it deletes."""
+        work = await self._tasks.end_work(removal)
+        self._services.incidents.forget({*work.tasks, *work.schedules})
+        return work
+
     async def _end_runs(self, caller: Caller, record: SessionRecord, *, cancel: bool) -> None:
         """Cancel the open runs of a session, or raise IllegalState if there is one."""
         for run in await self._list_runs(record.session_id):
@@ -161,6 +194,7 @@ class DataRights:
         runs = await self._list_runs(record.session_id)
         run_ids = [run.run_id for run in runs]
         plan = await self._memories.plan_session(record.principal, record.session_id, run_ids)
+        work = await self._services.journal.read(lambda store: store.find_work(work_of(record)))
         run_blocking = self._services.run_blocking
         checkpoints = await run_blocking(
             self._files.list, CheckpointFilter(session_id=record.session_id, limit=_ALL)
@@ -171,6 +205,9 @@ class DataRights:
             runs=sum(run.purged_ms is None for run in runs),
             events=sum(run.head_seq + 1 for run in runs if run.purged_ms is None),
             items=len(plan.gone),
+            tasks=len(work.tasks),
+            schedules=len(work.schedules),
+            continuing=work.continuing,
             artifacts=await run_blocking(self._services.artifacts.count_session, record.session_id),
             file_checkpoints=len(checkpoints),
             document_entries=len(await self._documents.list_shown(plan.gone)),
@@ -206,6 +243,7 @@ class DataRights:
                 raise run_is_open(run.run_id)
             events += await self.purge_unpurged(run, purge)
         self.forget_runs(run_ids)
+        self._services.incidents.forget({session_id, *run_ids})
         self._services.grants.forget_session(session_id)
         plan = await self._memories.plan_session(record.principal, session_id, run_ids)
         shown = await self._documents.list_shown(plan.gone)

@@ -378,8 +378,11 @@ def purge(options: Options, name: str, *, cancel: bool, dry_run: bool, yes: bool
         f"{pluralize(done.file_checkpoints, 'file checkpoint')}; in documents "
         f"{pluralize(done.document_entries, 'item')}"
     )
+    say(f"and {pluralize(done.tasks, 'task')} and {pluralize(done.schedules, 'schedule')}")
     for branch in done.branches:
         say(f"{branch} inherited a part of the conversation: purge it too")
+    for schedule_id in done.continuing:
+        say(f"{schedule_id} ran in it and goes on: `palyra schedules remove {schedule_id}` ends it")
 
 
 def _print_change(options: Options, session: SessionRecord, what: str) -> None:

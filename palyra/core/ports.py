@@ -57,6 +57,7 @@ from palyra.core.journal.records import (
     TaskRecord,
     TokenRecord,
     UsageRecord,
+    WorkRemoval,
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.memory.items import (
@@ -75,6 +76,7 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
+from palyra.core.session.purge import SessionWork
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskCounts
@@ -201,6 +203,9 @@ class TaskStore(Protocol):
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None: ...
     def list_schedules(self, principal: str | None) -> list[ScheduleRecord]:
         """Return the schedules that are not removed, by id."""
+
+    def find_work(self, removal: WorkRemoval) -> SessionWork:
+        """Return the tasks and schedules that the removal deletes."""
 
     def list_due_schedules(self, *, now_ms: int, limit: int) -> list[ScheduleRecord]:
         """Return the schedules with an instant to decide about, in fair shares, earliest first."""

@@ -13,6 +13,7 @@ that is also an event on a tape is committed with that event as well
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from itertools import islice
 
 import msgspec
@@ -145,6 +146,13 @@ class Incidents:  # noqa: PLR0904 - three kinds of callers, each with some metho
         known = self._open.get(key)
         if known is not None:
             self._end(known, by=DAEMON, reason=reason)
+
+    def forget(self, ids: AbstractSet[str]) -> None:
+        """Resolve incidents about something that is purged, and leave their records unwritten."""
+        for incident in [*self._open.values(), *self._unsaved.values()]:
+            if not ids.isdisjoint(incident.evidence.values()):
+                self.clear(incident.key, "what it is about was purged")
+                self._unsaved.pop(incident.incident_id, None)
 
     def is_reported(self, key: str) -> bool:
         """See `IncidentReporter.is_reported`."""

@@ -29,6 +29,7 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import (
     LEASE_MS,
     MAX_OPEN,
+    cancel,
     claim,
     expire,
     fail,
@@ -309,7 +310,11 @@ class TaskQueue:
         if not ended:
             return []
         found = await self.journal.read(lambda store: [store.find_task(each) for each in ended])
-        return [task for task in found if task is not None]
+        return [
+            task or cancel(self.running[task_id].task, "it was purged", self.now_ms())
+            for task_id, task in zip(ended, found, strict=True)
+            if task is not None or task_id in self.running
+        ]
 
     async def set_back(self) -> tuple[int, int]:
         """Give up times of open tasks that a clock wrote that was ahead; return their number, and the latest.

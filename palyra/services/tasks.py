@@ -18,9 +18,10 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import Record, TaskKind, TaskRecord
-from palyra.core.ports import Journal, Notifier, NowMs, TaskHandler
+from palyra.core.journal.records import Record, TaskKind, TaskRecord, WorkRemoval
+from palyra.core.ports import Journal, JournalStore, Notifier, NowMs, TaskHandler
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.session.purge import SessionWork
 from palyra.core.task.life import (
     OWN_KINDS,
     Submission,
@@ -208,6 +209,32 @@ class Tasks:
         wanted = repeat(found, expires_ms)
         await self.check_work(caller, wanted.kind, wanted.payload)
         return await self._submit(found.principal, wanted, receipt)
+
+    # --- for purges
+
+    async def end_work(self, removal: WorkRemoval) -> SessionWork:
+        """Cancel the open tasks that the removal will delete; return all that it will delete.
+
+        Raises Unavailable.  Cancellation: some may have been cancelled.
+        """
+
+        def read(store: JournalStore) -> tuple[SessionWork, list[TaskRecord | None]]:
+            work = store.find_work(removal)
+            return work, [store.find_task(each) for each in work.tasks]
+
+        work, found = await self._journal.read(read)
+        now_ms = self._now_ms()
+        open_ones = [each for each in found if each is not None and not each.is_final]
+        cancelled = [cancel(each, "its session is purged", now_ms) for each in open_ones]
+        writes = [self._journal.append(Change(records=(each,))) for each in cancelled]
+        for task, write in zip(cancelled, writes, strict=True):
+            try:
+                await write.wait()
+            except Conflict:  # it changed meanwhile: its worker ends when it finds the task removed
+                continue
+            self.publish(task)
+            self.stopped(task)
+        return work
 
     async def _change(
         self,

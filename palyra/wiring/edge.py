@@ -98,7 +98,13 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
 ) -> Backend:
     """Build the services that methods call."""
     data_rights = DataRights(
-        services, sessions, gateway, memories, documents=documents, files=toolset.checkpoints
+        services,
+        sessions,
+        gateway,
+        memories,
+        documents=documents,
+        files=toolset.checkpoints,
+        tasks=tasks.tasks,
     )
     return Backend(
         gateway=gateway,

@@ -33,7 +33,9 @@ def rights_over(journal: Journal) -> DataRights:
     """Data rights whose commit is refused."""
     services = cast("Any", SimpleNamespace(journal=journal))
     nothing = cast("Any", None)
-    rights: Any = DataRights(services, *[nothing] * 3, documents=nothing, files=nothing)
+    rights: Any = DataRights(
+        services, *[nothing] * 3, documents=nothing, files=nothing, tasks=nothing
+    )
 
     async def refuse(*_: Any) -> int:
         await trio.lowlevel.checkpoint()

@@ -1,9 +1,11 @@
 """The contract of both stores about purges: content goes, the chain holds, nothing else changes."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from palyra.core.journal.changes import Change
+from palyra.core.journal.changes import Change, TaskFilter
 from palyra.core.journal.purged_row import make_tombstone, read_tombstone
 from palyra.core.journal.records import (
     Lineage,
@@ -15,14 +17,17 @@ from palyra.core.journal.records import (
     SessionPurge,
     SessionRecord,
     SessionRemoval,
+    WorkRemoval,
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.session.purge import purge_row, purge_run
 from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
+from palyra.core.task.life import claim as claim_task
 from palyra.store.journal.keys import KeyRing
-from tests.store.kit import KEYS, approval, grant, memory, receipt, row, run
+from tests.store.kit import KEYS, approval, grant, incident, memory, receipt, row, run
+from tests.store.test_contract_tasks import schedule, task
 
 AT_MS = 1_750_000_100_000
 SECRET = b"xyzzy-plover"
@@ -198,6 +203,92 @@ def test_what_belongs_to_a_session_goes_with_it(store: JournalStore) -> None:
     ]
     assert msgspec.structs.replace(after, lineage=both[1:]) == store.find_memory("mem_1")
     assert [] == store.list_versions("mem_1")
+
+
+def test_work_of_a_session_goes_with_it(store: JournalStore) -> None:
+    """Tasks and schedules that name the session, its key or its runs go, ended and removed ones too."""
+    here, other = {"session_id": "ses_a"}, {"session_id": "ses_b"}
+    ended = {"state": "failed", "finished_ms": 5, "principal": "alice"}
+    schedules: dict[str, dict[str, Any]] = {
+        "sch_1": {"payload": here},
+        "sch_2": {"payload": {"session_key": "work"}, "removed_ms": 5},
+        "sch_3": {"payload": other},
+        "sch_4": {"payload": {"text": "ses_a"}, "principal": "bob"},
+        "sch_5": {},
+    }
+    tasks: dict[str, dict[str, Any]] = {
+        "tsk_1": {"payload": here},
+        "tsk_2": {**ended, "payload": {"session_key": "work"}},
+        "tsk_3": {**ended, "run_id": "run_a"},
+        "tsk_4": {**ended, "result": here},
+        "tsk_5": {"payload": {"run_id": "run_a"}},
+        "tsk_6": {"firing": "sch_1@5"},
+        "tsk_7": {**ended, "firing": "sch_5@5", "run_id": "run_a"},
+        "tsk_8": {"payload": other},
+        "tsk_9": {"payload": {"session_key": "work"}, "principal": "bob"},
+        "tsk_a": {"payload": {"text": "about ses_a and run_a"}},
+    }
+    submitted = task("tsk_1", principal="alice")
+    records: list[Record] = [
+        run("run_a", session_id="ses_a"),
+        *(schedule(key, **{"principal": "alice", **each}) for key, each in schedules.items()),
+        *(task(key, **{"principal": "alice", **each}) for key, each in tasks.items()),
+        receipt("k1", result=msgspec.Raw(msgspec.json.encode(submitted))),
+        receipt("k2", result=msgspec.Raw(b'{"task_id":"tsk_8"}')),
+        incident("inc_1", key="a", evidence={"schedule_id": "sch_1"}),
+        incident("inc_2", key="b", evidence={"schedule_id": "sch_3"}),
+    ]
+    assert [None] == store.commit([Change(records=tuple(records))])
+    removal = WorkRemoval(principal="alice", session_id="ses_a", key="work")
+    found = store.find_work(removal)
+    gone = [f"tsk_{number}" for number in range(1, 8)]
+    assert (gone, ["sch_1", "sch_2"], ("sch_5",)) == found
+    assert [None] == store.commit([Change(records=(removal,))])
+    assert ([], [], ()) == store.find_work(removal)
+    assert [key for key in tasks if key not in gone] == [
+        key for key in tasks if store.find_task(key) is not None
+    ]
+    assert ["sch_3", "sch_4", "sch_5"] == [
+        key for key in schedules if store.find_schedule(key) is not None
+    ]
+    assert (None, False) == (
+        store.find_receipt("alice", "k1", now_ms=receipt("k1").created_ms),
+        store.find_receipt("alice", "k2", now_ms=receipt("k2").created_ms) is None,
+    )
+    assert (None, False) == (store.find_incident("inc_1"), store.find_incident("inc_2") is None)
+    everything = WorkRemoval(principal="alice", session_id=None)
+    assert [None] == store.commit([Change(records=(everything,))])
+    assert ([], []) == (
+        store.list_schedules("alice"),
+        store.list_tasks(TaskFilter(principal="alice", limit=9)),
+    )
+    assert ["sch_4"] == [each.schedule_id for each in store.list_schedules("bob")]
+
+
+def test_work_that_was_removed_does_not_return(store: JournalStore) -> None:
+    """A worker or a firing that knew it is refused, and so is new work for the purged session."""
+    known, timed = task("tsk_1", principal="alice"), schedule("sch_1", principal="alice")
+    asked = SessionPurge(purge_id="pur_1", by="alice", requested_ms=2)
+    purged = SessionRecord(
+        session_id="ses_a", principal="alice", key=None, created_ms=1, updated_ms=1, purge=asked
+    )
+    removal = WorkRemoval(principal="alice", session_id=None)
+    store.commit([Change(records=(known, timed, purged)), Change(records=(removal,))])
+    fired = msgspec.structs.replace(timed, fired=1, revision=2)
+    here = {"session_id": "ses_a"}
+    late: tuple[tuple[Record, ...], ...] = (
+        (claim_task(known, 1, 5),),
+        (fired, task("tsk_2", firing="sch_1@5")),
+        (task("tsk_3", payload=here),),
+        (schedule("sch_2", payload=here),),
+    )
+    assert ["Conflict"] * 4 == [
+        type(outcome).__name__ for outcome in store.commit([Change(records=each) for each in late])
+    ]
+    assert [] == store.list_tasks(TaskFilter(limit=9))
+    assert [None] == store.commit(
+        [Change(records=(task("tsk_4", payload={"session_id": "ses_b"}),))]
+    )
 
 
 def test_a_purge_that_is_not_complete_is_found(store: JournalStore) -> None:

@@ -77,6 +77,7 @@ def test_claims_are_in_order_of_rank(store: JournalStore) -> None:
         task("tsk_4", not_before_ms=11),
         msgspec.structs.replace(paused, revision=1),
         task("tsk_6", expires_ms=10),
+        task("tsk_7"),
         claim(task("tsk_7"), 1, 5),
     )
     assert ["tsk_2", "tsk_3", "tsk_1"] == ids(store.list_claimable(now_ms=10, limit=9, running={}))

@@ -59,6 +59,7 @@ from palyra.core.session.commands import (
     StartRun,
 )
 from palyra.core.session.fork import inherited_events
+from palyra.core.session.purge import work_of
 from palyra.core.session.queue import (
     BESIDE,
     QueueState,
@@ -351,9 +352,10 @@ class _SessionActor:
         ended: list[Record] = []
         if after.purge is not None and handle.record.purge is None:
             self.services.registry.release_names(handle)
+            ended = [work_of(handle.record)]
         if after.epoch != handle.record.epoch:
             self.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
-            ended = [*self.services.grants.end_session(after.session_id)]
+            ended += self.services.grants.end_session(after.session_id)
             after = msgspec.structs.replace(after, waiting=self._waiting_ids())
         ticket = self._write(after, records=ended, notifies=True)
         message.reply.put((after, ticket))

@@ -574,13 +574,25 @@ class LineageTrim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SessionRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Deletion of the traces of a session outside of its tapes: marks, uses of memory, grants, receipts.
+    """Deletion of the traces of a session outside of its tapes: marks, uses, grants, receipts, incidents.
 
     A receipt holds the reply to a request: of one about the session also its key, or an approval.
     """
 
     session_id: str
     trims: tuple[LineageTrim, ...] = ()
+
+
+class WorkRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Deletion of the tasks and schedules of a session, with their receipts and incidents.
+
+    They are those of the principal that name the session, its key or a run of it, and the tasks of
+    such schedules.  Without a session it is all of the principal.
+    """
+
+    principal: str
+    session_id: str | None
+    key: str | None = None
 
 
 class IncidentRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -874,6 +886,7 @@ Record = (
     | ScheduleRecord
     | RunRemoval
     | SessionRemoval
+    | WorkRemoval
     | IncidentRemoval
     | TaskRemoval
     | PageRelease

@@ -12,6 +12,7 @@ from palyra.core.journal.records import (
     RunRecord,
     SessionPurge,
     SessionRecord,
+    WorkRemoval,
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.tape.events import RunPurged, encode_event
@@ -40,10 +41,14 @@ class SessionPurged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     runs: int = 0
     events: int = 0  # whose payloads were removed
     items: int = 0  # of memory
+    tasks: int = 0
+    schedules: int = 0
     artifacts: int = 0
     file_checkpoints: int = 0
     document_entries: int = 0  # items that workspace documents show
     branches: tuple[str, ...] = ()  # other sessions that inherited a part of the conversation
+    # Schedules that ran here without naming the session: they go on, with their texts.
+    continuing: tuple[str, ...] = ()
 
 
 class ItemPlan(NamedTuple):
@@ -51,6 +56,14 @@ class ItemPlan(NamedTuple):
 
     gone: tuple[str, ...]
     trims: tuple[LineageTrim, ...]
+
+
+class SessionWork(NamedTuple):
+    """Ids of the tasks and schedules of a session, ended and removed ones included."""
+
+    tasks: list[str]
+    schedules: list[str]
+    continuing: tuple[str, ...]  # schedules of such tasks that name neither session nor key
 
 
 def run_is_open(run_id: str) -> IllegalState:
@@ -81,6 +94,11 @@ def mark_purged(record: SessionRecord, purge: SessionPurge) -> SessionRecord:
         archived_ms=record.archived_ms or purge.requested_ms,
         updated_ms=purge.requested_ms,
     )
+
+
+def work_of(record: SessionRecord) -> WorkRemoval:
+    """Return the removal of the session's tasks and schedules; its key is gone after `mark_purged`."""
+    return WorkRemoval(principal=record.principal, session_id=record.session_id, key=record.key)
 
 
 def mark_done(record: SessionRecord, at_ms: int) -> SessionRecord:

@@ -18,7 +18,9 @@ from palyra.core.journal.records import (
     RunRemoval,
     SessionRemoval,
     TaskRemoval,
+    WorkRemoval,
 )
+from palyra.core.session.purge import SessionWork
 
 _TOMBSTONE = "palyra_tombstone"  # the SQL function
 _OLD_INCIDENTS = """
@@ -31,6 +33,34 @@ DELETE FROM tasks WHERE task_id IN (
     SELECT task_id FROM tasks WHERE finished_ms <= ? ORDER BY finished_ms LIMIT ?)
 """
 _BY_SESSION = ("session_checkpoints", "memory_uses", "grants")
+# True if a value in the record is one of the ids in the JSON array ?1; a damaged record is searched
+# for the first of them.
+_NAMES = """
+CASE WHEN json_valid(record) THEN EXISTS (
+        SELECT 1 FROM json_tree(record, {path}) AS v
+        WHERE v.type = 'text' AND v.atom IN (SELECT value FROM json_each(?1)))
+    ELSE instr(record, ?1 ->> 0) > 0 END
+"""
+_IS_ABOUT, _RESULT_IS_ABOUT = _NAMES.format(path="'$'"), _NAMES.format(path="'$.result'")
+_HAS_KEY = """
+(?3 IS NOT NULL AND CASE WHEN json_valid(record) THEN record ->> '$.payload.session_key' = ?3 END)
+"""
+_SCHEDULES_OF = f"""
+SELECT schedule_id FROM schedules
+WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}) ORDER BY schedule_id
+"""  # noqa: S608 - literals
+_TASKS_OF = f"""
+SELECT task_id FROM tasks
+WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}
+    OR substr(firing, 1, instr(firing, '@') - 1) IN (SELECT value FROM json_each(?4)))
+ORDER BY task_id
+"""  # noqa: S608 - literals
+_CONTINUING = """
+SELECT schedule_id FROM schedules WHERE NOT is_removed
+    AND schedule_id IN (SELECT substr(firing, 1, instr(firing, '@') - 1) FROM tasks
+        WHERE task_id IN (SELECT value FROM json_each(?1)))
+    AND schedule_id NOT IN (SELECT value FROM json_each(?2)) ORDER BY schedule_id
+"""
 
 
 def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Record]:
@@ -42,6 +72,8 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
                 _remove_run(connection, record)
             case SessionRemoval():
                 _remove_session(connection, record)
+            case WorkRemoval():
+                _remove_work(connection, record)
             case IncidentRemoval():
                 connection.execute(_OLD_INCIDENTS, (record.until_ms, record.limit))
             case TaskRemoval():
@@ -75,14 +107,7 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
             f"DELETE FROM {table} WHERE session_id = ?",  # noqa: S608 - names of our own tables
             (removal.session_id,),
         )
-    # A receipt is the result of some method: it is about the session if a value in it is the id of the
-    # session or of one of its runs.
-    connection.execute(
-        "DELETE FROM receipts WHERE EXISTS (SELECT 1 FROM json_tree(record, '$.result') AS v"
-        " WHERE v.type = 'text' AND (v.atom = ?1"
-        " OR v.atom IN (SELECT run_id FROM runs WHERE session_id = ?1)))",
-        (removal.session_id,),
-    )
+    _remove_naming(connection, _ids_of(connection, removal.session_id))
     connection.execute("DELETE FROM candidates WHERE instr(record, ?)", (removal.session_id,))
     for trim in removal.trims:
         lineage = msgspec.json.encode(trim.lineage).decode()
@@ -90,6 +115,50 @@ def _remove_session(connection: apsw.Connection, removal: SessionRemoval) -> Non
             "UPDATE memories SET lineage = ? WHERE memory_id = ?", (lineage, trim.memory_id)
         )
         connection.execute("DELETE FROM memory_versions WHERE memory_id = ?", (trim.memory_id,))
+
+
+def find_work(connection: apsw.Connection, removal: WorkRemoval) -> SessionWork:
+    """Find the tasks and schedules that the removal deletes, ended and removed ones included."""
+    ids = None
+    if removal.session_id is not None:
+        ids = _json(_ids_of(connection, removal.session_id))
+    values = (ids, removal.principal, removal.key)
+    schedules = [each for (each,) in connection.execute(_SCHEDULES_OF, values)]
+    tasks = [each for (each,) in connection.execute(_TASKS_OF, (*values, _json(schedules)))]
+    continuing = connection.execute(_CONTINUING, (_json(tasks), _json(schedules)))
+    return SessionWork(tasks, schedules, tuple(each for (each,) in continuing))
+
+
+def _remove_work(connection: apsw.Connection, removal: WorkRemoval) -> None:
+    tasks, schedules, _ = find_work(connection, removal)
+    _remove_naming(connection, [*tasks, *schedules])
+    for table, key, ids in (("tasks", "task_id", tasks), ("schedules", "schedule_id", schedules)):
+        connection.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT value FROM json_each(?))",  # noqa: S608 - literals
+            (_json(ids),),
+        )
+
+
+def _ids_of(connection: apsw.Connection, session_id: str) -> list[str]:
+    """Return the ids of the session and of its runs, that of the session first."""
+    runs = connection.execute("SELECT run_id FROM runs WHERE session_id = ?", (session_id,))
+    return [session_id, *(run_id for (run_id,) in runs)]
+
+
+def _remove_naming(connection: apsw.Connection, ids: list[str]) -> None:
+    """Delete receipts and incidents about one of the ids.
+
+    A receipt is the result of some method: it is about an id if a value in it is that id.
+    """
+    connection.execute(
+        f"DELETE FROM receipts WHERE {_RESULT_IS_ABOUT}",  # noqa: S608 - literals
+        (_json(ids),),
+    )
+    connection.execute(f"DELETE FROM incidents WHERE {_IS_ABOUT}", (_json(ids),))  # noqa: S608 - literals
+
+
+def _json(ids: list[str]) -> str:
+    return msgspec.json.encode(ids).decode()
 
 
 def _make_tombstone(*values: Any) -> Any:  # noqa: ANN401 - values of SQLite

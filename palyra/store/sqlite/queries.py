@@ -66,7 +66,9 @@ from palyra.core.journal.records import (
     TaskState,
     TokenRecord,
     UsageRecord,
+    WorkRemoval,
 )
+from palyra.core.session.purge import SessionWork
 from palyra.core.task.fair_shares import pick_fairly
 from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS
 from palyra.core.task.life import order as claim_order
@@ -74,6 +76,7 @@ from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
+from palyra.store.sqlite.purges import find_work
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -836,6 +839,10 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             ).fetchall()
         )
         return dict(cast("list[tuple[str, int]]", rows))
+
+    def find_work(self, removal: WorkRemoval) -> SessionWork:
+        """See `TaskStore.find_work`."""
+        return self._read(lambda connection: find_work(connection, removal))
 
     def find_schedule(self, schedule_id: str) -> ScheduleRecord | None:
         """Removed or not."""

@@ -559,6 +559,33 @@ CREATE INDEX schedules_due ON schedules (principal, next_ms, schedule_id)
     WHERE next_ms IS NOT NULL;
 """
 
+# A purge deletes tasks and schedules that have not ended: their worker, or a firing, comes too late then.
+_REMOVED_WORK = """
+DELETE FROM tasks WHERE CASE WHEN json_valid(record) THEN record ->> '$.payload.session_id' END IN (
+    SELECT session_id FROM sessions
+    WHERE CASE WHEN json_valid(record) THEN record ->> '$.purge.purge_id' END IS NOT NULL);
+DELETE FROM schedules WHERE CASE WHEN json_valid(record) THEN record ->> '$.payload.session_id' END IN (
+    SELECT session_id FROM sessions
+    WHERE CASE WHEN json_valid(record) THEN record ->> '$.purge.purge_id' END IS NOT NULL);
+CREATE TRIGGER task_stays_removed BEFORE INSERT ON tasks
+    WHEN new.revision > 1 AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_id = new.task_id)
+    BEGIN SELECT RAISE(ABORT, 'the task was removed meanwhile; its removal stands'); END;
+CREATE TRIGGER schedule_stays_removed BEFORE INSERT ON schedules
+    WHEN new.revision > 1
+        AND NOT EXISTS (SELECT 1 FROM schedules WHERE schedule_id = new.schedule_id)
+    BEGIN SELECT RAISE(ABORT, 'the schedule was removed meanwhile; its removal stands'); END;
+CREATE TRIGGER task_is_not_for_a_purged_session BEFORE INSERT ON tasks
+    WHEN new.revision = 1 AND EXISTS (
+        SELECT 1 FROM sessions WHERE session_id = new.record ->> '$.payload.session_id'
+            AND CASE WHEN json_valid(record) THEN record ->> '$.purge.purge_id' END IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'the session was purged; its purge stands'); END;
+CREATE TRIGGER schedule_is_not_for_a_purged_session BEFORE INSERT ON schedules
+    WHEN new.revision = 1 AND EXISTS (
+        SELECT 1 FROM sessions WHERE session_id = new.record ->> '$.payload.session_id'
+            AND CASE WHEN json_valid(record) THEN record ->> '$.purge.purge_id' END IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'the session was purged; its purge stands'); END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -576,6 +603,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _LEARNING,
     _BRANCHES,
     _SHARES,
+    _REMOVED_WORK,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

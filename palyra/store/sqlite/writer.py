@@ -45,6 +45,7 @@ from palyra.core.journal.records import (
     RunRecord,
     RunRemoval,
     SessionRemoval,
+    WorkRemoval,
 )
 from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
@@ -69,7 +70,7 @@ CHECKPOINT_NOW_PAGES = 32_000
 KNOWN_HEADS = 65_536
 
 LAST_MERGES = 25  # steps of a merge that a shutdown waits for: half a second
-_REMOVALS = (MemoryRemoval, RunRemoval, SessionRemoval)
+_REMOVALS = (MemoryRemoval, RunRemoval, SessionRemoval, WorkRemoval)
 _ROWS = BulkInsert(
     "tape",
     ("position", "run_id", "session_id", "seq", "at_ms", "kind", "principal", "redacted", "data",

@@ -50,9 +50,11 @@ from palyra.core.journal.records import (
     TaskRemoval,
     TokenRecord,
     UsageRecord,
+    WorkRemoval,
 )
 from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
+from palyra.core.session.purge import SessionWork
 from palyra.errors import (
     Conflict,
     IdempotencyConflict,
@@ -73,7 +75,7 @@ from tests.store.memory.tapes import MemoryFile, MemoryTapes
 Key = tuple[str | int, ...]
 Tables = Mapping[type[msgspec.Struct], Mapping[Key, Record]]
 
-_REMOVALS = (RunRemoval, SessionRemoval, IncidentRemoval, TaskRemoval, PageRelease)
+_REMOVALS = (RunRemoval, SessionRemoval, WorkRemoval, IncidentRemoval, TaskRemoval, PageRelease)
 PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
@@ -193,7 +195,9 @@ class MemoryJournal(StoredItems):
                         self._drop(kind, session_id=record.session_id)
                     self.trim(record.trims)
                     self._drop_naming(CandidateRecord, record.session_id)
-                    self._drop_receipts(record.session_id)
+                    self._drop_about(self._ids_of(record.session_id))
+                case WorkRemoval():
+                    self._remove_work(record)
                 case IncidentRemoval():
                     self._remove_incidents(record)
                 case TaskRemoval():
@@ -209,17 +213,67 @@ class MemoryJournal(StoredItems):
             if text.encode() in msgspec.json.encode(record):
                 del table[key]
 
-    def _drop_receipts(self, session_id: str) -> None:
-        """Delete the receipts with a value that is the id of the session or of one of its runs."""
-        ids = {session_id}
-        for run in self._records[RunRecord].values():
-            if isinstance(run, RunRecord) and run.session_id == session_id:
-                ids.add(run.run_id)
+    def _ids_of(self, session_id: str) -> set[str]:
+        """The ids of the session and of its runs."""
+        runs = (run for run in self._list(RunRecord) if run.session_id == session_id)
+        return {session_id, *(run.run_id for run in runs)}
+
+    def _drop_about(self, ids: set[str]) -> None:
+        """Delete the receipts and incidents with a value that is one of the ids."""
         receipts = self._records[IdempotencyRecord]
-        for key, receipt in list(receipts.items()):
-            assert isinstance(receipt, IdempotencyRecord)
+        for receipt in self._list(IdempotencyRecord):
             if not ids.isdisjoint(_list_texts(msgspec.json.decode(receipt.result))):
-                del receipts[key]
+                del receipts[receipt.principal, receipt.key]
+        for incident in self._list(IncidentRecord):
+            if _is_about(incident, ids):
+                del self._records[IncidentRecord][incident.incident_id,]
+
+    def find_work(self, removal: WorkRemoval) -> SessionWork:
+        """See `TaskStore.find_work`."""
+        ids = set() if removal.session_id is None else self._ids_of(removal.session_id)
+
+        def is_named(record: TaskRecord | ScheduleRecord) -> bool:
+            key = removal.key
+            return record.principal == removal.principal and (
+                removal.session_id is None
+                or (key is not None and record.payload.get("session_key") == key)
+                or _is_about(record, ids)
+            )
+
+        schedules = [each.schedule_id for each in self._list(ScheduleRecord) if is_named(each)]
+        tasks = [
+            each
+            for each in self._list(TaskRecord)
+            if is_named(each)
+            or (
+                each.principal == removal.principal
+                and (each.firing or "").partition("@")[0] in schedules
+            )
+        ]
+        origins = {(each.firing or "").partition("@")[0] for each in tasks} - {*schedules}
+        continuing = tuple(
+            each.schedule_id
+            for each in self._list(ScheduleRecord)
+            if each.schedule_id in origins and each.removed_ms is None
+        )
+        return SessionWork([each.task_id for each in tasks], schedules, continuing)
+
+    def _remove_work(self, removal: WorkRemoval) -> None:
+        tasks, schedules, _ = self.find_work(removal)
+        self._drop_about({*tasks, *schedules})
+        for task_id in tasks:
+            del self._records[TaskRecord][task_id,]
+        for schedule_id in schedules:
+            del self._records[ScheduleRecord][schedule_id,]
+
+    def _check_not_removed(self, record: TaskRecord | ScheduleRecord) -> None:
+        """Refuse what would return after its removal, and work for a purged session."""
+        if record.revision > 1:
+            what = "task" if isinstance(record, TaskRecord) else "schedule"
+            raise Conflict(f"the {what} was removed meanwhile; its removal stands")
+        session = self._records[SessionRecord].get((record.payload.get("session_id", ""),))
+        if isinstance(session, SessionRecord) and session.purge is not None:
+            raise Conflict("the session was purged; its purge stands")
 
     def _remove_incidents(self, removal: IncidentRemoval) -> None:
         old = [
@@ -256,6 +310,8 @@ class MemoryJournal(StoredItems):
             before = table.get(key)
             if before is not None:
                 _check_successor(before, record)
+            elif isinstance(record, TaskRecord | ScheduleRecord):
+                self._check_not_removed(record)
             if isinstance(record, SessionRecord | TokenRecord | PairingRecord | TaskRecord):
                 for other in (other for place, other in table.items() if place != key):
                     _check_unique(other, record)
@@ -446,6 +502,11 @@ def _delete_old_incidents(kept: MutableMapping[Any, Any]) -> None:
     for key, end_ms in ends.items():
         if len(newest_first) > KEPT_RESOLVED and end_ms <= newest_first[KEPT_RESOLVED]:
             del kept[key]
+
+
+def _is_about(record: Record, ids: set[str]) -> bool:
+    """True if a value in the record is one of the ids."""
+    return not ids.isdisjoint(_list_texts(msgspec.to_builtins(record)))
 
 
 def _list_texts(value: object) -> Iterator[str]:
