@@ -1184,10 +1184,13 @@ export interface SessionPurged {
   runs?: number;
   events?: number;
   items?: number;
+  tasks?: number;
+  schedules?: number;
   artifacts?: number;
   file_checkpoints?: number;
   document_entries?: number;
   branches?: string[];
+  continuing?: string[];
 }
 
 /** Summarise the older part of a session; a preview needs sessions:read alone. */
