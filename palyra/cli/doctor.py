@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -31,11 +31,12 @@ from palyra.cli.suspend import describe_suspension
 from palyra.cli.talk import Options, talk
 from palyra.config.load import Config
 from palyra.config.parts import PARTS, list_absent, list_installed
+from palyra.core.context.references import PROJECT_FILES
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.incident.kinds import CLOCK
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
-from palyra.core.text.visible import pluralize
+from palyra.core.text.visible import pluralize, visible
 from palyra.errors import PalyraError, Unavailable
 from palyra.models.minilm import files as minilm
 from palyra.net.protocol.discovery import find_discovery, find_home
@@ -49,12 +50,14 @@ NEW_DAYS = 7  # without a backup
 STORED_S = 10.0  # of reading stored files, such as artifacts
 LATE_S = 600.0  # a due task that still waits
 MOST_NAMED = 5
+MOST_ENTRIES = 20_000  # of a workspace, to look for project files: a fraction of a second
 MAKE_BACKUP = "`palyra backup create` makes one while the daemon runs"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
+PROJECT_NAMES = tuple(chain(*PROJECT_FILES))
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 INSTALL_BUBBLEWRAP = "apt install bubblewrap"
 
@@ -463,6 +466,63 @@ def check_isolation(options: Options) -> Check:
     return Check(name="isolation", verdict="ok", detail=found)
 
 
+def check_project(options: Options) -> Check:
+    """Name project files of the workspaces that no run reads, although they are there."""
+    config = load_config(options.home, None)
+    if not config.context.project_files:
+        return Check(name="project", verdict="ok", detail="no project files: context.project_files")
+    try:
+        found = talk(options, lambda client: client.list_workspaces())
+        roots = [Path(each.path) for each in found if not each.problem]
+    except (CommandFailed, Unavailable):
+        roots = list(config.workspaces.values()) if config.tools.workspace else []
+    unread = [each for root in roots for each in _unread_project_files(root)]
+    if not unread:
+        names = ", ".join(PROJECT_NAMES)
+        return Check(name="project", verdict="ok", detail=f"every {names} can be read")
+    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+    return Check(
+        name="project",
+        verdict="warn",
+        detail=f"not read by runs: {'; '.join(unread[:MOST_NAMED])}{more}",
+        remedy="put a plain file there (`cp --remove-destination`): programs can change what a link or a "
+        "second name leads to, and models the target (docs/context.md)",
+    )
+
+
+def _unread_project_files(root: Path) -> list[str]:
+    """Return each project file that is not read, with the reason, as far as a short walk finds them."""
+    unread: list[str] = []
+    entries = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        entries += len(folders) + len(files)
+        if entries > MOST_ENTRIES:
+            break
+        for row in PROJECT_FILES:
+            reasons = {name: _why_unread(Path(folder, name)) for name in row if name in files}
+            read = next((name for name, reason in reasons.items() if not reason), None)
+            unread += [
+                f"{visible(str(Path(folder, name)))} ({reason})"
+                for name, reason in reasons.items()
+                if reason
+                and not (read and Path(folder, name).resolve() == Path(folder, read).resolve())
+            ]
+    return unread
+
+
+def _why_unread(path: Path) -> str:
+    """Return why `read_file` refuses the file; "" if it does not."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return "a link"
+    if not stat.S_ISREG(found.st_mode):
+        return "no regular file"
+    if found.st_nlink > 1:
+        return "a second name, a hard link, leads to it"
+    return "" if os.access(path, os.R_OK) else "no permission to read it"
+
+
 def check_incidents(options: Options) -> Check:
     """Check that no incident is unresolved."""
     try:
@@ -766,6 +826,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_port,
     check_daemon,
     check_isolation,
+    check_project,
     check_incidents,
     check_healing,
     check_models,

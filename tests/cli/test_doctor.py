@@ -276,6 +276,40 @@ def test_the_isolation_in_force_is_named(
     assert ("user.max_user_namespaces" in str(found.remedy)) is (verdict == "warn")
 
 
+def test_project_files_that_no_run_reads_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links and second names are named with the reason; a link to the file that is read is not."""
+    root = tmp_path / "work"
+    for folder in ("docs", "linked", "hard", "beside", ".git", "plain"):
+        (root / folder).mkdir(parents=True)
+    (root / "docs/agents.md").write_text("rules")
+    (root / "AGENTS.md").symlink_to("docs/agents.md")
+    (root / "hard/PALYRA.md").hardlink_to(root / "docs/agents.md")
+    (root / "linked/AGENTS.md").symlink_to("CLAUDE.md")
+    (root / "linked/CLAUDE.md").write_text("rules")
+    (root / "beside/AGENTS.md").symlink_to("../plain/AGENTS.md")
+    (root / "beside/CLAUDE.md").write_text("others")
+    (root / "plain/AGENTS.md").write_text("rules")
+    (root / "plain/CLAUDE.md").symlink_to("AGENTS.md")
+    (root / ".git/AGENTS.md").symlink_to("nowhere")
+    options = write_config(tmp_path, f'[tools]\nworkspace = "{root}"\n')
+    found = find(options, "project")
+    link, second = "(a link)", "(a second name, a hard link, leads to it)"
+    assert found.verdict == "warn"
+    assert found.detail == (
+        f"not read by runs: {root}/AGENTS.md {link}; {root}/beside/AGENTS.md {link}; "
+        f"{root}/hard/PALYRA.md {second}"
+    )
+    for path in ("AGENTS.md", "beside/AGENTS.md", "hard/PALYRA.md"):
+        (root / path).unlink()
+    assert find(options, "project").verdict == "ok"
+    monkeypatch.setattr(doctor, "MOST_ENTRIES", 0)
+    assert find(options, "project").verdict == "ok"
+    off = write_config(tmp_path, "[context]\nproject_files = false\n")
+    assert "context.project_files" in find(off, "project").detail
+
+
 def test_at_level_b_that_is_impossible_it_is_not_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what would help is named."""
     problem = "level B needs Landlock; level A: the jail could not be built: no namespace"

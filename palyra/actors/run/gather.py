@@ -34,7 +34,7 @@ from palyra.services.references import Asker, ContextSources
 
 T = TypeVar("T")
 SOURCE_S = 2.0  # deadline of each source
-NO_PROJECT_FILES = "the workspace has none"
+NO_PROJECT_FILES = "the workspace has none that is read"
 LATE = f"not there within {SOURCE_S:g} s"
 
 
