@@ -9,6 +9,7 @@ where they are bound.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from palyra.config.sections import Logging
 from palyra.core.redaction.redactor import Redactor
+from palyra.core.text.escapes import allows_style
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
@@ -69,10 +71,11 @@ def setup(
         cache_logger_on_first_use=False,  # a second setup must reach loggers in use
     )
     handler = logging.StreamHandler(target)
+    is_styled = allows_style(os.environ, is_terminal=target.isatty())
     if keep is not None:
-        plain = _Redacted("console", redactor, shared, is_terminal=False)
+        plain = _Redacted("console", redactor, shared, is_styled=False)
         handler = _KeepingHandler(target, keep, plain)
-    handler.setFormatter(_Redacted(settings.format, redactor, shared, is_terminal=target.isatty()))
+    handler.setFormatter(_Redacted(settings.format, redactor, shared, is_styled=is_styled))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
@@ -101,9 +104,9 @@ class _Redacted(structlog.stdlib.ProcessorFormatter):
     """Renders a line, then redacts all of it: keys, values, tracebacks, representations."""
 
     def __init__(
-        self, style: str, redactor: Redactor, shared: "list[Processor]", *, is_terminal: bool
+        self, style: str, redactor: Redactor, shared: "list[Processor]", *, is_styled: bool
     ) -> None:
-        renderers = _json() if style == "json" else _console(is_terminal=is_terminal)
+        renderers = _json() if style == "json" else _console(is_styled=is_styled)
         remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
         super().__init__(processors=[remove, *renderers], foreign_pre_chain=shared)
         self._is_json = style == "json"
@@ -120,10 +123,10 @@ def _json() -> "list[Processor]":
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
-def _console(*, is_terminal: bool) -> "list[Processor]":
+def _console(*, is_styled: bool) -> "list[Processor]":
     # Plain tracebacks, because the other formats include local variables.
     plain = structlog.dev.plain_traceback
-    renderer = structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=plain)
+    renderer = structlog.dev.ConsoleRenderer(colors=is_styled, exception_formatter=plain)
     return [_escape_controls, renderer]
 
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
-import click
 import trio
 
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
@@ -97,7 +96,7 @@ class ApprovalPrompt:
                 await self._treat(asked, disposition)
                 return
             self._shown = asked.approval_id
-            _discard_typed(self._descriptor)
+            discard_typed(self._descriptor)
             await self._show(asked)
         assert self._descriptor is not None  # noqa: S101 - only a terminal shows a question
         await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
@@ -201,9 +200,9 @@ def find_terminal() -> int | None:
     return sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
 
-def _discard_typed(descriptor: int) -> None:
+def discard_typed(descriptor: int) -> None:
     """Discard input typed before the prompt, because it cannot be an answer to it."""
-    with suppress(termios.error):  # the descriptor is not a terminal
+    with suppress(termios.error, OSError):  # no terminal
         termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
@@ -215,7 +214,7 @@ def _show_json(value: object) -> None:
 def _print_question(asked: ApprovalRequested) -> None:
     key = describe_key(asked.grant_key)
     session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
-    click.echo(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
+    say(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
 
 
 def _print_commands(asked: ApprovalRequested) -> None:

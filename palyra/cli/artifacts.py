@@ -1,9 +1,12 @@
 """`palyra artifacts`: print complete outputs of tool calls; the tape holds only an excerpt."""
 
+import sys
+
 import click
 
 from palyra.cli.command import shared_options
 from palyra.cli.names import id_argument
+from palyra.cli.output import say, write
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
 
@@ -18,10 +21,13 @@ def artifacts() -> None:
 @click.argument("artifact")
 @shared_options
 def print_(options: Options, session_id: str, artifact: str) -> None:
-    """Print one artifact unchanged; its name is `artifact` in the call's tool.completed."""
+    """Print one artifact; its name is `artifact` in the call's tool.completed.
+
+    It is printed unchanged, but for terminal controls, which a terminal shows as escapes.
+    """
 
     async def print_all(client: Client) -> None:
         async for text in client.artifact_pages(session_id, artifact):
-            click.echo(text, nl=False)
+            say(text, nl=False) if sys.stdout.isatty() else write(text)
 
     talk(options, print_all)

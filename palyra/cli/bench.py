@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 
 from palyra.cli.command import GivenPath, shared_options
 from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
-from palyra.cli.output import print_json, print_table, say
+from palyra.cli.output import ProgressLine, print_json, print_table, say
 from palyra.cli.talk import Options, verdict
 from palyra.cli.tape import find_key, is_signed
 from palyra.core.text.visible import pluralize
@@ -108,7 +107,7 @@ def run(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click call
     from palyra.harness.bench import BenchOptions, run_bench  # noqa: PLC0415 - help must be instant
 
     order = BenchOptions(home=options.home, url=options.url, **given)
-    screen = Screen(is_shown=sys.stderr.isatty())
+    screen = Screen()
     report: BenchReport = run_trio(partial(run_bench, order, screen.show))
     screen.clear()
     if report.summary is not None:
@@ -150,10 +149,9 @@ def judge(report: BenchReport) -> int:
 class Screen:
     """Progress display on one line of a terminal, redrawn at most every SHOW_EVERY_S."""
 
-    def __init__(self, *, is_shown: bool) -> None:
-        self._is_shown = is_shown
+    def __init__(self) -> None:
+        self._line = ProgressLine()
         self._shown_s = 0.0
-        self._width = 0
 
     def show(self, tally: CaseCounts) -> None:
         """Print the counts of the cases, unless the line was redrawn less than SHOW_EVERY_S ago."""
@@ -166,11 +164,10 @@ class Screen:
 
     def _show(self, text: str) -> None:
         now_s = time.perf_counter()
-        if not self._is_shown or now_s - self._shown_s < SHOW_EVERY_S:
+        if now_s - self._shown_s < SHOW_EVERY_S:
             return
         self._shown_s = now_s
-        click.echo(f"\r{text.ljust(self._width)}", nl=False, err=True)
-        self._width = len(text)
+        self._line.show(text)
 
     def count(self, done: int) -> None:
         """Print the number of replayed runs."""
@@ -178,8 +175,7 @@ class Screen:
 
     def clear(self) -> None:
         """Erase the progress line."""
-        if self._width:
-            click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)
+        self._line.clear()
 
 
 def print_summary(summary: BenchSummary, out: Path) -> None:
@@ -221,7 +217,7 @@ def replay(options: Options, out: Path, *, strict: bool) -> None:
     Without --strict no daemon is needed: the tapes in OUT are verified, then replayed.  The exit
     code is 1 when a run diverges or a tape cannot be used.
     """
-    screen = Screen(is_shown=sys.stderr.isatty())
+    screen = Screen()
     try:
         found = _replay(options, out, screen, strict=strict)
     except PalyraError as error:

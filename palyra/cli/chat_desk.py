@@ -26,9 +26,9 @@ from palyra.cli.chat_completion import (
     list_prompts,
     price_references,
 )
-from palyra.cli.chat_terminal import ChatTerminal, Question, Typed
+from palyra.cli.chat_terminal import ChatTerminal, PlainTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
-from palyra.cli.output import one_line, safe, say, uses_color
+from palyra.cli.output import moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import read_image
@@ -78,7 +78,7 @@ async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) ->
         costs = trio.from_thread.run(price_references, conversation, names, trio_token=token)
         return list(zip(names, costs, strict=True))
 
-    terminal = ChatTerminal(send, complete)
+    terminal = ChatTerminal(send, complete) if moves_cursor() else PlainTerminal(send)
     async with trio.open_nursery() as nursery:
         desk = ChatDesk(conversation, policy, terminal, nursery)
         nursery.start_soon(terminal.serve)
@@ -110,7 +110,7 @@ class ChatDesk:
 
     conversation: Conversation
     policy: ApprovePolicy
-    terminal: ChatTerminal
+    terminal: ChatTerminal | PlainTerminal
     nursery: trio.Nursery
     run_id: str | None = None  # the open run
     code: int = DONE
@@ -298,7 +298,7 @@ class ChatDesk:
 
     def tell(self, text: str, colour: str | None = None) -> None:
         """Print one line; control characters are shown as escapes."""
-        self.terminal.print(f"{paint(text, colour)}\n")
+        self.terminal.print(f"{paint(text, fg=colour)}\n")
 
     def show_status(self) -> None:
         """Show agent, model, session and what the run does below the prompt."""
@@ -339,16 +339,10 @@ class CardPrinter(RunPrinter):
 
     def _say(self, line: EventLine) -> None:
         self._end_line()
-        self._write(f"{paint(f'{line.mark} {line.text}', line.colour)}\n")
+        self._write(f"{paint(f'{line.mark} {line.text}', fg=line.colour)}\n")
 
     def _print(self, text: str) -> None:
         self._write(safe(text))
-
-
-def paint(text: str, colour: str | None) -> str:
-    """Return the text with control characters as escapes, in that colour unless there are none."""
-    shown = safe(text)
-    return shown if uses_color() is False else click.style(shown, fg=colour)
 
 
 async def describe_question(
@@ -356,7 +350,7 @@ async def describe_question(
 ) -> tuple[list[str], bool]:
     """Return the lines of a question, and True if `--approve` answers it."""
     head = [
-        click.style(safe(f"? {visible(asked.summary)}"), fg="magenta", bold=True),
+        paint(f"? {visible(asked.summary)}", fg="magenta", bold=True),
         safe(f"  tool {visible(asked.tool)}, {asked.risk} risk; {visible(asked.policy_reason)}"),
     ]
     preview = await find_preview(client, asked.approval_id)

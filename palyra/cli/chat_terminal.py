@@ -1,5 +1,7 @@
 """The terminal of `palyra chat`: a line editor that stays in place while text is printed above it.
 
+A terminal that cannot move its cursor has `PlainTerminal` instead.
+
 Owns: the terminal, by a thread with the event loop of prompt_toolkit.  Talks to: the conversation, on
 trio's side, by a memory channel of `Typed`.  Never: decides what a line means.
 
@@ -17,7 +19,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
 import trio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
@@ -34,14 +34,17 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from palyra.cli.output import uses_color
+from palyra.cli.approval_prompt import discard_typed
+from palyra.cli.output import page, say, write
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 SETTLE_S = 0.5  # an answer within this time after its question is no answer; console.md, the same
+TOO_SOON = "not taken: too soon after the question"
 MAX_COMPLETIONS = 20
+MAX_LINE_BYTES = 4_096  # the kernel keeps no longer line
 PRIVATE_MODE = 0o600
 
 Complete = Callable[[str], Sequence[tuple[str, str]]]
@@ -98,8 +101,7 @@ class ChatTerminal:
         """Print text above the prompt; a last line without newline is shown as its beginning."""
         whole, newline, tail = (self._tail + text).rpartition("\n")
         if newline:
-            sys.stdout.write(f"{whole}\n")
-            sys.stdout.flush()
+            write(f"{whole}\n")
         self._tail = tail
         self._redraw()
 
@@ -169,7 +171,7 @@ class ChatTerminal:
                 self._draft = self._session.default_buffer.text
             return
         if question is not None and time.monotonic() - shown_s < SETTLE_S:
-            click.echo("not taken: too soon after the question")
+            say(TOO_SOON)
             return
         if question is None:
             self._draft = ""
@@ -205,6 +207,57 @@ class ChatTerminal:
         return keys
 
 
+class PlainTerminal:
+    """Terminal that cannot move its cursor: no editor, text and questions are printed one below the other.
+
+    The kernel edits the lines, and Ctrl-C is a signal.
+    """
+
+    def __init__(self, typed: trio.MemorySendChannel[Typed]) -> None:
+        self._typed = typed
+        self._question: Question | None = None
+        self._shown_s = 0.0
+
+    async def serve(self) -> None:
+        """Pass on lines until the end of the input.  Cancellation: a line that was begun is lost."""
+        number, kept = sys.stdin.fileno(), b""
+        while True:
+            await trio.lowlevel.wait_readable(number)
+            chunk = os.read(number, MAX_LINE_BYTES)
+            *lines, kept = (kept + chunk).split(b"\n")
+            for line in lines:
+                await self._pass_on(line.decode(errors="surrogateescape"))
+            if not chunk:
+                await self._typed.send(Typed(None))
+                return
+
+    async def _pass_on(self, line: str) -> None:
+        question = self._question
+        if question is None:
+            await self._typed.send(Typed(line))
+        elif time.monotonic() - self._shown_s < SETTLE_S:
+            say(TOO_SOON)
+        else:
+            await self._typed.send(Typed(line, question.question_id))
+
+    def close(self) -> None:
+        """Change nothing: `serve` ends by its cancellation."""
+
+    def print(self, text: str) -> None:  # noqa: PLR6301 - the editor prints above itself
+        """Print text."""
+        write(text)
+
+    def show_status(self, text: str) -> None:
+        """Show nothing: there is no place that stays."""
+
+    def ask(self, question: Question | None) -> None:
+        """Print the question, and discard input typed before it; None withdraws it."""
+        self._question, self._shown_s = question, time.monotonic()
+        if question is not None:
+            discard_typed(sys.stdin.fileno())
+            write("\n".join([*question.lines, question.prompt]))
+
+
 class ReferenceCompleter(Completer):
     """Completion of `@file:` with the cost of each file.  Called in a thread."""
 
@@ -228,18 +281,17 @@ def show_question(question: Question) -> None:
     """Print the question; in a pager if it is longer than the terminal.  Called in the thread."""
     height = shutil.get_terminal_size().lines
     if len(question.lines) > height - 4:
-        click.echo_via_pager("\n".join(question.lines), color=uses_color())
-        click.echo(question.lines[0], color=uses_color())
+        page(question.lines)
+        write(question.lines[0], nl=True)
         return
     for line in question.lines:
-        click.echo(line, color=uses_color())
+        write(line, nl=True)
 
 
 def forget_typed(session: PromptSession[str | None]) -> None:
     """Discard input typed before the question, because it cannot be an answer to it."""
     clear_typeahead(session.input)
-    with suppress(termios.error, OSError):  # no terminal
-        termios.tcflush(session.input.fileno(), termios.TCIFLUSH)
+    discard_typed(session.input.fileno())
 
 
 def open_history() -> History:

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from palyra.cli.output import write
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -21,4 +23,4 @@ def completion(context: click.Context, shell: str) -> None:
     """
     made = get_completion_class(shell)
     assert made is not None  # noqa: S101 - click has the three shells
-    click.echo(made(context.find_root().command, {}, "palyra", "_PALYRA_COMPLETE").source())
+    write(made(context.find_root().command, {}, "palyra", "_PALYRA_COMPLETE").source(), nl=True)

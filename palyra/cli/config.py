@@ -169,4 +169,4 @@ def schema() -> None:
 @config.command()
 def template() -> None:
     """Print a palyra.toml with every key, its meaning and its default."""
-    click.echo(first_file(), nl=False)
+    say(first_file(), nl=False)

@@ -26,7 +26,7 @@ from rich.text import Text
 import palyra
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.event_text import MEANING, narrate
-from palyra.cli.output import safe
+from palyra.cli.output import open_console, safe
 from palyra.cli.talk import first_error
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
 from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
@@ -267,7 +267,7 @@ async def _perform(show: DemoOutput, home: Path) -> None:
 
 def main() -> int:
     """Execute the demonstration and return the exit code: 0 only if all claims hold."""
-    show = DemoOutput(Console(highlight=False))
+    show = DemoOutput(open_console())
     with tempfile.TemporaryDirectory(prefix="palyra-demo-") as directory:
         try:
             trio.run(_perform, show, Path(directory) / "home")

@@ -863,8 +863,7 @@ def doctor(options: Options) -> None:
 
 
 def _print(check: Check) -> None:
-    mark = click.style(f"{check.verdict:<5}", fg=COLOURS[check.verdict], bold=True)
-    click.echo(mark, nl=False)
+    say(f"{check.verdict:<5}", fg=COLOURS[check.verdict], bold=True, nl=False)
     say(f"{check.name:<{NAME_CHARS}} {check.detail}")
     if check.remedy:
         say(f"{'':5}{'':{NAME_CHARS}} remedy: {check.remedy}", dim=True)

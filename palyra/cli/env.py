@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palyra.cli.command import shared_options
-from palyra.cli.output import print_json
+from palyra.cli.output import print_json, say, write
 from palyra.cli.talk import Options, talk
 from palyra.net.protocol.discovery import Endpoint, find_endpoint, http_address
 
@@ -50,9 +50,9 @@ def env(options: Options, sdk: tuple[str, ...], shell: str) -> None:
         print_json(found)
         return
     if sys.stdout.isatty():
-        click.echo(f"This shows a token. Without showing it:  {HOW[shell]}", err=True)
+        say(f"This shows a token. Without showing it:  {HOW[shell]}", err=True)
     for name, value in found.items():
-        click.echo(WRITERS[shell](name, value))
+        write(WRITERS[shell](name, value), nl=True)
 
 
 async def _find(options: Options, client: "Client") -> Endpoint:

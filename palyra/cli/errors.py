@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from palyra import errors
-from palyra.cli.output import safe
+from palyra.cli.output import say
 from palyra.errors import PalyraError
 
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - as in net/protocol/discovery, which is not imported for help
@@ -134,12 +134,13 @@ class CommandFailed(click.ClickException):
         self.field = field
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message and the remedy to `file`, by default standard error."""
-        out = file or sys.stderr
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {safe(self.message)}", file=out)
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        """Print the message and the remedy to standard error."""
+        say("error:", err=True, nl=False, fg="red", bold=True)
+        say(f" {self.message}", err=True)
         if self.remedy:
-            click.echo(f"{click.style('remedy:', bold=True)} {safe(self.remedy)}", file=out)
+            say("remedy:", err=True, nl=False, bold=True)
+            say(f" {self.remedy}", err=True)
 
 
 def _own_help(context: click.Context | None = None) -> str:
@@ -247,7 +248,7 @@ def print_error(error: click.ClickException, *, as_json: bool) -> None:
     """Print the error to standard error, with `as_json` as one JSON object."""
     with suppress(OSError):  # standard error is closed
         if as_json:
-            click.echo(safe(msgspec.json.encode({"error": _problem(error)}).decode()), err=True)
+            say(msgspec.json.encode({"error": _problem(error)}).decode(), err=True)
         else:
             error.show()
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from palyra.cli.errors import INTERRUPTED, CommandFailed
-from palyra.cli.output import now_ms
+from palyra.cli.output import clear_screen, now_ms
 
 P = TypeVar("P", bound=msgspec.Struct)
 Command = Callable[..., Any]
@@ -71,7 +71,7 @@ def watchable(command: Command) -> Command:
             raise click.UsageError("--watch needs a terminal")
         try:
             while True:
-                click.clear()
+                clear_screen()
                 command(*args, **given)
                 time.sleep(WATCH_EVERY_S)
         except KeyboardInterrupt:

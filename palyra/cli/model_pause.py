@@ -5,16 +5,15 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import click
 import trio
 
 from palyra.cli.errors import CommandFailed
+from palyra.cli.output import ProgressLine
 from palyra.client import Client, TapeEvent
 from palyra.core.tape.events import TurnFailed
 
 LEAST_MS = 2_000  # a shorter wait is over before it is read
 TICK_S = 1.0
-_CLEAR = "\r\x1b[K"  # to the start of the line, and erase it
 
 
 class Items(Protocol):
@@ -36,13 +35,13 @@ async def count_down(items: Items, delay_ms: int) -> None:
     if delay_ms < LEAST_MS:
         return
     ends_s = trio.current_time() + delay_ms / 1_000
+    line = ProgressLine()
     while not items.has_item and (left_s := ends_s - trio.current_time()) > 0:
-        text = f"  asking again in {math.ceil(left_s)} s (Ctrl-C cancels the run)"
-        click.echo(f"{_CLEAR}{text}", err=True, nl=False)
+        line.show(f"  asking again in {math.ceil(left_s)} s (Ctrl-C cancels the run)")
         with trio.move_on_after(min(TICK_S, left_s)):
             await items.wait_item()
             break
-    click.echo(_CLEAR, err=True, nl=False)
+    line.clear()
 
 
 @dataclass(slots=True)

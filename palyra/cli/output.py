@@ -1,20 +1,27 @@
 """Printing to the terminal: escaped lines, aligned tables and JSON.
 
-Tape content comes from models, tools and web pages and is untrusted.  It must not move the cursor,
+Every byte that a command prints passes `write`, and every style and cursor move is decided here: no
+other module of the command line styles a text or names a terminal escape.  Tape content comes from models, tools and web pages and is untrusted.  It must not move the cursor,
 change colours, set the window title or reverse the direction of text.  Control and direction
 characters are therefore printed as escapes.
 """
 
 import os
+import sys
 import time
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 import msgspec
 
 from palyra.cli.last_listing import remember_listing
+from palyra.core.text.escapes import allows_cursor, allows_style
 from palyra.core.text.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -48,21 +55,84 @@ def one_line(text: str, limit: int = 100) -> str:
     return flat if is_whole else f"{flat[: limit - 1]}…"
 
 
-def say(
-    text: str = "",
-    *,
-    fg: str | None = None,
-    bold: bool | None = None,
-    dim: bool | None = None,
-    err: bool = False,
-) -> None:
+class Style(TypedDict, total=False):
+    """Style of a text, as click names it."""
+
+    fg: str | None
+    bold: bool | None
+    dim: bool | None
+    reverse: bool | None
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True, **style: Unpack[Style]) -> None:
     """Print a line with terminal controls escaped; with `err` to standard error."""
-    click.echo(click.style(safe(text), fg=fg, bold=bold, dim=dim), err=err, color=uses_color())
+    write(paint(text, err=err, **style), err=err, nl=nl)
 
 
-def uses_color() -> bool | None:
-    """Return False if NO_COLOR is set (no-color.org), else None: click asks the stream."""
-    return False if os.environ.get("NO_COLOR") else None
+def paint(text: str, *, err: bool = False, **style: Unpack[Style]) -> str:
+    """Return the text with terminal controls escaped, styled if the stream shows styles."""
+    shown = safe(text)
+    is_styled = any(style.values()) and uses_style(err=err)
+    return click.style(shown, **style) if is_styled else shown
+
+
+def write(text: str | bytes, *, err: bool = False, nl: bool = False) -> None:
+    """Print a text as it is.  It holds no terminal control but those of `paint`."""
+    click.echo(text, err=err, nl=nl, color=True)  # True: nothing is left for click to strip
+
+
+def page(lines: Sequence[str]) -> None:
+    """Show painted lines in the pager of the person."""
+    click.echo_via_pager("\n".join(lines), color=uses_style())
+
+
+def uses_style(*, err: bool = False) -> bool:
+    """True if standard output, or with `err` standard error, shows colours and weights."""
+    return allows_style(os.environ, is_terminal=_is_terminal(err=err))
+
+
+def moves_cursor(*, err: bool = False) -> bool:
+    """True if the cursor can be moved on standard output, or with `err` on standard error."""
+    return allows_cursor(os.environ, is_terminal=_is_terminal(err=err))
+
+
+def _is_terminal(*, err: bool) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty()
+
+
+def clear_screen() -> None:
+    """Erase the terminal; where the cursor cannot be moved, print an empty line."""
+    if moves_cursor():
+        click.clear()
+    else:
+        say()
+
+
+def open_console(width: int | None = None) -> "Console":
+    """Return a console of rich on standard output with the styles that `paint` would use."""
+    from rich.console import Console  # noqa: PLC0415 - help must be instant
+
+    return Console(highlight=False, width=width, color_system="auto" if uses_style() else None)
+
+
+class ProgressLine:
+    """Line of standard error that is printed again in place; shown at a terminal only."""
+
+    def __init__(self) -> None:
+        self._is_shown = _is_terminal(err=True)
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """Replace the text of the line."""
+        if self._is_shown:
+            write(f"\r{safe(text).ljust(self._width)}", err=True)
+            self._width = len(text)
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._width:
+            write(f"\r{' ' * self._width}\r", err=True)
+            self._width = 0
 
 
 def without_empty(found: object) -> object:

@@ -7,15 +7,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-
-from palyra.cli.output import safe, uses_color
+from palyra.cli.output import Style as Look
+from palyra.cli.output import paint, write
 from palyra.client import Client
 from palyra.core.preview.blocks import Block, FileBlock, Preview
 from palyra.core.preview.text import Line, Style, render_blocks, render_preview
 from palyra.errors import PalyraError
 
-_COLOURS: dict[Style, dict[str, Any]] = {
+_COLOURS: dict[Style, Look] = {
     "title": {"bold": True},
     "dim": {"dim": True},
     "removed": {"fg": "red"},
@@ -28,27 +27,27 @@ _COLOURS: dict[Style, dict[str, Any]] = {
 
 def print_preview(preview: Preview, *, err: bool = False) -> None:
     """Print a preview as wide as the terminal; without colours for a pipe or with NO_COLOR."""
-    _print_lines(_style(render_preview(preview, shutil.get_terminal_size().columns)), err=err)
+    _print_lines(render_preview(preview, shutil.get_terminal_size().columns), err=err)
 
 
 def print_blocks(blocks: Sequence[Block], *, err: bool = False) -> None:
     """Print blocks as `print_preview` does."""
-    _print_lines(_style(render_blocks(blocks, shutil.get_terminal_size().columns)), err=err)
+    _print_lines(render_blocks(blocks, shutil.get_terminal_size().columns), err=err)
 
 
 def style_preview(preview: Preview) -> list[str]:
     """Return the lines of a preview, as wide as the terminal, with colours."""
-    return _style(render_preview(preview, shutil.get_terminal_size().columns))
+    return _style(render_preview(preview, shutil.get_terminal_size().columns), err=False)
 
 
-def _print_lines(lines: Sequence[str], *, err: bool) -> None:
-    for line in lines:
-        click.echo(line, err=err, color=uses_color())
+def _print_lines(lines: Sequence[Line], *, err: bool) -> None:
+    for line in _style(lines, err=err):
+        write(line, err=err, nl=True)
 
 
-def _style(lines: Sequence[Line]) -> list[str]:
+def _style(lines: Sequence[Line], *, err: bool) -> list[str]:
     return [
-        "".join(click.style(safe(text), **_COLOURS.get(style, {})) for text, style in line)
+        "".join(paint(text, err=err, **_COLOURS.get(style, Look())) for text, style in line)
         for line in lines
     ]
 

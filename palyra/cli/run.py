@@ -156,7 +156,7 @@ def run(
         if options.as_json:
             print_json(started)
         else:
-            click.echo(started.run_id)
+            say(started.run_id)
         return
     ending = RunExit()
     try:

@@ -10,10 +10,8 @@ continued by the next turn on the same line.
 
 from dataclasses import dataclass, field
 
-import click
-
 from palyra.cli.event_text import EventLine, narrate
-from palyra.cli.output import safe, say
+from palyra.cli.output import say
 from palyra.client import EventsDiscarded, Item, ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
 
@@ -131,4 +129,4 @@ class RunPrinter:
         say(f"{line.mark} {line.text}", err=True, fg=line.colour)
 
     def _print(self, text: str) -> None:  # noqa: PLR6301 - a conversation prints elsewhere
-        click.echo(safe(text), nl=False)
+        say(text, nl=False)

@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from palyra import __version__
-from palyra.cli.output import print_json
+from palyra.cli.output import print_json, say
 from palyra.net.api.asyncapi import render_asyncapi
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.schema import describe_protocol
@@ -30,7 +30,7 @@ def schema(kind: str, host: str) -> None:
         return
     if kind == "typescript":
         types = render_typescript(described, name=PROTOCOL, version=__version__)
-        click.echo(types, nl=False)
+        say(types, nl=False)
         return
     about = {"protocol": PROTOCOL, "version": __version__}
     print_json(about | msgspec.structs.asdict(described))

@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.cli.command import Command, GivenPath, load_config
 from palyra.cli.errors import give_up_output, stop_for_start
+from palyra.cli.output import write
 from palyra.cli.talk import Options
 from palyra.config.load import Config
 from palyra.errors import PalyraError
@@ -144,4 +145,4 @@ def _keep_quiet(_: Discovery) -> None:
 
 
 def _announce(discovery: Discovery) -> None:
-    click.echo(msgspec.json.encode(discovery))
+    write(msgspec.json.encode(discovery), nl=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from palyra.cli.output import say
+
 UNITS = Path(__file__).parents[1] / "templates" / "systemd"
 PROGRAM = "@PALYRA@"
 
@@ -13,7 +15,7 @@ PROGRAM = "@PALYRA@"
 @click.option("--user", "is_user", is_flag=True, help="For the manager of one user.")
 def service(*, is_user: bool) -> None:
     """Print a systemd unit that runs this installation."""
-    click.echo(render_unit(Path(sys.executable).with_name("palyra"), is_user=is_user), nl=False)
+    say(render_unit(Path(sys.executable).with_name("palyra"), is_user=is_user), nl=False)
 
 
 def render_unit(program: Path, *, is_user: bool) -> str:

@@ -14,7 +14,7 @@ from palyra.cli.command import GivenPath, replace_file, shared_options
 from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.event_text import narrate, to_json
 from palyra.cli.names import find_id, id_argument, is_short
-from palyra.cli.output import print_json, print_json_line, print_table, say
+from palyra.cli.output import print_json, print_json_line, print_table, say, write
 from palyra.cli.talk import Options, talk
 from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
@@ -90,7 +90,7 @@ def export(options: Options, run_id: str, output: Path) -> None:
     """Write a run's tape as sealed NDJSON, which `palyra tape verify FILE` checks offline."""
     exported = talk(options, lambda client: export_run(client, run_id))
     if str(output) == "-":
-        click.echo(exported.encode(), nl=False)
+        write(exported.encode())
     else:
         replace_file(output, exported.encode())
 

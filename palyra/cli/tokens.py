@@ -52,7 +52,7 @@ def create(options: Options, principal: str, role: Role, name: str, ttl_s: int |
         print_json(made)
         return
     say(made.token)
-    click.echo(f"{made.token_id}: store the secret now, it is not shown again", err=True)
+    say(f"{made.token_id}: store the secret now, it is not shown again", err=True)
 
 
 @tokens.command("list")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from palyra.cli.errors import DISK_FULL, NO_DAEMON, CommandFailed, stop_for_start
-from palyra.cli.output import say
+from palyra.cli.output import open_console, say
 from palyra.cli.serve import daemon_options, make_config, run_daemon
 from palyra.config.load import Config, first_file
 from palyra.net.protocol.discovery import TOKEN_PATH, Discovery
@@ -70,8 +70,7 @@ def _write_first_file(config: Config) -> Path | None:
 
 
 def _print_panel(config: Config, discovery: Discovery, created: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415 - help must be instant
-    from rich.panel import Panel  # noqa: PLC0415
+    from rich.panel import Panel  # noqa: PLC0415 - help must be instant
     from rich.text import Text  # noqa: PLC0415
 
     lines = _describe(config, discovery)
@@ -79,11 +78,11 @@ def _print_panel(config: Config, discovery: Discovery, created: Path | None) -> 
         lines.insert(0, f"created    {created}")
     title = f"Palyra {discovery.version} is ready"
     width = max(len(line) for line in lines) + PANEL_FRAME_CHARS
-    console = Console(highlight=False)
+    console = open_console()
     if console.is_terminal and console.width < width:
         say("\n".join([title, *lines]))
         return
-    Console(highlight=False, width=width).print(Panel(Text("\n".join(lines)), title=title))
+    open_console(width).print(Panel(Text("\n".join(lines)), title=title))
 
 
 def _describe(config: Config, discovery: Discovery) -> list[str]:

@@ -20,7 +20,7 @@ import trio
 
 from palyra.cli.command import shared_options
 from palyra.cli.errors import INTERRUPTED, CommandFailed
-from palyra.cli.output import now_ms, print_json, safe, say, span, uses_color
+from palyra.cli.output import moves_cursor, now_ms, paint, print_json, say, span, write
 from palyra.cli.overview import Line, Overview, fit, read, render
 from palyra.cli.talk import Options, talk
 
@@ -42,11 +42,11 @@ _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 def watch(options: Options, *, once: bool) -> None:
     """Show live what waits for a person, runs and went wrong.
 
-    Ctrl-C or q leaves.  Into a pipe, and with --json, it is shown once.
+    Ctrl-C or q leaves.  Into a pipe, at a dumb terminal and with --json, it is shown once.
     """
     if options.as_json:
         print_json(talk(options, lambda client: read(client, now_ms())))
-    elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    elif once or not (sys.stdin.isatty() and moves_cursor()):
         found = talk(options, lambda client: read(client, now_ms()))
         for line in render(found, now_ms()):
             say(line.text, fg=line.fg, bold=line.bold, dim=line.dim)
@@ -97,11 +97,11 @@ def draw(overview: Overview | None) -> None:
             old = span(at_ms - overview.at_ms)
             lines.insert(0, Line(f"no answer for {old}: these figures are old", fg="red"))
     shown = [
-        click.style(safe(line.text), fg=line.fg, bold=line.bold or None, dim=line.dim or None)
+        paint(line.text, fg=line.fg, bold=line.bold or None, dim=line.dim or None)
         for line in fit(lines, width, height)
     ]
     ended = f"{_TO_END_OF_LINE}\r\n".join(shown)
-    click.echo(f"{_HOME}{ended}{_TO_END_OF_LINE}{_TO_END}", nl=False, color=uses_color())
+    write(f"{_HOME}{ended}{_TO_END_OF_LINE}{_TO_END}")
 
 
 @contextmanager
@@ -109,12 +109,11 @@ def _own_screen() -> Generator[None]:
     """A screen of its own, and keys that are read one by one; as before after the block."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
-    sys.stdout.write(_OPEN)
+    write(_OPEN)
     try:
         yield
     finally:
-        sys.stdout.write(_CLOSE)
-        sys.stdout.flush()
+        write(_CLOSE)
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
