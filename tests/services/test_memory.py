@@ -347,6 +347,52 @@ async def test_forgetting_reaches_a_search_under_way(kit: MemoryKit) -> None:
     assert [] == await kit.found("deploy port office")
 
 
+@pytest.mark.parametrize("deletes", ["item", "all"])
+async def test_an_item_that_is_being_deleted_is_shown_nowhere(kit: MemoryKit, deletes: str) -> None:
+    """Between the request and the commit lists, searches, gets and changes know it no more."""
+    own = await kit.add("The deploy port is 8080")
+    theirs = await kit.add("The deploy port is 9090", BOB)
+    looks = 0
+
+    async def look(memory_ids: Sequence[str], _by: str) -> None:
+        nonlocal looks
+        assert [own] == [*memory_ids]
+        assert kit.store.find_memory(own) is not None, "not committed yet"
+        assert ([], []) == (await kit.texts(), await kit.found("deploy port"))
+        for use in (kit.memories.get(ANN, own), kit.memories.history(ANN, own)):
+            with pytest.raises(NotFound):
+                await use
+        assert [theirs] == await kit.found("deploy port", BOB)
+        looks += 1
+
+    kit.memories.forgotten.append(look)
+    if deletes == "all":
+        await kit.memories.purge(ANN, "ann")
+    else:
+        await kit.memories.forget(ANN, [own])
+    assert 1 == looks
+
+
+async def test_a_change_cut_short_in_the_commit_is_searched(kit: MemoryKit) -> None:
+    """Who is cancelled while the journal writes leaves no cached result of before behind."""
+    own = await kit.add("The deploy port is 8080")
+    assert [own] == await kit.found("deploy port")
+    commit = kit.journal.commit
+
+    async def commit_and_be_cancelled(change: Change) -> None:
+        await commit(change)
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
+
+    kit.journal.commit = commit_and_be_cancelled  # type: ignore[method-assign]
+    with trio.CancelScope() as scope:
+        await kit.memories.edit(ANN, own, {"text": "The office is closed"})
+        await trio.lowlevel.checkpoint()
+    kit.journal.commit = commit  # type: ignore[method-assign]
+    assert scope.cancelled_caught
+    assert ([], [own]) == (await kit.found("deploy port"), await kit.found("office closed"))
+
+
 async def test_a_failed_forget_shows_the_item_again(kit: MemoryKit) -> None:
     """If the store refuses, the item is where it was."""
     own = await kit.add("The deploy port is 8080")

@@ -4,10 +4,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import pytest
+import trio
 
 from palyra.core.journal.changes import Change
+from palyra.core.policy.recorded import PolicyEvidence
+from palyra.core.policy.request import PolicyRequest
 from palyra.core.ports import JournalStore
+from palyra.core.tool.spec import Preflight, ToolCall
+from palyra.core.tool.targets import CallTargets
 from palyra.errors import NotFound
+from palyra.services import previews as service
 from palyra.services.previews import Previews
 from tests.actors.run.office_kit import OPERATOR, inline_blocking
 from tests.store.kit import approval
@@ -40,9 +46,28 @@ class LateJournal:
         return query(cast("JournalStore", self.store))
 
 
-def previews(journal: LateJournal) -> Previews:
+class Shell:
+    """Tools of which a call can be inspected, and names these targets."""
+
+    def __init__(self, targets: CallTargets | None) -> None:
+        self.targets = targets
+
+    def inspects(self, tool: str) -> bool:
+        return tool == ASKED.tool
+
+    async def inspect(self, _call: ToolCall) -> Preflight:
+        await trio.lowlevel.checkpoint()
+        return Preflight(binary="/bin/sh", operands={"build.sh": "22", "new.sh": "33"})
+
+    def find_targets(self, _call: ToolCall) -> CallTargets | None:
+        return self.targets
+
+
+def previews(journal: LateJournal, tools: Shell | None = None) -> Previews:
     none: Any = None
-    return Previews(cast("Any", journal), none, none, lambda text: (text, False), inline_blocking)
+    return Previews(
+        cast("Any", journal), tools or none, none, lambda text: (text, False), inline_blocking
+    )
 
 
 async def test_question_on_its_way_to_the_disk_has_a_preview() -> None:
@@ -60,3 +85,45 @@ async def test_approval_that_never_was_is_not_found(
     with pytest.raises(NotFound, match="apr_b"):
         await previews(journal).preview(OPERATOR, "apr_b")
     assert commits == journal.commits
+
+
+@pytest.mark.parametrize("targets", [None, CallTargets(), CallTargets(address="example.org:443")])
+async def test_a_call_without_files_is_inspected_again(targets: CallTargets | None) -> None:
+    """Whatever its tool names: what is not as it was when the question was asked is said."""
+    asked = approval(
+        "apr_c", inspection={"binary": "/bin/sh", "operands": {"build.sh": "11", "new.sh": "33"}}
+    )
+    journal = LateJournal(Change(records=(asked,)))
+    shown = await previews(journal, Shell(targets)).preview(OPERATOR, "apr_c")
+    assert ("build.sh is not as it was when the question was asked",) == shown.stale
+
+
+def test_a_reach_names_five_examples() -> None:
+    """All calls count; the five newest are named."""
+    request = PolicyRequest(
+        action="tool.execute",
+        principal="alice",
+        role="client",
+        agent="default",
+        session_id="ses_a",
+        run_id="run_a",
+        origin="interactive",
+        tool="shell",
+        tool_class="program",
+        risk="high",
+        capabilities=(),
+        owner="alice",
+    )
+    calls = [f"call_{number}" for number in range(7)]
+    recent = [
+        ("ses_a", PolicyEvidence(request=request, decided="allowed", run_id="run_a",
+                                 call_id=call, summary=f"run {call}"))
+        for call in calls
+    ]  # fmt: skip
+    asked = approval("apr_d", covers=tuple(calls))
+    found = service._reach(asked, "once", recent)
+    assert (7, 7, tuple(f"run {call}" for call in calls[:5])) == (
+        found.calls,
+        found.asked,
+        found.examples,
+    )

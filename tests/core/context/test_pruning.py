@@ -1,5 +1,6 @@
 """Stubs in place of old outputs, and when the place moves up to which they are made."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,6 +112,19 @@ def test_the_place_moves_in_steps_and_spares_the_newest() -> None:
     assert STEP == plan_pruning(said, 0, 0)
     assert STEP == plan_pruning(said, STEP, 0)
     assert 0 == plan_pruning(said, 0, 10**7), "too little of a large prompt"
+
+
+def test_only_outputs_before_the_place_count() -> None:
+    """A long output at the place itself stays whole, so it is no reason to move the place."""
+    short = [
+        each for number in range(20) for each in turn(f"c{number}", "run", {"n": number}, "ok")
+    ]
+    said = [UserMessage("go"), *short]
+    for at, place in ((2 * STEP, 0), (2 * STEP - 2, 2 * STEP)):
+        output = said[at]
+        assert isinstance(output, ToolMessage)
+        long = msgspec.structs.replace(output, output=f"{LONG}{LONG}")
+        assert place == plan_pruning([*said[:at], long, *said[at + 1 :]], 0, 0)
 
 
 OUTPUTS = st.lists(

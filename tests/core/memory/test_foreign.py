@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.memory.foreign import parse_mem0, parse_openclaw
-from palyra.core.memory.items import check_draft
+from palyra.core.memory.items import MAX_TAG_CHARS, check_draft
 from palyra.errors import InvalidParams
 from tests.rows import every_row
 
@@ -55,6 +55,13 @@ def test_markdown_becomes_items() -> None:
         ),
         ("---", "note", ("Misc",)),
     ] == found
+
+
+def test_a_long_heading_is_a_tag_that_may_be_stored() -> None:
+    """A tag has the most characters that the memory takes, and not one more."""
+    [draft] = parse_openclaw(f"# {'x' * (MAX_TAG_CHARS + 1)}\n\nentry\n")
+    assert ("x" * MAX_TAG_CHARS,) == draft.tags
+    check_draft(draft)
 
 
 def test_front_matter_needs_its_end() -> None:

@@ -441,6 +441,20 @@ def test_a_saved_index_is_opened_without_a_build(kept: Memory) -> None:
     assert 0o600 == kept.path.stat().st_mode & 0o777
 
 
+def test_only_a_file_that_was_there_is_gone(kept: Memory) -> None:
+    """A new index has no file yet, which is no damage; one that was saved or read has lost it."""
+    assert not kept.index.is_file_gone
+    saved(kept)
+    kept.open_index()
+    kept.index.catch_up()
+    for index in (kept.index, saved(kept).index):
+        assert not index.is_file_gone
+        content = kept.path.read_bytes()
+        kept.path.unlink()
+        assert index.is_file_gone
+        kept.path.write_bytes(content)
+
+
 def test_an_older_file_catches_up(kept: Memory) -> None:
     """Items and vectors of after the save are read from the journal, edited ones included."""
     saved(kept)

@@ -1,6 +1,7 @@
 """From a request to a run."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,14 +12,17 @@ from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.core.model.request_options import ClientTool
 from palyra.core.session.commands import Started, StartRun
+from palyra.core.session.fork import InheritedView
 from palyra.net.http.compat.conversation import ChatInput
 from palyra.net.http.compat.model_names import ModelTarget
 from palyra.net.http.compat.run_request import (
     Extension,
+    PreviousResponse,
     RunRequest,
     answering,
     make_command,
     session_key,
+    settle,
 )
 from palyra.net.http.compat.sources import CompatSources
 from tests.net.api.fake_services import Daemon, open_daemon
@@ -116,3 +120,32 @@ async def test_who_leaves_at_the_start_ends_the_run(
             async with answering(sources, ANN, ask, key, lambda: is_gone):
                 raise AssertionError("it never began")
         assert ["cancel the client has left"] * (is_wanted and is_gone) == daemon.gateway.effects
+
+
+@pytest.mark.parametrize("named", ["session_id", "session_key", "user"])
+async def test_a_session_that_is_named_is_continued(
+    monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """By id, by key or by its user: the messages that it holds are not stored a second time."""
+    said = (UserMessage("hi"), AssistantMessage("ho"))
+    names: dict[str, Any] = {} if named == "user" else {named: "ses_1"}
+    ask = RunRequest(
+        chat=ChatInput(text="x", before=said),
+        target=ModelTarget(None, "scripted"),
+        user="u" if named == "user" else None,
+        extension=Extension(**names),
+    )
+
+    async def read_conversation(_caller: Caller, run_id: str) -> InheritedView:
+        await trio.lowlevel.checkpoint()
+        assert "run_1" == run_id
+        return InheritedView(messages=said)
+
+    async with open_daemon() as daemon:
+        monkeypatch.setattr(daemon.gateway, "read_conversation", read_conversation)
+        daemon.store.runs["run_1"] = run_record("run_1", state="done")
+        settled = await settle(daemon.backend, ANN, ask, PreviousResponse())
+    assert settled.chat.is_continued
+    assert () == settled.chat.before
+    assert settled.extension.session_id is not None
+    assert settled.extension.session_key is None
