@@ -2948,6 +2948,15 @@ export interface ToolCompleted {
   error?: string | null;
   trust?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   findings?: string[];
+  pictures?: Picture[];
+}
+
+/** An image of a message; its bytes are an artifact of the session. */
+export interface Picture {
+  artifact: string;
+  session_id: string;
+  media_type: string;
+  size_bytes: number;
 }
 
 /** A call delegates its task to a run of its own; committed before that run exists. */
@@ -3068,14 +3077,6 @@ export interface UserMessage {
   references?: ContextSource[];
 }
 
-/** An image of a message; its bytes are an artifact of the session. */
-export interface Picture {
-  artifact: string;
-  session_id: string;
-  media_type: string;
-  size_bytes: number;
-}
-
 /** One gathered text, or the reason why there is none. */
 export interface ContextSource {
   name: string;
@@ -3119,6 +3120,7 @@ export interface ToolMessage {
   trust?: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   findings?: string[];
   artifact?: string | null;
+  pictures?: Picture[];
 }
 
 /** A message of the daemon to the model about the run. */

@@ -251,15 +251,15 @@ def _blocks(message: Message, names: Names, request: ModelRequest) -> tuple[str,
         case GuidanceMessage(text):
             return "user", [_text(guidance(text))]
         case ToolMessage():
+            shown, output = show(message, request.pictures)
+            is_error = message.status != "succeeded"
+            answer = f"[{message.status}]\n{output}" if is_error else output or _NOTHING
             result: Body = {
                 "type": "tool_result",
                 "tool_use_id": plain_id(message.call_id),
-                "content": message.output or _NOTHING,
+                "content": [_text(answer), *map(_image, shown)] if shown else answer,
             }
-            if message.status != "succeeded":
-                result["is_error"] = True
-                result["content"] = f"[{message.status}]\n{message.output}"
-            return "user", [result]
+            return "user", [result | ({"is_error": True} if is_error else {})]
         case AssistantMessage(text, calls):
             said = [_text(text)] if text.strip() else []
             used = [
@@ -279,14 +279,13 @@ def _blocks(message: Message, names: Names, request: ModelRequest) -> tuple[str,
 
 def _said(shown: list[Shown], text: str) -> list[Body]:
     """Content of a user message: images before their text, as the API's guide recommends."""
-    parts: list[Body] = [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": each.media_type, "data": each.data},
-        }
-        for each in shown
-    ]
+    parts = list(map(_image, shown))
     return [*parts, _text(text)] if text.strip() or not parts else parts
+
+
+def _image(shown: Shown) -> Body:
+    source = {"type": "base64", "media_type": shown.media_type, "data": shown.data}
+    return {"type": "image", "source": source}
 
 
 def _text(text: str) -> Body:

@@ -23,7 +23,7 @@ from palyra.core.model.messages import (
     thought_of,
 )
 from palyra.models.chat import chat_headers, guidance, instructions
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, show
+from palyra.models.dialect import NO_JSON, Body, Dialect, Names, Shown, most_tokens, show
 from palyra.models.event_stream import MEDIA_TYPE, EventStreamParser
 from palyra.models.failures import stream_failure
 from palyra.models.sigv4 import AwsCredentials, SigningScope, sign
@@ -184,25 +184,19 @@ def _blocks(message: Message, names: Names, request: ModelRequest) -> list[Body]
     match message:
         case UserMessage():
             shown, text = show(message, request.pictures)
-            images: list[Body] = [
-                {
-                    "image": {
-                        "format": each.media_type.removeprefix("image/"),
-                        "source": {"bytes": each.data},
-                    }
-                }
-                for each in shown
-            ]
+            images = list(map(_image, shown))
             return [*images, _text(text)] if text.strip() or not images else images
         case GuidanceMessage(text):
             return [_text(guidance(text))]
         case ToolMessage():
-            said = message.output
+            shown, said = show(message, request.pictures)
+            images = list(map(_image, shown))
             if message.status != "succeeded":
-                said = f"[{message.status}]\n{message.output}"
+                said = f"[{message.status}]\n{said}"
             if not has_tools:
-                return [_text(f"[{message.tool} returned]\n{said}")]
-            result: Body = {"toolUseId": plain_id(message.call_id), "content": [_text(said)]}
+                return [_text(f"[{message.tool} returned]\n{said}"), *images]
+            content = [_text(said), *images]
+            result: Body = {"toolUseId": plain_id(message.call_id), "content": content}
             if message.status != "succeeded":
                 result["status"] = "error"
             return [{"toolResult": result}]
@@ -213,6 +207,11 @@ def _blocks(message: Message, names: Names, request: ModelRequest) -> list[Body]
             return [*thoughts, *said_first, *made] or [_text(_NOTHING)]
         case _:
             assert_never(message)
+
+
+def _image(shown: Shown) -> Body:
+    kind = shown.media_type.removeprefix("image/")
+    return {"image": {"format": kind, "source": {"bytes": shown.data}}}
 
 
 def _thought(item: Body) -> Body:

@@ -30,6 +30,7 @@ from palyra.models.dialect import (
     Shown,
     most_tokens,
     sampled,
+    say_returned,
     show,
 )
 from palyra.models.failures import stream_failure
@@ -273,19 +274,39 @@ def _messages(request: ModelRequest, names: Names) -> list[Body]:
     Templates of local models refuse two messages of one role in a row.
     """
     made: list[Body] = []
-    for message in request.messages:
-        said = _message(message, names, request)
+    pictures: list[Body] = []  # of the results so far: only a message of a user can hold one
+
+    def add(said: Body) -> None:
         last = made[-1] if made else {}
         if said["role"] != last.get("role") or not (_is_plain(last) and _is_plain(said)):
             made.append(said)
+        elif isinstance(last["content"], list) or isinstance(said["content"], list):
+            made[-1]["content"] = [*_as_parts(last["content"]), *_as_parts(said["content"])]
         elif said["content"]:
             texts = (each["content"] for each in (last, said) if each["content"] != NOTHING)
             made[-1]["content"] = "\n\n".join(filter(None, texts)) or NOTHING
+
+    for message in request.messages:
+        if pictures and not isinstance(message, ToolMessage):
+            add({"role": "user", "content": pictures})
+            pictures = []
+        add(_message(message, names, request))
+        if isinstance(message, ToolMessage) and (shown := show(message, request.pictures)[0]):
+            pictures += [_text_part(say_returned(message)), *map(_image, shown)]
+    if pictures:
+        add({"role": "user", "content": pictures})
     return made
 
 
 def _is_plain(message: Body) -> bool:
-    return isinstance(message["content"], str) and message.keys() == {"role", "content"}
+    content = message["content"]
+    return isinstance(content, str | list) and message.keys() == {"role", "content"}
+
+
+def _as_parts(content: str | list[Body]) -> list[Body]:
+    if isinstance(content, list):
+        return content
+    return [_text_part(content)] if content.strip() else []
 
 
 def _message(message: Message, names: Names, request: ModelRequest) -> Body:
@@ -298,7 +319,7 @@ def _message(message: Message, names: Names, request: ModelRequest) -> Body:
             return {
                 "role": "tool",
                 "tool_call_id": wire_id(message.call_id),
-                "content": f"[{message.status}]\n{message.output}",
+                "content": f"[{message.status}]\n{show(message, request.pictures)[1]}",
             }
         case AssistantMessage(text, calls):
             said: Body = {"role": "assistant", "content": text if text.strip() else None}
@@ -342,8 +363,16 @@ def _think(said: Body, items: Sequence[Body], model: str) -> None:
 def _content(shown: list[Shown], text: str) -> str | list[Body]:
     if not shown:
         return text  # every server accepts this form
-    parts: list[Body] = [{"type": "image_url", "image_url": {"url": each.url}} for each in shown]
-    return [*parts, {"type": "text", "text": text}] if text.strip() else parts
+    parts = list(map(_image, shown))
+    return [*parts, _text_part(text)] if text.strip() else parts
+
+
+def _image(shown: Shown) -> Body:
+    return {"type": "image_url", "image_url": {"url": shown.url}}
+
+
+def _text_part(text: str) -> Body:
+    return {"type": "text", "text": text}
 
 
 def guidance(text: str) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from palyra.core.model.messages import ModelRequest, UserMessage
+from palyra.core.model.messages import ModelRequest, ToolMessage, UserMessage
 from palyra.models.sse import SseParser
 from palyra.models.turn_builder import TurnBuilder
 
@@ -64,8 +64,11 @@ class Shown(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
 
-def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown], str]:
+def show(
+    message: UserMessage | ToolMessage, pictures: Mapping[str, str]
+) -> tuple[list[Shown], str]:
     """Return the message's available images, and its text with a note for each missing one."""
+    text = message.text if isinstance(message, UserMessage) else message.output
     shown = [
         Shown(picture.media_type, pictures[picture.artifact])
         for picture in message.pictures
@@ -73,8 +76,13 @@ def show(message: UserMessage, pictures: Mapping[str, str]) -> tuple[list[Shown]
     ]
     gone = len(message.pictures) - len(shown)
     if not gone:
-        return shown, message.text
-    return shown, f"{message.text}\n\n[{gone} of its pictures are not shown any more]".lstrip()
+        return shown, text
+    return shown, f"{text}\n\n[{gone} of its pictures are not shown any more]".lstrip()
+
+
+def say_returned(message: ToolMessage) -> str:
+    """Return the text in front of a tool's pictures where its result cannot hold them."""
+    return f"[the daemon, not the user:] pictures that {message.tool} returned ({message.trust}):"
 
 
 class StreamParser(Protocol):

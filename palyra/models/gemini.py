@@ -24,7 +24,16 @@ from palyra.core.model.messages import (
     thought_of,
 )
 from palyra.models.chat import NO_SIGNATURE, guidance, instructions
-from palyra.models.dialect import NO_JSON, Body, Dialect, Names, most_tokens, show
+from palyra.models.dialect import (
+    NO_JSON,
+    Body,
+    Dialect,
+    Names,
+    Shown,
+    most_tokens,
+    say_returned,
+    show,
+)
 from palyra.models.failures import stream_failure
 from palyra.models.turn_builder import TurnBuilder
 from palyra.models.wire import decode_event, finish_reason
@@ -174,19 +183,37 @@ class GeminiReader:
 def _contents(request: ModelRequest, names: Names, *, signs: bool) -> list[Body]:
     """Return the contents; neighbours of one role are merged, but results stay by themselves.
 
-    The API wants as many results behind the calls of a turn as there were calls, and nothing else.
+    The API wants as many results behind the calls of a turn as there were calls, and nothing else, so
+    their pictures follow in a content of their own.
     """
     merged: list[Body] = []
     last = ""
-    for message in request.messages:
-        kind = "results" if isinstance(message, ToolMessage) else _role(message)
-        parts = _parts(message, names, request, signs=signs)
+    pictures: list[Body] = []  # of the results so far, shown behind the last one of the turn
+
+    def add(kind: str, parts: list[Body]) -> None:
+        nonlocal last
         if merged and kind == last:
             merged[-1]["parts"] += parts
-        else:
+        elif parts:
             merged.append({"role": "user" if kind == "results" else kind, "parts": parts})
-        last = kind
+            last = kind
+
+    for message in request.messages:
+        is_result = isinstance(message, ToolMessage)
+        if not is_result:
+            add("user", pictures)
+            pictures = []
+        add(
+            "results" if is_result else _role(message), _parts(message, names, request, signs=signs)
+        )
+        if isinstance(message, ToolMessage) and (shown := show(message, request.pictures)[0]):
+            pictures += [{"text": say_returned(message)}, *map(_image, shown)]
+    add("user", pictures)
     return merged
+
+
+def _image(shown: Shown) -> Body:
+    return {"inlineData": {"mimeType": shown.media_type, "data": shown.data}}
 
 
 def _role(message: Message) -> str:
@@ -197,15 +224,14 @@ def _parts(message: Message, names: Names, request: ModelRequest, *, signs: bool
     match message:
         case UserMessage():
             shown, text = show(message, request.pictures)
-            parts: list[Body] = [
-                {"inlineData": {"mimeType": each.media_type, "data": each.data}} for each in shown
-            ]
+            parts = list(map(_image, shown))
             return [*parts, {"text": text}] if text or not parts else parts
         case GuidanceMessage(text):
             return [{"text": guidance(text)}]
         case ToolMessage():
             is_good = message.status == "succeeded"
-            said = message.output if is_good else f"[{message.status}]\n{message.output}"
+            output = show(message, request.pictures)[1]
+            said = output if is_good else f"[{message.status}]\n{output}"
             response = {"result" if is_good else "error": said}
             name = names.get(message.tool, message.tool)
             return [{"functionResponse": {"name": name, "response": response}}]

@@ -190,15 +190,18 @@ def _items(message: Message, names: Names, request: ModelRequest) -> list[Body]:
         case GuidanceMessage(text):
             return [{"role": "developer", "content": guidance(text)}]
         case ToolMessage():
+            shown, output = show(message, request.pictures)
+            said = f"[{message.status}]\n{output}"
+            parts = [{"type": "input_text", "text": said}, *map(_image, shown)]
             return [
                 {
                     "type": "function_call_output",
                     "call_id": message.call_id,
-                    "output": f"[{message.status}]\n{message.output}",
+                    "output": parts if shown else said,
                 }
             ]
         case AssistantMessage(text, calls):
-            said: list[Body] = [{"role": "assistant", "content": text}] if text.strip() else []
+            spoken: list[Body] = [{"role": "assistant", "content": text}] if text.strip() else []
             used = [
                 {
                     "type": "function_call",
@@ -209,7 +212,7 @@ def _items(message: Message, names: Names, request: ModelRequest) -> list[Body]:
                 for call in calls
             ]
             thought = [item for item in thought_of(message, request) if item.get("type")]
-            return [*thought, *said, *used]
+            return [*thought, *spoken, *used]
         case _:
             assert_never(message)
 
@@ -217,10 +220,12 @@ def _items(message: Message, names: Names, request: ModelRequest) -> list[Body]:
 def _content(shown: list[Shown], text: str) -> str | list[Body]:
     if not shown:
         return text
-    parts: list[Body] = [
-        {"type": "input_image", "image_url": each.url, "detail": "auto"} for each in shown
-    ]
+    parts = list(map(_image, shown))
     return [*parts, {"type": "input_text", "text": text}] if text.strip() else parts
+
+
+def _image(shown: Shown) -> Body:
+    return {"type": "input_image", "image_url": shown.url, "detail": "auto"}
 
 
 RESPONSES = Dialect(

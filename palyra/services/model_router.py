@@ -102,12 +102,14 @@ class ModelRouter:
         brief = run.accepted.brief
         asked = None if brief is None else brief.sampling.max_output_tokens
         routes = [self._facts(name) for name in self._takers(run)]
+        lacks_vision = self._lacks_vision(run.model)
         return ContextLimits(
             windows=tuple(0 if route is None else route.window for route in routes),
             reserved=asked or self.output_tokens,
             is_reserved_exactly=asked is not None,
             has_clock=self._plain.has_clock,
-            shows_pictures=not (self.describes_pictures and self._lacks_vision(run.model)),
+            shows_pictures=not (self.describes_pictures and lacks_vision),
+            shows_returned=not lacks_vision,
         )
 
     def _lacks_vision(self, model: str) -> bool:

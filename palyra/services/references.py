@@ -295,6 +295,8 @@ class ContextSources:
         if output.is_failure:
             own = output.text.partition("\n")[0] if shows_failure else ""
             raise ToolFailure(own or f"{tool} answered with an error")
+        if output.pictures and not output.text:
+            raise ToolFailure("a picture is no text: attach it, or ask the model to read the file")
         return output
 
     async def _scan(self, source: ContextSource) -> ContextSource:

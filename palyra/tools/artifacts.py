@@ -1,5 +1,6 @@
 """The tool `artifact_read`: pages of an output that was truncated, within its session."""
 
+from palyra.core.model.picture_files import media_type_of
 from palyra.core.ports import Artifacts
 from palyra.core.text.visible import pluralize
 from palyra.core.tool.artifacts import NAME_CHARS, ArtifactPage, line_offset, read_page
@@ -12,7 +13,8 @@ SPEC = ToolSpec(
     name="artifact_read",
     version="1",
     description=(
-        "Read the whole of an earlier output of this conversation that was cut, a page at a time."
+        "Read the whole of an earlier output of this conversation that was cut, a page at a time, "
+        "or see one of its pictures again."
     ),
     parameters={
         "type": "object",
@@ -54,6 +56,8 @@ def artifact_read(artifacts: Artifacts, call: ToolCall) -> ToolOutput:
             f"this conversation has no artifact {name}: it is of another one, or not kept any more"
         )
     artifact, data = found
+    if b"\0" in data and media_type_of(data) is not None:
+        return ToolOutput(text="", pictures=(data,), trust=artifact.trust)
     page = _page(data, call)
     end = artifact.size_bytes if page.next_offset is None else page.next_offset
     note = f"bytes {page.offset} to {end} of {artifact.size_bytes}, from line {page.line} on"

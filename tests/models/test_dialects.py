@@ -70,7 +70,7 @@ def test_chat() -> None:
 
 
 def test_neighbours_of_one_role_are_one_message() -> None:
-    """Adjacent texts of one role are joined; messages with calls or pictures stay separate."""
+    """Adjacent messages of one role are joined; those with calls stay separate."""
     odd = (
         UserMessage("one"), UserMessage("two"), AssistantMessage(""), AssistantMessage("three"),
         AssistantMessage("four", (CALL,)),
@@ -79,10 +79,11 @@ def test_neighbours_of_one_role_are_one_message() -> None:
         UserMessage("seven"), UserMessage("", (PICTURE,)),
     )  # fmt: skip
     made = CHAT.body(msgspec.structs.replace(said(*odd), pictures=PICTURES), "m", NAMES, 0)
-    assert ["system", *["user", "assistant", "assistant", "tool", "tool", "user", "user"]] == [
+    assert ["system", *["user", "assistant", "assistant", "tool", "tool", "user"]] == [
         message["role"] for message in made["messages"]
     ]
     assert ["one\n\ntwo", "three"] == [message["content"] for message in made["messages"][1:3]]
+    assert ["text", "image_url"] == [part["type"] for part in made["messages"][-1]["content"]]
     assert odd[0] == UserMessage("one")
 
 

@@ -162,19 +162,20 @@ async def test_a_steer_with_a_picture(store: MemoryJournal, autojump_clock: Mock
 async def test_pictures_of_collected_messages(
     store: MemoryJournal, autojump_clock: MockClock
 ) -> None:
-    """Each stays with its message."""
+    """Each stays with its message; the same one is sent once."""
     async with running(store) as kit:
         kit.model.turns = [gate := trio.Event(), say("one"), say("two")]
         first = await kit.start("zero", session_key="k")
         await settle()
-        for text in ("one", "two"):
+        for text, data in (("one", HIDING), ("two", PNG), ("three", HIDING)):
             run_id = await kit.start(
-                text, session_key="k", queue_mode="collect", attachments=(attached(HIDING),)
+                text, session_key="k", queue_mode="collect", attachments=(attached(data),)
             )
         gate.set()
         await kit.end(first)
         assert "done" == await kit.end(run_id)
-        assert [[DATA], [DATA]] == shown(kit)
+        assert [[DATA], [base64.b64encode(PNG).decode()], []] == shown(kit)
+        assert "an earlier message shows it" in str(kit.model.requests[-1].messages[-1])
 
 
 async def test_a_missing_or_damaged_picture_is_left_out(

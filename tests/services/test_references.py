@@ -141,7 +141,7 @@ async def test_a_file_whole_or_in_part(world: Sources) -> None:
         ("@file:a.py#L9-3", "lines 9 to 3 are no range"),
         ("@file:a.py#L0", "lines 0 to 0 are no range"),
         ("@file:a.py#L500", "offset 500 is past the end: the file has 100 lines"),
-        ("@file:binary", "a binary file of 5 bytes; only text is read"),
+        ("@file:binary", "a binary file of 5 bytes; only text and pictures are read"),
         ("@folder:none", "none: no such file or directory"),
         ("@folder:empty", "the folder has no files"),
         ("@memory:x", "this daemon has no memory"),
@@ -282,7 +282,7 @@ async def test_a_folder_is_sorted_bounded_and_without_secrets(world: Sources) ->
     heads = [line for line in found.text.splitlines() if line.startswith("--- ")]
     assert [f"--- many/{name}" for name in ("a", "b/1", "c", "d", "x", "y")] == heads
     assert f"{FOLDER_FILES} of 7 files, sorted by path" == found.note
-    assert "[not shown: a binary file of 2 bytes; only text is read]" in found.text
+    assert "[not shown: a binary file of 2 bytes; only text and pictures are read]" in found.text
     assert "SECRET" not in found.text
 
 

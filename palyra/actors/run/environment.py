@@ -31,6 +31,7 @@ from palyra.core.model.messages import (
     ModelRequest,
     ProposedCall,
     UserMessage,
+    pictures_of,
 )
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.model.routing import ModelRequirements
@@ -359,12 +360,7 @@ class LiveEnvironment:
     ) -> ItemRefused | Compaction | None:
         """Search the prompt of the open turn, assembled again: refusals are rare."""
         _, request = self.assemble(run, run.turn, run.attempt + 1)
-        pictures = [
-            picture
-            for message in request.messages
-            if isinstance(message, UserMessage)
-            for picture in message.pictures
-        ]
+        pictures = [each for message in request.messages for each in pictures_of(message)]
         suspects = Suspects(
             pictures=tuple(picture.artifact for picture in newest(pictures)),
             tools=request.tools,

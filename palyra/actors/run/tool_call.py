@@ -49,6 +49,7 @@ from palyra.core.tool.spec import (
 )
 from palyra.core.trust.labels import Trust
 from palyra.errors import Unavailable
+from palyra.services.images import keep_returned
 
 log = structlog.get_logger("palyra.run")
 
@@ -207,15 +208,25 @@ async def redact_and_store(
 ) -> CallEnded:
     """Redact the output, cut it to the model's excerpt and store the whole of a long one.
 
-    Short output is redacted on the event loop, longer output in a thread.
-    Cancellation: the thread finishes; the artifact may have been stored.
+    Short output is redacted on the event loop, longer output and pictures in a thread.
+    Cancellation: the thread finishes; artifacts may have been stored.
     """
-    services, call_id = execution.services, execution.call.call_id
-    redact = partial(ended_with, call_id, output, services.redactor, spec.excerpt_bytes)
-    if len(output.text) <= min(INLINE_CHARS, spec.excerpt_bytes // GROWTH):
+    services, call = execution.services, execution.call
+    redact = partial(ended_with, call.call_id, output, services.redactor, spec.excerpt_bytes)
+    is_short = len(output.text) <= min(INLINE_CHARS, spec.excerpt_bytes // GROWTH)
+    if is_short and not output.pictures:
         return redact()
-    store = partial(store_output, services, execution.call, output.trust)
-    return await services.run_blocking(partial(redact, store))
+    store = partial(store_output, services, call, output.trust)
+    if not output.pictures:
+        return await services.run_blocking(partial(redact, store))
+
+    def redact_with_pictures() -> CallEnded:
+        ended = redact(store)
+        kept = keep_returned(services.artifacts, call, output, services.now_ms())
+        text = "\n".join(filter(None, (ended.output, *kept.lines)))
+        return msgspec.structs.replace(ended, output=text, pictures=kept.pictures)
+
+    return await services.run_blocking(redact_with_pictures)
 
 
 def store_output(services: RunServices, call: ToolCall, trust: Trust, whole: str) -> str | None:

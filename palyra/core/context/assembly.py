@@ -32,16 +32,18 @@ from palyra.core.context.layers import (
 from palyra.core.context.pruning import STEP
 from palyra.core.context.rendering import PromptCache
 from palyra.core.journal.records import AgentRecord
-from palyra.core.model.images import PICTURE_TOKENS, Picture
+from palyra.core.model.images import PICTURE_TOKENS
 from palyra.core.model.messages import (
     DEFAULT_SAMPLING,
     AssistantMessage,
     GuidanceMessage,
     Message,
     ModelRequest,
+    ToolMessage,
     UserMessage,
     message_tokens,
     source_tokens,
+    without_pictures,
 )
 from palyra.core.model.request_options import RequestOptions, add_instructions, client_spec
 from palyra.core.model.sources import ContextSource
@@ -167,8 +169,13 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
         prompt.notes.append(GuidanceMessage(clock_text(run.last_ms)))
     budget = prompt.fit(limits)
     messages: Sequence[Message] = prompt.messages()
-    if not limits.shows_pictures:
-        messages = [without_pictures(message, NO_VISION) for message in messages]
+    if not (limits.shows_pictures and limits.shows_returned):
+        messages = [
+            without_pictures(message, NO_VISION)
+            if not limits.shows_pictures or isinstance(message, ToolMessage)
+            else message
+            for message in messages
+        ]
     tools, refused = prefix.tools, run.refused
     if refused:
         messages = [without_refused(message, refused) for message in messages]
@@ -624,15 +631,3 @@ def _split_answers(messages: Sequence[Message], start: int) -> Iterator[tuple[in
             at = place
     if at is not None:
         yield at, len(messages)
-
-
-def without_pictures(message: Message, why: str) -> Message:
-    """Return a user message with one line in place of its pictures."""
-    if not isinstance(message, UserMessage) or not message.pictures:
-        return message
-    named = ", ".join(_describe_picture(picture) for picture in message.pictures)
-    return UserMessage(f"{message.text}\n\n[not shown: {named}; {why}]".lstrip())
-
-
-def _describe_picture(picture: Picture) -> str:
-    return f"a picture ({picture.media_type}, {picture.size_bytes} bytes)"

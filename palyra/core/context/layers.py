@@ -122,6 +122,7 @@ class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
     is_reserved_exactly: bool = False  # the caller set the length of the answer
     has_clock: bool = False  # the prompt ends with the time
     shows_pictures: bool = True  # False: a text describes them to a model without vision
+    shows_returned: bool = True  # likewise, of pictures that tools returned
 
 
 class TokenRoom(NamedTuple):

@@ -25,6 +25,7 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
     message_tokens,
+    without_pictures,
 )
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Compaction
@@ -123,8 +124,8 @@ def shortened(said: Sequence[Message], cut: Compaction | None) -> tuple[Message,
     )
 
 
-def _shorten(message: ToolMessage, limit_bytes: int) -> ToolMessage:
+def _shorten(message: ToolMessage, limit_bytes: int) -> Message:
     output, _ = excerpt(message.output, limit_bytes)
-    if len(output) >= len(message.output):
-        return message  # the line about omitted bytes is longer than they are
-    return msgspec.structs.replace(message, output=output)
+    if len(output) < len(message.output):  # or the line about omitted bytes is longer than they are
+        message = msgspec.structs.replace(message, output=output)
+    return without_pictures(message, "left out to save room; artifact_read shows it again")

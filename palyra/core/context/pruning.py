@@ -4,7 +4,8 @@ Three kinds of outputs are pruned, once the model has answered to them:
 
 - superseded: a reading call that was made again later, with the same arguments;
 - repeated: an output that a later call of the same tool gave as well;
-- long: an output over `LONG_BYTES`, which becomes its beginning and the name of its artifact.
+- long: an output over `LONG_BYTES`, which becomes its beginning and the name of its artifact;
+- pictures: of any output; its text names their artifacts.
 
 The tape keeps everything, and the model can read an artifact or make a call again.
 
@@ -25,6 +26,7 @@ from palyra.core.model.messages import (
     ProposedCall,
     ToolMessage,
     message_tokens,
+    without_pictures,
 )
 
 WHOLE_TURNS = 3  # newest answers of the model whose calls keep their outputs
@@ -135,7 +137,15 @@ def _stubs(
             called.add(key)
         seen.add(output)
         if stub is not None:
-            yield place, msgspec.structs.replace(message, output=stub)
+            yield place, msgspec.structs.replace(message, output=stub, pictures=())
+        elif message.pictures:
+            yield place, _without_pictures(message)
+
+
+def _without_pictures(message: ToolMessage) -> ToolMessage:
+    bare = without_pictures(message, "left out to save room; artifact_read shows it again")
+    assert isinstance(bare, ToolMessage)  # noqa: S101 - of the same kind
+    return bare
 
 
 def _stub(message: ToolMessage, *, is_superseded: bool, is_repeated: bool) -> str | None:

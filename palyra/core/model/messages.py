@@ -1,6 +1,6 @@
 """Request to a language model and its answer, independent of the provider."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -83,6 +83,7 @@ class ToolMessage(msgspec.Struct, frozen=True, gc=False, tag="tool", tag_field="
     trust: Trust = "workspace"  # of tapes written before labels existed
     findings: tuple[str, ...] = ()  # injection findings in the output
     artifact: str | None = None  # name of the whole output, if `output` is an excerpt
+    pictures: tuple[Picture, ...] = ()  # that the tool returned; `output` names each
 
 
 class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag_field="role"):
@@ -94,13 +95,37 @@ class GuidanceMessage(msgspec.Struct, frozen=True, gc=False, tag="guidance", tag
 Message = UserMessage | AssistantMessage | ToolMessage | GuidanceMessage
 
 
+def pictures_of(message: Message) -> tuple[Picture, ...]:
+    """Return the pictures that a message shows."""
+    return message.pictures if isinstance(message, UserMessage | ToolMessage) else ()
+
+
+def without_pictures(
+    message: Message, why: str, artifacts: Container[str] | None = None
+) -> Message:
+    """Return the message with one line in place of its pictures, or of those with these artifacts."""
+    if not isinstance(message, UserMessage | ToolMessage):
+        return message
+    gone = [each for each in message.pictures if artifacts is None or each.artifact in artifacts]
+    if not gone:
+        return message
+    named = ", ".join(f"a picture ({each.media_type}, {each.size_bytes} bytes)" for each in gone)
+    line = f"[not shown: {named}; {why}]"
+    left = tuple(each for each in message.pictures if each not in gone)
+    if isinstance(message, ToolMessage):
+        output = f"{message.output}\n{line}".lstrip()
+        return msgspec.structs.replace(message, output=output, pictures=left)
+    text = f"{message.text}\n\n{line}".lstrip()
+    return msgspec.structs.replace(message, text=text, pictures=left)
+
+
 def message_tokens(message: Message) -> int:
     """Estimate the tokens of a message."""
     match message:
         case AssistantMessage(text, calls):
             return answer_tokens(text, calls)
         case ToolMessage():
-            return estimate_tokens(message.output)
+            return estimate_tokens(message.output) + PICTURE_TOKENS * len(message.pictures)
         case UserMessage(text, pictures, references):
             tokens = estimate_tokens(text) + PICTURE_TOKENS * len(pictures)
             return tokens + sum(map(source_tokens, references)) if references else tokens

@@ -245,6 +245,7 @@ def _read_outcome(record: RecordedTape, _run: Run, event: ev.ToolCompleted) -> C
         artifact=event.artifact,
         trust=event.trust,
         findings=event.findings,
+        pictures=event.pictures,
         delegated=_read_delegated(record, event.call_id),
     )
 

@@ -33,6 +33,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from palyra.core.model.images import Picture
 from palyra.core.tape import events as ev
 from palyra.core.trust.labels import Trust
 
@@ -108,5 +109,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trust: Trust = "trusted_local"  # of `output`; before the tool's output, text of the daemon
     findings: tuple[str, ...] = ()
     artifact: str | None = None  # name of the whole output, if `output` is an excerpt
+    pictures: tuple[Picture, ...] = ()
     output_sha256: str = ""
     delegated: DelegatedRun | None = None

@@ -396,6 +396,7 @@ def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
             artifact=ended.artifact,
             trust=ended.trust,
             findings=ended.findings,
+            pictures=ended.pictures,
         )
     )
     end_delegation(step, call, ended.delegated or _refused(ended))

@@ -10,6 +10,7 @@ import msgspec
 
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.records import ApprovalScope, Charge
+from palyra.core.model.images import Picture
 from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
 from palyra.core.tape.events import (
     BudgetExceeded,
@@ -129,6 +130,7 @@ class CallEnded(_Data, frozen=True, kw_only=True):
     artifact: str | None = None  # name of the whole output, if `output` is an excerpt
     trust: Trust = "trusted_local"
     findings: tuple[str, ...] = ()  # of the injection scanner
+    pictures: tuple[Picture, ...] = ()
     delegated: DelegatedEnd | None = None  # the end of the run that the call delegated to
 
 

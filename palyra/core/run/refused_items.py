@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.model.messages import FailureClass, Message, UserMessage
+from palyra.core.model.messages import FailureClass, Message, pictures_of, without_pictures
 from palyra.core.tape.events import ItemRefused, RefusedKind
 
 MAX_ATTEMPTS = 8  # at one turn: each item costs a request
@@ -125,21 +125,11 @@ def oddity(schema: object, depth: int = 0) -> int:
 
 
 def without_refused(message: Message, refused: Iterable[str]) -> Message:
-    """Return a user message with one line in place of each picture that a provider has refused."""
-    if not isinstance(message, UserMessage) or not message.pictures:
+    """Return a message with one line in place of the pictures that a provider has refused."""
+    if not pictures_of(message):
         return message
     names = {name.removeprefix("picture:") for name in refused}
-    kept = tuple(each for each in message.pictures if each.artifact not in names)
-    gone = [each for each in message.pictures if each.artifact in names]
-    if not gone:
-        return message
-    stubs = "\n".join(
-        f"[not shown: a picture ({each.media_type}, {each.size_bytes} bytes); the provider refused it]"
-        for each in gone
-    )
-    return msgspec.structs.replace(
-        message, text=f"{message.text}\n\n{stubs}".lstrip(), pictures=kept
-    )
+    return without_pictures(message, "the provider refused it", names)
 
 
 LARGE_TOKENS = 8_000  # of a prompt: smaller windows are rare

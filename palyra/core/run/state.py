@@ -345,6 +345,7 @@ def transcript_with_results(run: Run) -> tuple[Message, ...]:
             call.trust,
             call.findings,
             call.artifact,
+            call.pictures,
         )
         for call in run.calls
     )
@@ -787,6 +788,7 @@ def _tool_completed(run: Run, event: ev.ToolCompleted, _at_ms: int) -> Changes:
         trust=event.trust,
         findings=event.findings,
         artifact=event.artifact,
+        pictures=event.pictures,
     )
     return {
         "calls": calls,

@@ -103,8 +103,8 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
             break
         event = ev.decode_event(row.kind, row.data)
         match event:
-            case ev.ToolCompleted(artifact=str(artifact)):
-                artifacts = (*artifacts, artifact)
+            case ev.ToolCompleted():
+                artifacts = (*artifacts, *_artifacts_of(event))
             case ev.ConversationInherited(run_id=str(origin)) if origin:
                 inherited = origin, event.at_seq
         if run is not None:
@@ -131,7 +131,8 @@ def make_branch(
     point: ForkPoint, link: bytes, view: InheritedView, artifacts: tuple[str, ...] = ()
 ) -> InheritedConversation:
     """Return what the new run inherits; `artifacts` are those up to the point, inherited included."""
-    shown = (m.artifact for m in view.messages if isinstance(m, ToolMessage) and m.artifact)
+    results = (each for each in view.messages if isinstance(each, ToolMessage))
+    shown = (name for result in results for name in _artifacts_of(result))
     return InheritedConversation(
         run_id=point.run.run_id,
         at_seq=point.seq,
@@ -142,6 +143,13 @@ def make_branch(
         session_id=point.run.accepted.session_id,
         artifacts=(*artifacts, *shown),
     )
+
+
+def _artifacts_of(result: ToolMessage | ev.ToolCompleted) -> Iterator[str]:
+    """Yield the names of the whole output and of the pictures."""
+    if result.artifact:
+        yield result.artifact
+    yield from (picture.artifact for picture in result.pictures)
 
 
 def require_open_end(branch: InheritedConversation) -> None:

@@ -32,6 +32,7 @@ from palyra.core.journal.records import (
     QueueMode,
     Usage,
 )
+from palyra.core.model.images import Picture
 from palyra.core.model.messages import (
     FailureClass,
     FinishReason,
@@ -166,6 +167,7 @@ class ToolCompleted(Event, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     trust: Trust = "workspace"
     findings: tuple[str, ...] = ()  # of the injection scanner
+    pictures: tuple[Picture, ...] = ()  # artifacts of the session; `output` names each
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):

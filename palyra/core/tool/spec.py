@@ -219,6 +219,9 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust = "workspace"
     executor: str = ""  # inline | thread | async | process | wasm | mcp; "": as in its spec
     enforcement: str = ""  # which walls stood round it; "": as in its spec
+    pictures: tuple[
+        bytes | str, ...
+    ] = ()  # files to show to the model, unchecked; a text is base64
     findings: tuple[str, ...] = ()  # known before the scan of the text: what a delegated run read
     delegated: DelegatedEnd | None = None  # the end of the run that the call delegated to
 

@@ -12,6 +12,8 @@ from itertools import islice
 from time import monotonic
 from typing import IO, Any
 
+from palyra.core.model.images import MAX_PICTURE_BYTES, check_picture
+from palyra.core.model.picture_files import BrokenPicture, media_type_of
 from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.paths import MAX_PATH_BYTES, is_private
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
@@ -72,7 +74,7 @@ def read_file_spec(enforcement: str) -> ToolSpec:
     """Return the specification of `read_file`."""
     return reading_spec(
         "read_file",
-        "Read a text file of the workspace, a page of lines at a time.",
+        "Read a text file of the workspace, a page of lines at a time, or see a picture.",
         {
             "path": {**PATH, "minLength": 1},
             "offset": {"type": "integer", "minimum": 1, "description": "First line, from 1."},
@@ -113,7 +115,7 @@ class _Page:
 
 
 def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
-    """Return lines from `offset` on, as many as fit.  Blocks.  Raises ToolFailure.
+    """Return lines from `offset` on, as many as fit, or a picture.  Blocks.  Raises ToolFailure.
 
     Memory is bounded by a page and a chunk, however large the file and its lines are.
     """
@@ -121,9 +123,12 @@ def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
     path = workspace.resolve(arguments["path"])
     ends_s = monotonic() + READ_S
     with workspace.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
-        _check_text(
-            file, os.fstat(fd).st_size, is_part=bool({"offset", "limit"} & arguments.keys())
-        )
+        size_bytes = os.fstat(fd).st_size
+        head = file.read(_PROBE_BYTES)
+        file.seek(0)
+        if b"\0" in head and media_type_of(head) is not None:
+            return _picture_output(file, size_bytes)
+        _check_text(head, size_bytes, is_part=bool({"offset", "limit"} & arguments.keys()))
         passed = _pass_lines(file, first - 1, ends_s)
         if passed is None:
             raise ToolFailure(
@@ -137,15 +142,26 @@ def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
     return _page_output(page, first, equal_names_note(workspace.find_equals(path)))
 
 
-def _check_text(file: IO[bytes], size_bytes: int, *, is_part: bool) -> None:
-    if b"\0" in file.read(_PROBE_BYTES):
-        raise ToolFailure(f"a binary file of {pluralize(size_bytes, 'byte')}; only text is read")
+def _picture_output(file: IO[bytes], size_bytes: int) -> ToolOutput:
+    if size_bytes > MAX_PICTURE_BYTES:
+        raise ToolFailure(f"a picture of {size_bytes} bytes; at most {MAX_PICTURE_BYTES} are shown")
+    data = file.read(MAX_PICTURE_BYTES)
+    try:
+        check_picture(data)
+    except BrokenPicture as broken:
+        raise ToolFailure(f"a picture that cannot be shown: {broken.message}") from None
+    return ToolOutput(text="", pictures=(data,))
+
+
+def _check_text(head: bytes, size_bytes: int, *, is_part: bool) -> None:
+    if b"\0" in head:
+        size = pluralize(size_bytes, "byte")
+        raise ToolFailure(f"a binary file of {size}; only text and pictures are read")
     if size_bytes > MAX_READ_BYTES and not is_part:
         raise ToolFailure(
             f"the file has {size_bytes} bytes; of more than {MAX_READ_BYTES} a part is read: give "
             "`offset` and `limit`"
         )
-    file.seek(0)
 
 
 def _read_page(file: IO[bytes], limit: int, ends_s: float) -> _Page:

@@ -4,7 +4,7 @@ A call of a tool, of `read_resource` and of `get_prompt` differ in the request, 
 and the text of it only.  Every text of an answer is `external_untrusted`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -67,50 +67,67 @@ OWN_ASKS: Mapping[str, Ask] = {READ_RESOURCE.name: _ask_resource, GET_PROMPT.nam
 
 
 def _output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
-    """Join the texts of an answer; other blocks are replaced by their type."""
-    texts = [_block_text(block) for block in answer.content]
+    """Join the texts of an answer; its pictures come along, other blocks are replaced by their type."""
+    pictures: list[str] = []
+    texts = [_block_text(block, pictures) for block in answer.content]
     if not texts and answer.structured_content is not None:
         texts = [msgspec.json.encode(answer.structured_content).decode()]
-    return bounded_output("\n".join(texts), is_failure=bool(answer.is_error))
+    return bounded_output("\n".join(texts), pictures, is_failure=bool(answer.is_error))
 
 
 def _resource_output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
-    """Join the texts of a resource; binary parts are replaced by their type."""
-    return bounded_output("\n".join(map(_contents_text, answer.contents)))
+    """Join the texts of a resource; pictures come along, other binary parts are replaced by their type."""
+    pictures: list[str] = []
+    texts = [_contents_text(contents, pictures) for contents in answer.contents]
+    return bounded_output("\n".join(texts), pictures)
 
 
 def _prompt_output(answer: Any) -> ToolOutput:  # noqa: ANN401 - mcp's
     """Join the messages of a prompt; those of the assistant are marked."""
-    return bounded_output(
-        "\n\n".join(
-            ("" if each.role == "user" else f"{each.role}: ") + _block_text(each.content)
-            for each in answer.messages
-        )
-    )
+    pictures: list[str] = []
+    texts = [
+        ("" if each.role == "user" else f"{each.role}: ") + _block_text(each.content, pictures)
+        for each in answer.messages
+    ]
+    return bounded_output("\n\n".join(texts), pictures)
 
 
-def _block_text(block: Any) -> str:  # noqa: ANN401 - mcp's
+def _block_text(block: Any, pictures: list[str]) -> str:  # noqa: ANN401 - mcp's
+    """Return the text of a block; a picture is added to `pictures`, as base64."""
     match block.type:
         case "text":
             return str(block.text)
+        case "image":
+            return _place(block.data, pictures)
         case "resource":
-            return _contents_text(block.resource)
+            return _contents_text(block.resource, pictures)
         case "resource_link":
             return f"[resource {visible(str(block.uri)[:MAX_URI_CHARS])}]"
         case other:
             return f"[{other} left out]"
 
 
-def _contents_text(contents: Any) -> str:  # noqa: ANN401 - mcp's
+def _place(data: str, pictures: list[str]) -> str:
+    """Add a picture, and return the text in its place."""
+    pictures.append(data)
+    return f"[picture {len(pictures)}]"
+
+
+def _contents_text(contents: Any, pictures: list[str]) -> str:  # noqa: ANN401 - mcp's
     text = getattr(contents, "text", None)
     if text is not None:
         return str(text)
+    if (contents.mime_type or "").lower().startswith("image/"):
+        return _place(contents.blob, pictures)
     return f"[{visible((contents.mime_type or 'binary')[:80])} left out]"
 
 
-def bounded_output(text: str, *, is_failure: bool = False) -> ToolOutput:
+def bounded_output(
+    text: str, pictures: Sequence[str] = (), *, is_failure: bool = False
+) -> ToolOutput:
     return ToolOutput(
         text=truncate_safely(text, MAX_OUTPUT_CHARS),
+        pictures=tuple(pictures),
         is_truncated=len(text) > MAX_OUTPUT_CHARS,
         is_failure=is_failure,
         trust="external_untrusted",

@@ -18,6 +18,7 @@ from palyra.tools.files.read import (
     read_file,
 )
 from palyra.tools.files.workspace import Workspace
+from tests.pictures import GIF, JPEG, PNG, WEBP
 
 
 @pytest.fixture
@@ -100,6 +101,26 @@ def test_broken_text_still_fits(workspace: Workspace) -> None:
     output = page(workspace, (b"\xff" * 99 + b"\n") * 200)
     assert len(output.text.encode()) <= EXCERPT_BYTES
     assert output.text.startswith("\ufffd" * 99 + "\n")
+
+
+@pytest.mark.parametrize("data", [PNG, JPEG, GIF, WEBP])
+def test_a_picture_is_returned_to_be_shown(workspace: Workspace, data: bytes) -> None:
+    """Whatever its name; a text that begins like one stays a text."""
+    assert ToolOutput(text="", pictures=(data,)) == page(workspace, data)
+    assert "GIF89a is a format\n" == page(workspace, b"GIF89a is a format\n").text
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (PNG[:-1], "a picture that cannot be shown: it is truncated"),
+        (PNG.ljust(5_242_881), "a picture of 5242881 bytes; at most 5242880 are shown"),
+    ],
+)
+def test_a_picture_that_cannot_be_shown(workspace: Workspace, data: bytes, said: str) -> None:
+    """The call fails, and says why."""
+    with pytest.raises(ToolFailure, match=said):
+        page(workspace, data)
 
 
 def test_a_binary_file_is_not_text(workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 Run as a program: `sample_server.py [stdio|http PORT]`.
 """
 
+import base64
 import os
 import sys
 import threading
@@ -16,6 +17,9 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 server = MCPServer("sample")
+LOGO = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -173,7 +177,7 @@ def evil() -> str:
 @server.resource("image://logo", mime_type="image/png")
 def logo() -> bytes:
     """A picture."""
-    return b"\x89PNG"
+    return LOGO
 
 
 @server.resource("page://{number}")

@@ -1,5 +1,6 @@
 """Resources, prompts, progress and log messages of real MCP servers, honest and hostile."""
 
+import base64
 import json
 import math
 import sys
@@ -12,6 +13,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from palyra.core.model.images import check_picture
 from palyra.core.ports import IncidentReporter
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
@@ -69,7 +71,10 @@ async def test_resources_and_prompts_of_an_honest_server() -> None:
         read = await box.call("read_resource", uri="note://today")
         assert ("buy milk", "external_untrusted", False) == (read.text, read.trust, read.is_failure)
         assert "page 7" == (await box.call("read_resource", uri="page://7")).text
-        assert "[image/png left out]" == (await box.call("read_resource", uri="image://logo")).text
+        logo = await box.call("read_resource", uri="image://logo")
+        assert "[picture 1]" == logo.text
+        (data,) = logo.pictures
+        assert "image/png" == check_picture(base64.b64decode(data)).media_type
         asked = await box.call("get_prompt", name="review", arguments={"code": "x = 1"})
         assert ("Review this in short words: x = 1", "external_untrusted") == (
             asked.text,
