@@ -28,6 +28,7 @@ from typing import Any
 from palyra.core.ports import CheckpointStore
 from palyra.core.tool.spec import ToolCall
 from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import FolderBounds
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.patch.apply import parse_patch
 from palyra.tools.files.search import glob, search_text
@@ -143,9 +144,7 @@ def changes(base: Path) -> dict[str, float]:
         made = write_tools(workspace, keep.keep_for)
         return {tool.spec.name: tool for tool in made if isinstance(tool, ThreadTool)}
 
-    kept = tools(
-        FileCheckpoints(base / "kept", max_bytes=1 << 30, max_age_ms=1 << 40, now_ms=lambda: 0)
-    )
+    kept = tools(FileCheckpoints(base / "kept", FolderBounds(1 << 30, 1 << 40, lambda: 0)))
     light = tools(MemoryCheckpoints())
 
     def write(with_tools: dict[str, ThreadTool]) -> None:

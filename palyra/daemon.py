@@ -22,6 +22,7 @@ from palyra.actors.journal import integrity_check
 from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
+from palyra.actors.retention import RetentionStores
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
@@ -42,6 +43,7 @@ from palyra.net.server.accept import EdgeServer
 from palyra.services.log_history import LogHistory
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService
+from palyra.store.files.age_clock import AgeClock
 from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
 from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
@@ -58,7 +60,8 @@ from palyra.wiring.healing import build_watchdog, healing_modes
 from palyra.wiring.host import Host
 from palyra.wiring.journal import (
     build_backups,
-    build_retention_stores,
+    file_stores,
+    find_source,
     journal_spec,
     sqlite_journal,
 )
@@ -114,7 +117,11 @@ class Daemon:
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
         self.hub = hub_actor.Hub(encode_notification)
-        store = store or sqlite_journal(config, keys)
+        path = None if self.host.is_closed else config.paths.data_dir / "clock.json"
+        self.ages = AgeClock(path, self.host.now_ms)
+        store = store or sqlite_journal(config, keys, self.ages)
+        files = file_stores(config, store, self.ages)
+        kept = RetentionStores(self.ages.age_ms, find_source(store), *files)
         self.journal = journal_actor.JournalHandle(store, run_blocking=self.host.run_blocking)
         book = self.incidents = build_incidents(self.journal, self.hub, self.redactor, self.host)
         self.memory_indexes = build_memory_indexes(
@@ -129,6 +136,7 @@ class Daemon:
             self.host,
             self.redactor,
             self.registry,
+            stores=self.host.file_stores or files,
             alarms=book,
             more=[*memory_tools(self.memories.search, self.memories), *tools],
         )
@@ -170,15 +178,12 @@ class Daemon:
         learning = build_learning(
             config, self.services, self.memories, documents.of(None), self.host
         )
-        kept = build_retention_stores(config, store, self.host)
         self.tasks = build_tasks(
             config,
             self.host,
             services=self.services,
             gateway=self.gateway,
             handlers=build_handlers(
-                config,
-                self.host,
                 services=self.services,
                 gateway=self.gateway,
                 memories=self.memories,
@@ -201,6 +206,7 @@ class Daemon:
             memories=self.memories,
             artifacts=self.toolset.artifacts,
             modelset=self.modelset,
+            ages=self.ages,
             restart_child=self._restart_child,
         )
         self.backend = build_backend(
@@ -302,7 +308,7 @@ class Daemon:
         self._tree = Supervisor(
             "daemon",
             [
-                journal_spec(self.journal, self.hub, self.incidents, self.host),
+                journal_spec(self.journal, self.hub, self.incidents, self.host, self.ages),
                 hub_actor.child_spec(self.hub),
                 work_branch.child_spec(self.work, self.registry),
                 *self._service_branch(),
@@ -379,6 +385,8 @@ class Daemon:
     def _recovered(self, count: int) -> None:
         embedder = self._view_embedder()
         log.info("ready", open_runs=count, instance_id=self.instance_id)
+        for note in self.config.notes:
+            log.warning("a key of the configuration has a new name", note=note)
         (log.info if embedder.in_use else log.warning)(
             "memory embedder",
             configured=embedder.configured,

@@ -32,14 +32,13 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.retention import (
     CompactionReport,
-    InUse,
     RetentionLimits,
     RetentionPlan,
     RetentionReport,
     RunToPrune,
     Space,
 )
-from palyra.core.ports import JournalStore
+from palyra.core.ports import JournalStore, NowMs
 from palyra.errors import Overloaded, Unavailable
 
 log = structlog.get_logger("palyra.retention")
@@ -55,23 +54,25 @@ class RetentionSource(Protocol):
     """Queries of the journal.  Blocks; any thread may call.  Each raises Unavailable."""
 
     def plan(self, limits: RetentionLimits, now_ms: int, *, limit: int) -> RetentionPlan: ...
-    def find_in_use(self) -> InUse: ...
     def measure(self) -> Space: ...
 
 
 class PrunableFiles(Protocol):
     """Files next to the journal.  Blocks; any thread may call."""
 
-    def prune(
-        self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool
-    ) -> tuple[int, int]:
-        """Delete files over a bound (0: none) that are not in use; return their number and bytes."""
+    def sweep(self, *, is_dry: bool) -> tuple[int, int]:
+        """Delete files over a bound that are not in use; return their number and bytes.
+
+        Raises Unavailable.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionStores:
     """The stores that retention prunes; `source` is None if the journal is not in files."""
+
+    age_ms: NowMs  # the time by which content ages
 
     source: RetentionSource | None
     artifacts: PrunableFiles
@@ -91,6 +92,7 @@ class Retention:
         self._limits = limits
         self._kept = kept
         self._data_rights = data_rights
+        self._age_ms = kept.age_ms
         self._journal = services.journal
         self._run_blocking = services.run_blocking
         self._now_ms = services.now_ms
@@ -107,7 +109,7 @@ class Retention:
         caller.require(SCOPE)
         source = self._get_source()
         plan = await self._run_blocking(self._plan, source, ALL_RUNS)
-        files = await self._run_blocking(partial(self._prune_files, source, is_dry=True))
+        files = await self._run_blocking(partial(self._sweep_files, is_dry=True))
         space = await self._run_blocking(source.measure)
         return _report(self._limits, plan.runs, plan, files, space)
 
@@ -187,27 +189,12 @@ class Retention:
 
     def _plan(self, source: RetentionSource, limit: int) -> RetentionPlan:
         """Return what is over the bounds.  Blocks."""
-        return source.plan(self._limits, self._now_ms(), limit=limit)
+        return source.plan(self._limits, self._age_ms(), limit=limit)
 
-    def _prune_files(
-        self, source: RetentionSource, *, is_dry: bool
-    ) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Prune artifacts and file checkpoints.  Blocks."""
-        limits = self._limits
-        in_use = source.find_in_use()
-        return (
-            self._kept.artifacts.prune(
-                in_use,
-                max_bytes=limits.artifacts_bytes,
-                max_age_ms=limits.artifacts_ms,
-                is_dry=is_dry,
-            ),
-            self._kept.checkpoints.prune(
-                in_use,
-                max_bytes=limits.checkpoints_bytes,
-                max_age_ms=limits.checkpoints_ms,
-                is_dry=is_dry,
-            ),
+    def _sweep_files(self, *, is_dry: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Sweep artifacts and file checkpoints.  Blocks."""
+        return self._kept.artifacts.sweep(is_dry=is_dry), self._kept.checkpoints.sweep(
+            is_dry=is_dry
         )
 
     async def _enforce(self, source: RetentionSource, by: str, max_runs: int) -> RetentionReport:
@@ -222,7 +209,7 @@ class Retention:
             room = min(BATCH_RUNS, max_runs - len(pruned))
             plan = await self._run_blocking(self._plan, source, max(room, 1))
         await self._remove_records(first)
-        files = await self._run_blocking(partial(self._prune_files, source, is_dry=False))
+        files = await self._run_blocking(partial(self._sweep_files, is_dry=False))
         space = await self._run_blocking(source.measure)
         report = _report(self._limits, pruned, first, files, space, is_complete=not plan.runs)
         log.info("retention.applied", purge_id=purge.purge_id, by=by, runs=len(pruned))

@@ -15,7 +15,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import VerifyReport
 from palyra.core.journal.records import TaskRecord
 from palyra.core.journal.retention import RetentionReport
-from palyra.core.ports import Journal, Progress, RunBlocking
+from palyra.core.ports import Journal, Progress
 from palyra.core.run.state import COMPACTION
 from palyra.core.session.commands import (
     AgentName,
@@ -300,44 +300,31 @@ class Maintain(Protocol):
 
 
 class Cleanup(SharedWork):
-    """Deletion of files that are too old or too many, and retention, in small steps."""
+    """Retention in small steps."""
 
-    def __init__(
-        self,
-        sweeps: Sequence[Callable[[], int]],
-        run_blocking: RunBlocking,
-        maintain: Maintain | None = None,
-    ) -> None:
+    def __init__(self, maintain: Maintain | None) -> None:
         """`maintain` is None if the journal is not in files."""
-        self._sweeps = sweeps
-        self._run_blocking = run_blocking
         self._maintain = maintain
 
     async def work(self, task: TaskRecord, progress: Progress) -> dict[str, Any]:
-        """Sweep, then retain.  Raises Overloaded while an operator applies retention, Unavailable.
+        """Retain step by step, until a step finds nothing more or changes nothing.
 
-        Cancellation: the thread runs to its end; what was removed stays removed.
+        Raises Overloaded while an operator applies retention, Unavailable.
+        Cancellation: what was removed stays removed.
         """
         del task
-        deleted = 0
-        for sweep in self._sweeps:
-            deleted += await self._run_blocking(sweep)
-            progress()
-        return {"deleted": deleted, **await self._retain(progress)}
-
-    async def _retain(self, progress: Progress) -> dict[str, Any]:
-        """Retain step by step, until a step finds nothing more or changes nothing."""
         if self._maintain is None:
             return {}
-        runs = incidents = 0
+        runs = incidents = deleted = 0
         free_bytes = -1
         while True:
             report = await self._maintain(max_runs=STEP_RUNS, max_steps=STEP_PAGES)
             progress()
             runs, incidents = runs + report.runs, incidents + report.incidents
+            deleted += report.artifacts + report.file_checkpoints
             is_idle = not report.runs and report.free_bytes == free_bytes
             if report.is_complete or is_idle:
-                return {"runs": runs, "incidents": incidents}
+                return {"deleted": deleted, "runs": runs, "incidents": incidents}
             free_bytes = report.free_bytes
 
 

@@ -56,9 +56,11 @@ from palyra.core.healing.rules import (
 )
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import (
+    CLOCK_AHEAD,
     FILES,
     SESSION_SET_ASIDE,
     artifact_damaged,
+    clock_ahead,
     files_lost,
     record_damaged,
 )
@@ -81,12 +83,25 @@ INDEX_S = 5.0  # longest wait for the turn of an index
 TASK_S = 5.0  # longest wait for the state of tasks that were put back
 DISK = "/disk"  # no provider has such a name
 DAEMON = "palyra"  # cancels runs
+REPORTED_MS = (
+    7 * 86_400_000
+)  # a clock that far ahead is reported; a shorter pause of a home is ordinary
 ATTEMPT_S = 30.0  # of one remedy
 # Values of `waits_for` of tasks that are not stuck.
 EXTERNAL_WAITS = frozenset({"retry delay", "budget", "person", "child"})
 
 ARTIFACTS, ARTIFACTS_S = 16, 600.0  # of a sample, and seconds between two
 Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
+
+
+class ObservedClock(Protocol):
+    """The clock by which content ages."""
+
+    def look(self) -> tuple[int, int] | None:
+        """Return the time known and by how much the wall clock is ahead, None if it is believed.
+
+        Blocks.  Raises Unavailable.
+        """
 
 
 class CheckedArtifacts(Protocol):
@@ -120,6 +135,7 @@ class Watchdog:
     damaged_s: dict[str, float] = field(default_factory=dict)  # since this time, by index
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     is_checking_files: bool = False
+    ages: ObservedClock | None = None
     artifacts: CheckedArtifacts | None = None  # whose damage is reported
     artifacts_due_s: float = -inf  # of the next sample
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
@@ -196,9 +212,24 @@ class Watchdog:
         else:
             if lost is not None and not self.incidents.is_reported(FILES):  # a fact in each mode
                 self.incidents.report(files_lost(lost))
+        await self._check_clock()
         await self._check_artifacts()
         await self._report_records()
         self.is_checking_files = False
+
+    async def _check_clock(self) -> None:
+        """Report a wall clock that is ahead of the time this home knows, in each mode."""
+        if self.ages is None:
+            return
+        try:
+            doubted = await run_sync(self.ages.look)
+        except Unavailable as error:  # a full disk: its own incident
+            log.debug("the time was not kept", error=error.message)
+            return
+        if doubted is None:
+            self.incidents.clear(CLOCK_AHEAD, "the clock is believed")
+        elif doubted[1] > REPORTED_MS and not self.incidents.is_reported(CLOCK_AHEAD):
+            self.incidents.report(clock_ahead(*doubted))
 
     async def _report_records(self) -> None:
         """Report each damaged record once, in each mode; a person's resolution holds."""

@@ -144,9 +144,8 @@ def inspect_stopped(options: Options) -> list[Check]:
 
     home = find_home(options.home)
     try:
-        files = load_config(options.home, None)
-        days = min(filter(None, (files.files.artifacts_days, files.retention.artifacts_days)))
-        mib = min(filter(None, (files.files.artifacts_mib, files.retention.artifacts_mib)))
+        bounds = load_config(options.home, None).retention
+        days, mib = bounds.artifacts_days, bounds.artifacts_mib
     except CommandFailed:  # `check_config` names it
         days = mib = 0
     found = inspect_home(home, Bounds(days, mib << 20), STORED_S)
@@ -265,6 +264,13 @@ def check_config(options: Options) -> Check:
     except CommandFailed as stop:
         return Check(name="config", verdict="fail", detail=stop.message, remedy=stop.remedy)
     path = found.paths.config_file
+    if found.notes:
+        return Check(
+            name="config",
+            verdict="warn",
+            detail="; ".join(found.notes),
+            remedy="the old name is still read",
+        )
     detail = str(path) if path.is_file() else f"defaults; {path} does not exist"
     return Check(name="config", verdict="ok", detail=detail)
 

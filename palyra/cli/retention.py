@@ -45,7 +45,7 @@ def apply(options: Options, *, max_runs: int | None, yes: bool) -> None:
 
 def _print_report(report: RetentionReport, what: str) -> None:
     if not report.is_set:
-        say("[retention] has no bound: everything is kept")
+        say("[retention] has no bound for tapes, incidents and tasks: they are kept")
     say(f"{pluralize(report.runs, 'run')} {what}: {report.tape_bytes} bytes")
     if report.kept_runs:
         say(f"{pluralize(report.kept_runs, 'older run')} in use: kept", dim=True)

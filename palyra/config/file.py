@@ -13,7 +13,15 @@ from typing import Any
 
 import msgspec
 
-from palyra.config.load import Config, check_value, first_file, load, refuse_secrets, schema
+from palyra.config.load import (
+    OLD_KEYS,
+    Config,
+    check_value,
+    first_file,
+    load,
+    refuse_secrets,
+    schema,
+)
 from palyra.config.sections import SECTIONS
 from palyra.core.configuration import (
     ConfigChange,
@@ -86,7 +94,8 @@ class ConfigFile:
         section, _, key = change.key.partition(".")
         text = first_file() if before is None else before
         if change.value is None:
-            check_value(change.key, _default(change.key))
+            if change.key not in OLD_KEYS:
+                check_value(change.key, _default(change.key))
             after = unset_value(text, section, key)
         else:
             check_value(change.key, change.value)
@@ -164,7 +173,7 @@ def _entries(running: Config, next_start: Config) -> list[ConfigEntry]:
 
 def _default(name: str) -> Any:  # noqa: ANN401 - of any key
     """Return the default of a key.  Raises InvalidParams for an unknown key."""
-    section, _, key = name.partition(".")
+    section, _, key = OLD_KEYS.get(name, name).partition(".")
     if section not in SECTIONS or key not in SECTIONS[section].__struct_fields__:
         check_value(name, None)  # names the nearest key
     return msgspec.to_builtins(getattr(SECTIONS[section](), key))

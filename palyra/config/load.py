@@ -17,7 +17,7 @@ source and the allowed values.
 
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,7 +32,6 @@ from palyra.config.sections import (
     ContextConfig,
     DocumentsConfig,
     Fetch,
-    FilesConfig,
     HealingConfig,
     JournalConfig,
     LearningConfig,
@@ -59,6 +58,13 @@ from palyra.errors import InvalidParams
 ENV_PREFIX = "PALYRA_"
 _SHOWN_CHARS = 80  # longest part of an invalid value in a message
 
+# Former names of keys: they are read, and a note says so.
+OLD_KEYS = {
+    f"files.{key}": f"retention.{key}"
+    for key in ("artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib")
+}
+_OLD_SECTIONS = {name.partition(".")[0] for name in OLD_KEYS}
+
 # --- The whole -----------------------------------------------------------------------------------
 
 
@@ -67,6 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     paths: Paths
     sources: Mapping[str, ConfigSource] = msgspec.field(default_factory=dict)  # by section.key
+    notes: tuple[str, ...] = ()  # old names that were given
     server: Server = Server()
     journal: JournalConfig = JournalConfig()
     runs: RunsConfig = RunsConfig()
@@ -76,7 +83,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tasks: TasksConfig = TasksConfig()
     tools: ToolsConfig = ToolsConfig()
     wasm: Wasm = Wasm()
-    files: FilesConfig = FilesConfig()
     retention: RetentionConfig = RetentionConfig()
     documents: DocumentsConfig = DocumentsConfig()
     fetch: Fetch = Fetch()
@@ -140,26 +146,32 @@ def load(
         *_from_overrides(overrides or {}),
     ]
     sources: dict[str, ConfigSource] = {}
-    for each in given:  # later sources override earlier ones
+    for each in _renamed(given):  # later sources override earlier ones
         _check_section(each.section, each.origin)
         sections[each.section][each.key] = _checked(each)
         sources[f"{each.section}.{each.key}"] = each.source
     kinds = {name: SECTIONS[name](**values) for name, values in sections.items()}
-    config = msgspec.structs.replace(Config(paths=paths, sources=sources), **kinds)
-    _refuse_contradictions(config)
-    return config
+    notes = tuple(_note_renamed(given))
+    return msgspec.structs.replace(Config(paths=paths, sources=sources, notes=notes), **kinds)
 
 
-def _refuse_contradictions(config: Config) -> None:
-    """Refuse a retention of files that is longer or larger than the bound of their folder."""
-    for key in ("artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib"):
-        kept, bound = getattr(config.retention, key), getattr(config.files, key)
-        if kept > bound:
-            raise InvalidParams(
-                f"retention.{key} = {kept} cannot be kept, because files.{key} = {bound} deletes "
-                f"earlier: raise files.{key}, or lower retention.{key}",
-                field=f"retention.{key}",
-            )
+def _renamed(given: Sequence[_Given]) -> Iterator[_Given]:
+    """Yield what is given, under the new names of its keys; a key that has both names has its new one."""
+    named = {f"{each.section}.{each.key}" for each in given}
+    for each in given:
+        new = OLD_KEYS.get(f"{each.section}.{each.key}")
+        if new is None:
+            yield each
+        elif new not in named:
+            section, _, key = new.partition(".")
+            yield each._replace(section=section, key=key)
+
+
+def _note_renamed(given: Iterable[_Given]) -> Iterator[str]:
+    for each in given:
+        old = f"{each.section}.{each.key}"
+        if old in OLD_KEYS:
+            yield f"{each.origin}: {old} is {OLD_KEYS[old]} now: rename it"
 
 
 def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) -> None:
@@ -180,7 +192,7 @@ def parse_value(name: str, text: str) -> object:
     Raises InvalidParams for an unknown key, and for a value that it does not take.
     """
     section, _, key = name.partition(".")
-    _check_section(section, "the command line")
+    _check_section(section, "the command line", key)
     given = _Given(section, key, text, "the command line", is_text=True)
     plain: object = msgspec.json.decode(msgspec.json.encode(_checked(given)))
     return plain
@@ -189,7 +201,7 @@ def parse_value(name: str, text: str) -> object:
 def check_value(name: str, value: object) -> None:
     """Raise InvalidParams for an unknown key, and for a value that it does not take."""
     section, _, key = name.partition(".")
-    _check_section(section, "the change")
+    _check_section(section, "the change", key)
     _checked(_Given(section, key, value, "the change"))
 
 
@@ -198,7 +210,8 @@ def _from_file(path: Path, text: str | None, *, is_required: bool) -> Iterator[_
     for section, keys in found.items():
         if not isinstance(keys, dict):
             raise InvalidParams(f"{path}: {section} is outside of a section", field=section)
-        _check_section(section, str(path))  # also checks a section without keys
+        if section not in _OLD_SECTIONS:
+            _check_section(section, str(path))  # also checks a section without keys
         for key, value in keys.items():
             yield _Given(section, key, value, str(path))
 
@@ -243,7 +256,9 @@ def _from_overrides(overrides: Mapping[str, object]) -> Iterator[_Given]:
 # --- Checking ------------------------------------------------------------------------------------
 
 
-def _check_section(name: str, origin: str) -> None:
+def _check_section(name: str, origin: str, key: str = "") -> None:
+    if (new := OLD_KEYS.get(f"{name}.{key}")) is not None:
+        raise InvalidParams(f"{origin}: {name}.{key} is {new} now", field=new)
     if name not in SECTIONS:
         raise InvalidParams(
             f"{origin}: there is no section [{name}]{_suggest(name, SECTIONS)}", field=name

@@ -235,19 +235,6 @@ class Wasm(Section, frozen=True, kw_only=True):
     ] = 2
 
 
-class FilesConfig(Section, frozen=True, kw_only=True):
-    """Files stored next to the journal: complete tool outputs, and checkpoints of changed files."""
-
-    artifacts_mib: Annotated[
-        _Mib, _doc("Maximum size of all stored outputs; the oldest are deleted first.")
-    ] = 1_024
-    artifacts_days: Annotated[_Days, _doc("Number of days that outputs are kept.")] = 30
-    checkpoints_mib: Annotated[
-        _Mib, _doc("Maximum size of all file checkpoints; the oldest are deleted first.")
-    ] = 1_024
-    checkpoints_days: Annotated[_Days, _doc("Number of days that checkpoints are kept.")] = 30
-
-
 class RetentionConfig(Section, frozen=True, kw_only=True):
     """Bounds that `palyra retention apply` and the task `cleanup` enforce; 0: none.  What is in use is kept."""
 
@@ -257,10 +244,18 @@ class RetentionConfig(Section, frozen=True, kw_only=True):
     tapes_mib: Annotated[
         _MibOrNone, _doc("Maximum size of the content of all tapes; the oldest go first.")
     ] = 0
-    artifacts_days: Annotated[_DaysOrNone, _doc("Days that complete outputs are kept.")] = 0
-    artifacts_mib: Annotated[_MibOrNone, _doc("Maximum size of all complete outputs.")] = 0
-    checkpoints_days: Annotated[_DaysOrNone, _doc("Days that file checkpoints are kept.")] = 0
-    checkpoints_mib: Annotated[_MibOrNone, _doc("Maximum size of all file checkpoints.")] = 0
+    artifacts_days: Annotated[
+        _DaysOrNone, _doc("Days that complete outputs are kept; also enforced at writes.")
+    ] = 30
+    artifacts_mib: Annotated[
+        _MibOrNone, _doc("Maximum size of all complete outputs; also enforced at writes.")
+    ] = 1_024
+    checkpoints_days: Annotated[
+        _DaysOrNone, _doc("Days that file checkpoints are kept; also enforced at writes.")
+    ] = 30
+    checkpoints_mib: Annotated[
+        _MibOrNone, _doc("Maximum size of all file checkpoints; also enforced at writes.")
+    ] = 1_024
     incidents_days: Annotated[_DaysOrNone, _doc("Days that resolved incidents are kept.")] = 0
     incidents: Annotated[_CountOrNone, _doc("Maximum number of resolved incidents.")] = 0
     tasks_days: Annotated[
@@ -627,7 +622,6 @@ SECTIONS: dict[str, type[Section]] = {
     "learning": LearningConfig,
     "tasks": TasksConfig,
     "tools": ToolsConfig,
-    "files": FilesConfig,
     "retention": RetentionConfig,
     "documents": DocumentsConfig,
     "wasm": Wasm,

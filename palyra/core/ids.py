@@ -46,6 +46,11 @@ def is_any_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+def time_ms_of(text: str) -> int:
+    """Return the Unix time at which an id was made, in milliseconds; 0 for another text."""
+    return int(text.partition("_")[2][:13].replace("-", ""), 16) if is_any_id(text) else 0
+
+
 def is_id(text: str, prefix: Prefix) -> bool:
     """Return True if `text` is a well-formed id of that kind."""
     match = _ID.fullmatch(text)

@@ -15,13 +15,14 @@ from palyra.actors.watchdog import Attempt, Watchdog
 from palyra.config.load import Config
 from palyra.core.access import Caller
 from palyra.core.healing.rules import Remedy, kind_of, subject_of
-from palyra.core.incident.kinds import SESSION_SET_ASIDE
+from palyra.core.incident.kinds import CLOCK_AHEAD, SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.ports import Artifacts
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.task_queue import TaskQueue
+from palyra.store.files.age_clock import AgeClock
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.wiring.models import Modelset
 
@@ -53,6 +54,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     memories: Memories,
     artifacts: Artifacts,
     modelset: Modelset,
+    ages: AgeClock,
     restart_child: RestartChild,
 ) -> Watchdog:
     """Build the watchdog with its remedies."""
@@ -70,7 +72,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         "reverify_journal": partial(reverify_journal, journal, book),
         "checkpoint_wal": partial(_checkpoint_wal, journal),
     }
-    book.on_resolved = partial(_revive_session, sessions)
+    book.on_resolved = partial(_follow_resolution, sessions, ages)
     return Watchdog(
         incidents=book,
         modes=modes,
@@ -80,18 +82,21 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         remedies=remedies,
         queue=queue,
         indexes=indexes,
+        ages=None if ages.path is None else ages,
         artifacts=artifacts if isinstance(artifacts, FileArtifacts) else None,
         providers=modelset.names,
         find_health=modelset.look,
     )
 
 
-def _revive_session(sessions: Sessions, incident: IncidentRecord) -> None:
-    """Let a session go on when an operator resolves the incident that it was set aside with.
+def _follow_resolution(sessions: Sessions, ages: AgeClock, incident: IncidentRecord) -> None:
+    """Let a session go on, or believe the clock, when an operator resolves its incident.
 
-    Raises Overloaded, and the incident stays open.
+    Raises Overloaded, Unavailable, and the incident stays open.
     """
-    if kind_of(incident.key) == SESSION_SET_ASIDE:
+    if incident.key == CLOCK_AHEAD:
+        ages.confirm()
+    elif kind_of(incident.key) == SESSION_SET_ASIDE:
         outcome = sessions.revive(subject_of(incident.key))
         log.info("a session is revived", key=incident.key, outcome=outcome)
 

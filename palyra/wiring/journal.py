@@ -7,28 +7,32 @@ from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
-from palyra.actors.retention import RetentionStores
 from palyra.config.load import Config
 from palyra.config.sections import RetentionConfig
+from palyra.core.ids import time_ms_of
 from palyra.core.journal.changes import OpenReport
 from palyra.core.journal.retention import RetentionLimits
-from palyra.core.ports import Artifacts, CheckpointStore, JournalStore
+from palyra.core.ports import JournalStore
 from palyra.services.incidents import Incidents, report_opened, report_writing
 from palyra.store.backup.create import Home
 from palyra.store.backup.home import HomeBackups
+from palyra.store.files.age_clock import AgeClock
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import FolderBounds
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
+from palyra.store.sqlite.retention import RetentionQueries
 from palyra.wiring.host import DAY_MS, MIB, Host, Ids, now_ms
 
 
-def sqlite_journal(config: Config, keys: KeyRing) -> SqliteJournal:
+def sqlite_journal(config: Config, keys: KeyRing, ages: AgeClock) -> SqliteJournal:
     """Create the journal in the data directory."""
     return SqliteJournal(
         config.paths.data_dir / "journal.sqlite3",
         keys,
         now_ms=now_ms,
+        age_ms=ages.age_ms,
         synchronous=config.journal.synchronous,
     )
 
@@ -50,11 +54,29 @@ def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host
     return Backups(backups, run_blocking=host.run_blocking, now_ms=host.now_ms, new_id=host.new_id)
 
 
-def build_retention_stores(config: Config, store: JournalStore, host: Host) -> RetentionStores:
-    """Build the stores that retention looks after."""
-    artifacts, checkpoints = _folders(config, host)
-    source = store.retention() if isinstance(store, SqliteJournal) else None
-    return RetentionStores(source, artifacts, checkpoints)
+def file_stores(
+    config: Config, store: JournalStore, ages: AgeClock
+) -> tuple[FileArtifacts, FileCheckpoints]:
+    """Create the stores of artifacts and file checkpoints in the data directory."""
+    data_dir, bounds = config.paths.data_dir, config.retention
+
+    def rules(mib: int, days: int) -> FolderBounds:
+        found = FolderBounds(mib * MIB, days * DAY_MS, ages.age_ms)
+        if isinstance(store, SqliteJournal):
+            return found._replace(find_in_use=store.retention().find_in_use)
+        return found
+
+    return (
+        FileArtifacts(data_dir / "artifacts", rules(bounds.artifacts_mib, bounds.artifacts_days)),
+        FileCheckpoints(
+            data_dir / "checkpoints", rules(bounds.checkpoints_mib, bounds.checkpoints_days)
+        ),
+    )
+
+
+def find_source(store: JournalStore) -> RetentionQueries | None:
+    """Return the queries of retention; None if the journal is not in files."""
+    return store.retention() if isinstance(store, SqliteJournal) else None
 
 
 def retention_limits(bounds: RetentionConfig) -> RetentionLimits:
@@ -62,10 +84,6 @@ def retention_limits(bounds: RetentionConfig) -> RetentionLimits:
     return RetentionLimits(
         tapes_ms=bounds.tapes_days * DAY_MS,
         tapes_bytes=bounds.tapes_mib * MIB,
-        artifacts_ms=bounds.artifacts_days * DAY_MS,
-        artifacts_bytes=bounds.artifacts_mib * MIB,
-        checkpoints_ms=bounds.checkpoints_days * DAY_MS,
-        checkpoints_bytes=bounds.checkpoints_mib * MIB,
         incidents_ms=bounds.incidents_days * DAY_MS,
         incidents=bounds.incidents,
         tasks_ms=bounds.tasks_days * DAY_MS,
@@ -73,42 +91,22 @@ def retention_limits(bounds: RetentionConfig) -> RetentionLimits:
     )
 
 
-def file_stores(config: Config, host: Host) -> tuple[Artifacts, CheckpointStore]:
-    """Create the stores of artifacts and file checkpoints in the data directory."""
-    return _folders(config, host) if host.file_stores is None else host.file_stores
-
-
-def _folders(config: Config, host: Host) -> tuple[FileArtifacts, FileCheckpoints]:
-    data_dir, bounds = config.paths.data_dir, config.files
-    return (
-        FileArtifacts(
-            data_dir / "artifacts",
-            max_bytes=bounds.artifacts_mib * MIB,
-            max_age_ms=bounds.artifacts_days * DAY_MS,
-            now_ms=host.now_ms,
-        ),
-        FileCheckpoints(
-            data_dir / "checkpoints",
-            max_bytes=bounds.checkpoints_mib * MIB,
-            max_age_ms=bounds.checkpoints_days * DAY_MS,
-            now_ms=host.now_ms,
-        ),
-    )
-
-
-def _note_opened(incidents: Incidents, host: Host, report: OpenReport) -> None:
+def _note_opened(incidents: Incidents, host: Host, ages: AgeClock, report: OpenReport) -> None:
+    ages.begin(max(map(time_ms_of, report.newest_ids), default=0))
     if isinstance(host.new_id, Ids):
         for newest in report.newest_ids:
             host.new_id.note(newest)
     report_opened(incidents, report)
 
 
-def journal_spec(journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host) -> ChildSpec:
+def journal_spec(
+    journal: JournalHandle, hub: Hub, incidents: Incidents, host: Host, ages: AgeClock
+) -> ChildSpec:
     """Return the spec of the journal, the first child of the daemon."""
     return child_spec(
         journal,
         on_committed=hub.committed,
-        on_opened=partial(_note_opened, incidents, host),
+        on_opened=partial(_note_opened, incidents, host, ages),
         on_writing=partial(report_writing, incidents),
         new_thread=host.new_thread,
     )

@@ -30,10 +30,7 @@ from palyra.services.memory import Memories
 from palyra.services.schedules import Schedules
 from palyra.services.task_queue import TaskQueue
 from palyra.services.tasks import Tasks
-from palyra.store.files.artifacts import FileArtifacts
-from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.wiring.host import Host
-from palyra.wiring.journal import file_stores
 from palyra.wiring.runs import MemoryIndexes
 
 
@@ -51,9 +48,7 @@ class TaskParts(NamedTuple):
         return [self.background.workers.child_spec(), child_spec(self.background), *daily]
 
 
-def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
-    config: Config,
-    host: Host,
+def build_handlers(
     *,
     services: SessionServices,
     gateway: Gateway,
@@ -64,16 +59,11 @@ def build_handlers(  # noqa: PLR0913 - all by name, and each a part of its own
 ) -> dict[TaskKind, TaskHandler]:
     """Return the table of handlers; a kind without one is refused."""
     embed = None if indexes is None else Embed(indexes)
-    sweeps: list[Callable[[], int]] = [
-        store.sweep
-        for store in file_stores(config, host)
-        if isinstance(store, FileArtifacts | FileCheckpoints)
-    ]
     handlers: dict[TaskKind, TaskHandler] = {
         "prompt": RunWork(gateway, services.journal, prompt),
         "compaction": RunWork(gateway, services.journal, compaction),
         "memory_rebuild": MemoryRebuild(memories, indexes or ()),
-        "cleanup": Cleanup(sweeps, host.run_blocking, maintain),
+        "cleanup": Cleanup(maintain),
         "maintenance": Maintenance(services.journal),
     }
     if embed is not None:

@@ -18,7 +18,7 @@ from palyra.actors.session.registry import ActorRegistry
 from palyra.config.load import Config, refuse_secrets
 from palyra.config.parts import list_absent
 from palyra.core.journal.records import DEFAULT_WORKSPACE
-from palyra.core.ports import Artifacts, IncidentReporter, ReadDiff
+from palyra.core.ports import Artifacts, CheckpointStore, IncidentReporter, ReadDiff
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import InvalidParams
 from palyra.secrets.service import SecretService
@@ -44,7 +44,6 @@ from palyra.tools.skills.installed import Skills
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.fetch import web_tools
 from palyra.wiring.host import Host
-from palyra.wiring.journal import file_stores
 from palyra.wiring.mcp import build_mcpset
 from palyra.wiring.sandbox import build_processset, read_limits
 from palyra.wiring.skills import build_skillset
@@ -98,12 +97,13 @@ class Toolset:
         ).child_spec()
 
 
-def build_toolset(
+def build_toolset(  # noqa: PLR0913 - all by name
     config: Config,
     host: Host,
     redactor: Redactor,
     directory: ActorRegistry,
     *,
+    stores: tuple[Artifacts, CheckpointStore],
     alarms: IncidentReporter,
     more: Iterable[Tool] = (),
 ) -> Toolset:
@@ -116,7 +116,7 @@ def build_toolset(
     refuse_secrets(config, redact)
     check_workspaces(config)
     workspaces = open_workspaces(config.workspaces, [config.paths.data_dir, config.policy_dir])
-    artifacts, kept = file_stores(config, host)
+    artifacts, kept = stores
     checkpoints = WorkspaceCheckpoints(
         {
             name: Checkpoints(workspace, kept, host.now_ms, host.new_id)

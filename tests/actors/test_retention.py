@@ -57,7 +57,10 @@ async def test_a_run_that_was_purged_meanwhile_is_done(now: Any) -> None:
     services = cast("Any", SimpleNamespace(**dict.fromkeys(("run_blocking", "now_ms", "new_id"))))
     services.journal = journal
     retention = Retention(
-        RetentionLimits(), RetentionStores(None, *[cast("Any", None)] * 2), rights, services
+        RetentionLimits(),
+        RetentionStores(lambda: 0, None, *[cast("Any", None)] * 2),
+        rights,
+        services,
     )
     assert [] == await retention._prune_runs([RunToPrune("run_1", 9)], PURGE)
     assert 0 == await rights.purge_unpurged(RUN, PURGE)
@@ -91,8 +94,6 @@ async def test_a_cleanup_retains_until_a_step_changes_nothing(
         assert max_runs < 100 > max_steps
         return steps.pop(0)
 
-    done = await Cleanup([], cast("Any", None), maintain).work(
-        cast("Any", None), lambda: signs.append(None)
-    )
+    done = await Cleanup(maintain).work(cast("Any", None), lambda: signs.append(None))
     assert ({"deleted": 0, "runs": runs, "incidents": 0}, calls) == (done, len(signs))
     assert calls == len(reports) - len(steps)

@@ -8,16 +8,19 @@ from types import MappingProxyType
 import platformdirs
 import pytest
 
+from palyra.config.file import ConfigFile
 from palyra.config.load import (
     Config,
     allowed_values,
     first_file,
     load,
+    parse_value,
     refuse_secrets,
     schema,
 )
 from palyra.config.paths import find_paths
 from palyra.config.sections import SECTIONS
+from palyra.core.configuration import ConfigChange
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.usage import dollars
 from palyra.errors import InvalidParams
@@ -382,13 +385,36 @@ def test_a_secret_in_a_setting_is_refused_unrepeated(tmp_path: Path, given: str,
             refuse_secrets(found, redact)
 
 
-@pytest.mark.parametrize(
-    "key", ["artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib"]
-)
-def test_two_bounds_that_contradict_each_other_are_refused(key: str) -> None:
-    """Files cannot be retained beyond the bound of their folder; raising that bound allows it."""
-    with pytest.raises(InvalidParams, match=f"retention.{key} = 2000 .* files.{key} = "):
-        load(environ={}, overrides={f"retention.{key}": 2000})
-    both = {f"retention.{key}": 2000, f"files.{key}": 3000}
-    assert load(environ={}, overrides=both).retention != load(environ={}).retention
-    assert load(environ={}, overrides={f"retention.{key}": 1}).sources
+KEYS = ["artifacts_days", "artifacts_mib", "checkpoints_days", "checkpoints_mib"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("place", ["file", "environment", "command line"])
+def test_the_old_name_of_a_bound_is_read(tmp_path: Path, key: str, place: str) -> None:
+    """With a note that names the new one; a bound that is given by both names has its new one."""
+    text = f"[files]\n{key} = 7\n" if place == "file" else ""
+    environ = {f"PALYRA_FILES__{key.upper()}": "7"} if place == "environment" else {}
+    overrides = {f"files.{key}": 7} if place == "command line" else {}
+    found = load(home=tmp_path, environ=environ, overrides=overrides, text=text)
+    assert 7 == getattr(found.retention, key)
+    assert f"retention.{key}" in found.sources
+    (note,) = found.notes
+    assert f"files.{key} is retention.{key} now" in note
+    newer = {**environ, f"PALYRA_RETENTION__{key.upper()}": "9"}
+    both = load(home=tmp_path, environ=newer, overrides=overrides, text=text)
+    assert (9, 1) == (getattr(both.retention, key), len(both.notes))
+    assert () == load(home=tmp_path, environ={}, text="[files]\n").notes
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_old_name_of_a_bound_is_not_written(tmp_path: Path, key: str) -> None:
+    """It can be removed, and a value is refused with the new name."""
+    with pytest.raises(InvalidParams, match=f"files.{key} is retention.{key} now"):
+        parse_value(f"files.{key}", "7")
+    path = tmp_path / "palyra.toml"
+    path.write_text(f"[files]\n{key} = 7\n", encoding="utf-8")
+    file = ConfigFile(load(path, environ={}), Redactor([]).redact_text, lambda _: None)
+    with pytest.raises(InvalidParams, match=f"retention.{key}"):
+        file.change(ConfigChange(key=f"files.{key}", value=7))
+    file.change(ConfigChange(key=f"files.{key}", value=None))
+    assert () == load(path, environ={}).notes

@@ -14,6 +14,7 @@ from palyra.core.ports import Journal, JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.services.documents import Documents
 from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import FolderBounds
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.documents import WorkspaceDocuments
 from palyra.tools.files.workspace import Workspace
@@ -74,9 +75,7 @@ class Kit:
         self.root = folder / "work"
         self.root.mkdir(exist_ok=True)
         self.workspace = Workspace(self.root)
-        kept = FileCheckpoints(
-            folder / "kept", max_bytes=1 << 28, max_age_ms=1 << 50, now_ms=lambda: 0
-        )
+        kept = FileCheckpoints(folder / "kept", FolderBounds(1 << 28, 1 << 50, lambda: 0))
         self.checkpoints = Checkpoints(self.workspace, kept, lambda: 0, new_id)
         self.files = WorkspaceDocuments(self.workspace, self.checkpoints)
         self.journal = DirectJournal(store)

@@ -5,6 +5,7 @@ here.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.journal.backup import Restoration
@@ -284,6 +285,24 @@ def reflections_skipped(principal: str, run_id: str, limit: int) -> IncidentRepo
         summary=f"{limit} runs wait to be read for learning: further runs are read when half of them "
         "are done, if the daemon runs until then; `palyra learn reflect RUN` reads one",
         evidence={"run_id": run_id, "limit": limit},
+        resolves_itself=True,
+    )
+
+
+CLOCK_AHEAD = "clock_ahead"
+
+
+def clock_ahead(agreed_ms: int, ahead_ms: int) -> IncidentReport:
+    """The wall clock is far ahead of the time that the home knows; its ages stand still."""
+    known = f"{datetime.fromtimestamp(agreed_ms / 1_000, UTC):%Y-%m-%dT%H:%MZ}"
+    return IncidentReport(
+        domain="store",
+        key=CLOCK_AHEAD,
+        severity="warning",
+        summary=f"the clock is {ahead_ms // 86_400_000} days ahead of the time this home knows ({known}): "
+        "nothing is deleted by age until the daemon has run for a day with it; correct the clock, or "
+        "confirm it with `palyra incidents resolve`",
+        evidence={"known": known, "ahead_ms": ahead_ms},
         resolves_itself=True,
     )
 

@@ -5,17 +5,37 @@ from typing import NamedTuple
 import msgspec
 
 PRUNES = "ret_"  # start of the purge id of a run whose tape was pruned
+# The unit of bounds in age: a difference up to this deletes nothing before its time.
+DOUBT_MS = 86_400_000
+CONFIRM_MS = 86_400_000  # running time after which a doubted clock is believed
+
+
+class Aging(msgspec.Struct, frozen=True, kw_only=True):
+    """The time that a home knows, for ages of its content."""
+
+    agreed_ms: int  # Unix time; while the clock is doubted it goes on with the running time
+    doubted_ms: int = 0  # running time since the clock is doubted
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return the time by which content ages."""
+        return now_ms if now_ms <= self.agreed_ms + DOUBT_MS else self.agreed_ms
+
+
+def observe(known: Aging, now_ms: int, elapsed_ms: int) -> Aging:
+    """Compare a wall clock with what is known, after some running time."""
+    if abs(now_ms - known.agreed_ms) <= DOUBT_MS:
+        return Aging(agreed_ms=now_ms)
+    doubted_ms = known.doubted_ms + elapsed_ms
+    if doubted_ms >= CONFIRM_MS:
+        return Aging(agreed_ms=now_ms)
+    return Aging(agreed_ms=known.agreed_ms + elapsed_ms, doubted_ms=doubted_ms)
 
 
 class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds; 0 means none."""
+    """Bounds of the content of the journal; 0 means none.  Those of files are with their folders."""
 
     tapes_ms: int = 0  # since the end of a run
     tapes_bytes: int = 0  # payloads of all tapes
-    artifacts_ms: int = 0
-    artifacts_bytes: int = 0
-    checkpoints_ms: int = 0
-    checkpoints_bytes: int = 0
     incidents_ms: int = 0  # since they were resolved
     incidents: int = 0  # resolved ones
     tasks_ms: int = 0  # since their end
@@ -23,7 +43,7 @@ class RetentionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_set(self) -> bool:
-        """True if there is any bound."""
+        """True if any of them is set."""
         return any(msgspec.structs.astuple(self))
 
 
@@ -47,10 +67,26 @@ class RetentionPlan(NamedTuple):
 
 
 class InUse(NamedTuple):
-    """Owners of files that are kept whatever their age."""
+    """Owners of files that are kept.
 
-    sessions: frozenset[str]  # with an open run, a mark or a pin
-    checkpoints: frozenset[str]  # of versions of workspace documents
+    A file is kept beyond its age while its session is of any kind; beyond the size of its folder, only
+    while its session is held or has an open run.
+    """
+
+    held: frozenset[str] = frozenset()  # sessions with a mark or a pin, or that are being purged
+    running: frozenset[str] = frozenset()  # sessions with an open run
+    kept: frozenset[str] = (
+        frozenset()
+    )  # sessions of tapes that are kept: see `store.sqlite.retention`
+    checkpoints: frozenset[str] = frozenset()  # of versions of workspace documents
+
+    def has_session(self, session_id: str | None) -> bool:
+        """True if the session is in use."""
+        return session_id in self.held or session_id in self.running or session_id in self.kept
+
+    def without(self, writer: str) -> "InUse":
+        """Return what is in use for a folder over its size, to which that session writes."""
+        return self._replace(running=self.running - {writer}, kept=frozenset())
 
 
 class Space(NamedTuple):
@@ -65,7 +101,7 @@ class Space(NamedTuple):
 class RetentionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of what is over the bounds, or of what was removed."""
 
-    is_set: bool  # False: [retention] has no bound
+    is_set: bool  # False: [retention] has no bound for the content of the journal
     runs: int = 0
     kept_runs: int = 0  # over the bound in age, but in use
     tape_bytes: int = 0  # of payloads

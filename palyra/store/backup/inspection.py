@@ -37,6 +37,7 @@ from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.data_directory import is_locked
 from palyra.store.files.disk import REAL_DISK, ReadOnlyFile
 from palyra.store.files.private_files import read_secret
+from palyra.store.files.retention import FolderBounds
 from palyra.store.files.skills import SkillStore
 from palyra.store.journal.keys import (
     BOND_NAME,
@@ -482,12 +483,11 @@ def _check_stored(data_dir: Path, found: Inspection, is_late: Callable[[], bool]
 def _list_checks(data_dir: Path, found: Inspection) -> Iterator[tuple[Path, Callable[[], object]]]:
     """Yield the check of each file; all raise an error for a damaged one."""
     part: Part = "stored files"
-    bounds: dict[str, Any] = {"max_bytes": 0, "max_age_ms": 0, "now_ms": lambda: 0}
-    artifacts = FileArtifacts(data_dir / "artifacts", **bounds)
+    artifacts = FileArtifacts(data_dir / "artifacts", FolderBounds())
     for path in _walk(data_dir / "artifacts", found, depth=2):
         name = path.relative_to(data_dir / "artifacts").as_posix()
         yield path, partial(artifacts.read, name)
-    checkpoints = FileCheckpoints(data_dir / "checkpoints", **bounds)
+    checkpoints = FileCheckpoints(data_dir / "checkpoints", FolderBounds())
     for path in _walk(data_dir / "checkpoints", found):
         yield path, partial(checkpoints.contents, path.name)
     skills = SkillStore(data_dir / "skills")
@@ -536,9 +536,9 @@ def _find_deleted(data_dir: Path, bounds: Bounds, found: Inspection) -> None:
     """Report artifacts that a tape names, and that no bound has deleted."""
     folder = data_dir / "artifacts"
     used = sum(path.stat().st_size for path in _walk(folder, Inspection(), depth=2))
-    if used > bounds.size_bytes // 2 or not (data_dir / DATABASE).is_file():
+    if 0 < bounds.size_bytes < 2 * used or not (data_dir / DATABASE).is_file():
         return
-    since_ms = (time.time() - bounds.days * 86_400) * 1000
+    since_ms = (time.time() - bounds.days * 86_400) * 1000 if bounds.days else 0
     with _reading(data_dir) as connection:
         for session_id, digest in connection.execute(
             "SELECT DISTINCT session_id, data ->> '$.artifact' FROM ("

@@ -2,27 +2,23 @@
 
 import hashlib
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from palyra.core.ids import is_id
-from palyra.core.journal.retention import InUse
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import InvariantBroken, Unavailable
-from palyra.store.files.retention import Pruned, RetainedFiles
+from palyra.store.files.retention import FolderBounds, Pruned, RetainedFiles
 
 
 class FileArtifacts:
     """`core.ports.Artifacts` in a folder."""
 
-    def __init__(
-        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, root: Path, rules: FolderBounds) -> None:
         self.damaged: dict[str, str] = {}  # path by digest, found by reads and checks
-        self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
+        self._files = RetainedFiles(root, rules, lambda name: name.partition("/")[0])
 
     def put(self, artifact: Artifact, data: bytes) -> None:
         """Store the artifact durably; idempotent.  Raises Unavailable."""
@@ -30,7 +26,7 @@ class FileArtifacts:
             raise InvariantBroken(f"an artifact of no session: {artifact.session_id!r}")
         name = f"{artifact.session_id}/{artifact.artifact}"
         if self._files.find_head(name) is None:
-            self._files.put(name, msgspec.json.encode(artifact), [data])
+            self._files.put(name, msgspec.json.encode(artifact), [data], owner=artifact.session_id)
 
     def find(self, session_id: str, name: str) -> tuple[Artifact, bytes] | None:
         """Return the session's artifact whose digest starts with `name`, if there is exactly one.
@@ -69,15 +65,6 @@ class FileArtifacts:
             )
         return artifact, data
 
-    def prune(self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool) -> Pruned:
-        """Delete artifacts over a bound, but those of sessions in use."""
-        return self._files.prune(
-            max_bytes=max_bytes,
-            max_age_ms=max_age_ms,
-            is_kept=lambda name: name.partition("/")[0] in in_use.sessions,
-            is_dry=is_dry,
-        )
-
     def count_session(self, session_id: str) -> int:
         """Return the number of artifacts of a session.  Raises Unavailable."""
         return len(self._files.names(session_id)) if is_id(session_id, "ses") else 0
@@ -86,6 +73,6 @@ class FileArtifacts:
         """Delete all artifacts of a session; return their number.  Raises Unavailable."""
         return self._files.drop_folder(session_id) if is_id(session_id, "ses") else 0
 
-    def sweep(self) -> int:
-        """Evict artifacts over a bound; return their number.  Raises Unavailable."""
-        return self._files.sweep()
+    def sweep(self, *, is_dry: bool = False) -> Pruned:
+        """Evict artifacts over a bound, or only count them.  Raises Unavailable."""
+        return self._files.sweep(is_dry=is_dry)

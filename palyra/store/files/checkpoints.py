@@ -5,36 +5,42 @@ before then after).  Each is checked against its digest when it is read.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from palyra.core.ids import is_id
-from palyra.core.journal.retention import InUse
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, kept_states
 from palyra.errors import InvariantBroken, Unavailable
-from palyra.store.files.retention import Pruned, RetainedFiles
+from palyra.store.files.retention import FolderBounds, Pruned, RetainedFiles
 
 
 class FileCheckpoints:
     """`core.ports.CheckpointStore` in a folder."""
 
-    def __init__(
-        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
-    ) -> None:
-        self._files = RetainedFiles(root, max_bytes=max_bytes, max_age_ms=max_age_ms, now_ms=now_ms)
+    def __init__(self, root: Path, rules: FolderBounds) -> None:
+        self._files = RetainedFiles(root, rules, self._find_session)
 
     def put(self, checkpoint: Checkpoint, contents: Mapping[str, bytes]) -> None:
         """Store the checkpoint durably, with `contents` by digest.  Raises Unavailable."""
         if not is_id(checkpoint.checkpoint_id, "ckp"):
             raise InvariantBroken(f"no id of a checkpoint: {checkpoint.checkpoint_id!r}")
         body = [contents[state.sha256] for state in kept_states(checkpoint)]
-        self._files.put(checkpoint.checkpoint_id, msgspec.json.encode(checkpoint), body)
+        self._files.put(
+            checkpoint.checkpoint_id,
+            msgspec.json.encode(checkpoint),
+            body,
+            owner=checkpoint.session_id,
+        )
 
-    def sweep(self) -> int:
-        """Evict checkpoints over a bound; return their number.  Raises Unavailable."""
-        return self._files.sweep()
+    def sweep(self, *, is_dry: bool = False) -> Pruned:
+        """Evict checkpoints over a bound, or only count them.  Raises Unavailable."""
+        return self._files.sweep(is_dry=is_dry)
+
+    def _find_session(self, name: str) -> str | None:
+        found = self.find(name)
+        return None if found is None else found.session_id
 
     def drop(self, checkpoint_id: str) -> None:
         """Delete the checkpoint, if it is stored.  Raises Unavailable."""
@@ -64,19 +70,6 @@ class FileCheckpoints:
                 if found is not None and wanted.means(found):
                     listed.append(found)
         return listed
-
-    def prune(self, in_use: InUse, *, max_bytes: int, max_age_ms: int, is_dry: bool) -> Pruned:
-        """Delete checkpoints over a bound, but those of sessions and documents in use."""
-
-        def is_kept(name: str) -> bool:
-            found = None if name in in_use.checkpoints else self.find(name)
-            return name in in_use.checkpoints or (
-                found is not None and found.session_id in in_use.sessions
-            )
-
-        return self._files.prune(
-            max_bytes=max_bytes, max_age_ms=max_age_ms, is_kept=is_kept, is_dry=is_dry
-        )
 
     def contents(self, checkpoint_id: str) -> dict[str, bytes]:
         """Return its contents by digest.  Raises Unavailable if it was deleted or is damaged."""

@@ -1,8 +1,9 @@
 """Files with limited retention, next to the journal: artifacts and file checkpoints.
 
 Each file is private, written atomically, and starts with one line of JSON that describes it.  The
-total is bounded in bytes and age.  Over the bound, files are evicted from the folder with the most
-bytes, oldest first, so that one session cannot evict the files of the others.
+total is bounded in bytes and age, by one sweep: at a write, and when retention is applied.  Files in
+use are left out (`core.journal.retention.InUse`).  Over the bound in bytes, files are evicted from the
+folder with the most bytes, oldest first, so that one session cannot evict the files of the others.
 All methods block and may be called from any thread.
 """
 
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from palyra.core.journal.retention import InUse
 from palyra.errors import Unavailable
 from palyra.store.files import private_files
 from palyra.store.files.free_space import cannot_write
@@ -35,29 +37,47 @@ class Pruned(NamedTuple):
     size_bytes: int
 
 
+class FolderBounds(NamedTuple):
+    """Bounds of a folder; its time is that by which content ages (`age_clock`)."""
+
+    max_bytes: int = 0  # 0: no bound
+    max_age_ms: int = 0  # 0: no bound
+    now_ms: Callable[[], int] = lambda: 0
+    # Owners of files in use; conversations with a run that ended since then are in use as well.
+    find_in_use: Callable[[int], InUse] = lambda _since_ms: InUse()
+
+
 class RetainedFiles:
     """A folder of such files; a name may contain one subfolder (`ses_…/digest`)."""
 
     def __init__(
-        self, root: Path, *, max_bytes: int, max_age_ms: int, now_ms: Callable[[], int]
+        self,
+        root: Path,
+        rules: FolderBounds,
+        find_owner: Callable[[str], str | None] = lambda _name: None,
     ) -> None:
+        """`find_owner` returns the session of a file, None if that is unknown."""
         self.root = root
-        self._max_bytes = max_bytes
-        self._max_age_ms = max_age_ms
-        self._now_ms = now_ms
+        self.rules = rules
+        self._find_owner = find_owner
         # Two threads may update it at once and lose a little; the next sweep counts again.
         self._used_bytes = 0
         self._swept_ms: int | None = None
 
-    def put(self, name: str, head: bytes, body: Iterable[bytes]) -> None:
-        """Store or replace the file, durably.  Raises Unavailable."""
-        path = self.root / name
+    def put(self, name: str, head: bytes, body: Iterable[bytes], *, owner: str = "") -> None:
+        """Store or replace the file of a session, durably.  Raises Unavailable."""
+        path, most = self.root / name, self.rules.max_bytes
         content = b"".join([head, b"\n", *body])
-        if len(content) > self._max_bytes:
+        if most and len(content) > most:
             raise Unavailable(f"{len(content)} bytes are more than {self.root.name} may keep")
+        if self._is_due(len(content)):
+            self.sweep(len(content), owner)
+        if most and self._used_bytes + len(content) > most:
+            raise Unavailable(
+                f"{self.root.name} is full of what is in use, {self._used_bytes} of {most} bytes: "
+                f"raise retention.{self.root.name}_mib, or remove marks and pins of sessions"
+            )
         try:
-            if self._is_due(len(content)):
-                self._sweep(len(content))
             for folder in dict.fromkeys((self.root, path.parent)):
                 private_files.make_directory(folder)
             draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_DRAFT}")
@@ -123,69 +143,74 @@ class RetainedFiles:
             raise Unavailable(f"{root}: cannot be deleted: {error}") from error
         return deleted
 
-    def prune(
-        self,
-        *,
-        max_bytes: int,
-        max_age_ms: int,
-        is_kept: Callable[[str], bool],
-        is_dry: bool,
-    ) -> Pruned:
-        """Delete the files over a bound (0: none), oldest first, but those that are kept.
-
-        With `is_dry` only count them.  The deletion is not synced: it makes room, and promises nothing.
-        """
-        now_ms, found = self._now_ms(), sorted(self._entries())
-        used = sum(each.size_bytes for each in found)
-        files = freed = 0
-        for entry in found:
-            is_old = bool(max_age_ms) and now_ms - entry.modified_ms > max_age_ms
-            is_excess = bool(max_bytes) and used - freed > max_bytes
-            if not is_old and not is_excess:
-                break
-            name = entry.path.relative_to(self.root).as_posix()
-            if name.endswith(_DRAFT) or is_kept(name):
-                continue
-            if not is_dry:
-                entry.path.unlink(missing_ok=True)
-            files, freed = files + 1, freed + entry.size_bytes
-        return Pruned(files, freed)
-
     # --- bounds
 
-    def sweep(self) -> int:
-        """Evict what is over a bound now; return the number of files.  Raises Unavailable."""
-        before = sum(1 for _ in self._entries())
+    def _is_due(self, coming_bytes: int) -> bool:
+        max_bytes, _, now_ms, _ = self.rules
+        if self._swept_ms is None or now_ms() - self._swept_ms > SWEEP_MS:
+            return True
+        return bool(max_bytes) and self._used_bytes + coming_bytes > max_bytes
+
+    def sweep(self, coming_bytes: int = 0, writer: str = "", *, is_dry: bool = False) -> Pruned:
+        """Evict files over the age, then files over the bytes with those that come.
+
+        A session that writes makes room among its own files too, unless it has a mark or a pin.  With
+        `is_dry` only count.  The deletion is not synced: it makes room, and promises nothing.  Raises
+        Unavailable.
+        """
+        now_ms = self.rules.now_ms()
         try:
-            self._sweep(0)
+            evicted, used_bytes = self._choose(now_ms, coming_bytes, writer)
+            for entry in () if is_dry else evicted:
+                entry.path.unlink(missing_ok=True)
         except OSError as error:
             raise Unavailable(f"{self.root}: cannot be swept: {error}") from error
-        return max(0, before - sum(1 for _ in self._entries()))
+        if not is_dry:
+            self._swept_ms, self._used_bytes = now_ms, used_bytes
+        return Pruned(len(evicted), sum(each.size_bytes for each in evicted))
 
-    def _is_due(self, coming_bytes: int) -> bool:
-        if self._swept_ms is None or self._now_ms() - self._swept_ms > SWEEP_MS:
-            return True
-        return self._used_bytes + coming_bytes > self._max_bytes
-
-    def _sweep(self, coming_bytes: int) -> None:
-        """Evict files over the age, then files over the bytes."""
-        self._swept_ms = self._now_ms()
-        folders: dict[Path, list[_Entry]] = {}
+    def _choose(self, now_ms: int, coming_bytes: int, writer: str) -> tuple[list[_Entry], int]:
+        """Return the files to evict, and the bytes of the others.  Raises OSError, Unavailable."""
+        max_bytes, max_age_ms, _, find_in_use = self.rules
+        old_ms = now_ms - max_age_ms if max_age_ms else -1
+        in_use = find_in_use(old_ms)
+        evicted, folders = list[_Entry](), dict[Path, list[_Entry]]()
         for entry in self._entries():
-            if self._swept_ms - entry.modified_ms > self._max_age_ms:
-                entry.path.unlink(missing_ok=True)
+            if entry.modified_ms < old_ms and not self._is_in_use(entry, in_use):
+                evicted.append(entry)
             else:
                 folders.setdefault(entry.path.parent, []).append(entry)
+        used = {folder: sum(each.size_bytes for each in has) for folder, has in folders.items()}
+        if max_bytes and sum(used.values()) + coming_bytes > max_bytes:
+            room = max(0, int(max_bytes * _FULL) - coming_bytes)
+            evicted += self._choose_oldest(folders, used, room, in_use.without(writer))
+        return evicted, sum(used.values())
+
+    def _choose_oldest(
+        self,
+        folders: dict[Path, list[_Entry]],
+        used: dict[Path, int],
+        room: int,
+        in_use: InUse,
+    ) -> Iterator[_Entry]:
+        """Yield the oldest of the fullest folder, but what is in use, until the rest has room."""
         for entries in folders.values():
             entries.sort(reverse=True)  # the oldest is the last
-        used = {folder: sum(each.size_bytes for each in has) for folder, has in folders.items()}
-        room = int(self._max_bytes * _FULL) - coming_bytes
-        while sum(used.values()) > max(0, room):
-            fullest = max(used, key=lambda folder: used[folder])
+        while folders and sum(used.values()) > room:
+            fullest = max(folders, key=lambda folder: used[folder])
+            if not folders[fullest]:
+                del folders[fullest]
+                continue
             oldest = folders[fullest].pop()
-            oldest.path.unlink(missing_ok=True)
-            used[fullest] -= oldest.size_bytes
-        self._used_bytes = sum(used.values())
+            if not self._is_in_use(oldest, in_use):
+                used[fullest] -= oldest.size_bytes
+                yield oldest
+
+    def _is_in_use(self, entry: _Entry, in_use: InUse) -> bool:
+        name = entry.path.relative_to(self.root).as_posix()
+        if name.endswith(_DRAFT):
+            return False
+        return name in in_use.checkpoints or in_use.has_session(self._find_owner(name))
 
     def _entries(self) -> Iterator[_Entry]:
         for folder, folders, names in os.walk(self.root):

@@ -73,13 +73,16 @@ class SqliteJournal(MemorySearchQueries):
         keys: KeyRing,
         *,
         now_ms: NowMs,
+        age_ms: NowMs | None = None,
         disk: Disk = REAL_DISK,
         synchronous: Synchronous = "full",
     ) -> None:
+        """`age_ms` returns the time by which records expire (default: `now_ms`)."""
         self.path = path
         self.roots_path = path.with_name(f"{path.stem}.roots.ndjson")
         self._keys = keys
         self._now_ms = now_ms
+        self._age_ms = age_ms or now_ms
         self._disk = disk
         self._synchronous = synchronous
         self._pages = PageCheck(path)
@@ -116,7 +119,12 @@ class SqliteJournal(MemorySearchQueries):
             if rollback is not None and verification.first_break is None:
                 verification = _with_rollback(verification, found, rollback)
             writer = Writer(
-                connection, roots, found.epoch, now_ms=self._now_ms, is_new=found.is_new
+                connection,
+                roots,
+                found.epoch,
+                now_ms=self._now_ms,
+                age_ms=self._age_ms,
+                is_new=found.is_new,
             )
             _resume(writer, roots, verification, found, rollback)
             self._keys.bind(found.journal_id)  # not before a mismatch is on record

@@ -31,13 +31,13 @@ _KEPT = """
     UNION SELECT iif(json_valid(record), record ->> '$.parent_run_id', NULL) FROM runs
         WHERE iif(json_valid(record), record ->> '$.parent_run_id', NULL) IS NOT NULL AND iif(json_valid(record), record ->> '$.purged_ms', NULL) IS NULL
 """
-_BUSY_SESSIONS = """
-    SELECT session_id FROM runs WHERE state IN ('accepted', 'in_progress')
-    UNION SELECT session_id FROM session_checkpoints
-    UNION SELECT session_id FROM sessions WHERE is_purging
+_RUNNING = "SELECT session_id FROM runs WHERE state IN ('accepted', 'in_progress')"
+_MARKED = """
+    SELECT session_id FROM session_checkpoints UNION SELECT session_id FROM sessions WHERE is_purging
 """
+_BUSY_SESSIONS = f"{_RUNNING} UNION {_MARKED}"
 _PINNING = "SELECT session_id FROM sessions WHERE json_array_length(record, '$.pins')"
-_CANDIDATES = f"""
+_ENDED = """
 WITH ended AS (
     SELECT run_id, session_id, iif(json_valid(record), record ->> '$.finished_ms', NULL) AS at_ms,
         row_number() OVER (PARTITION BY session_id ORDER BY run_id DESC) AS age
@@ -48,6 +48,15 @@ WITH ended AS (
     WHERE iif(json_valid(sessions.record), sessions.record ->> '$.archived_ms', NULL) IS NULL
     GROUP BY ended.session_id HAVING max(at_ms) > :active_ms
 )
+"""
+_OF_KEPT = f"""{_ENDED}
+SELECT session_id FROM active UNION SELECT session_id FROM ended WHERE run_id IN ({_KEPT})
+"""  # noqa: S608 - literals of this file
+_NAMED_CHECKPOINTS = """
+    SELECT DISTINCT iif(json_valid(record), record ->> '$.checkpoint_id', NULL) FROM documents
+    WHERE iif(json_valid(record), record ->> '$.checkpoint_id', NULL) IS NOT NULL
+"""
+_CANDIDATES = f"""{_ENDED}
 SELECT run_id, at_ms,
     session_id IN ({_BUSY_SESSIONS}) OR run_id IN ({_KEPT})
         OR (age <= {MAX_RUNS} AND session_id IN active) AS is_kept
@@ -82,18 +91,21 @@ class RetentionQueries:
         found: RetentionPlan = self._read(query)
         return found
 
-    def find_in_use(self) -> InUse:
-        """Return the owners of files that are kept.  Raises Unavailable."""
+    def find_in_use(self, since_ms: int) -> InUse:
+        """Return the owners of files that are kept.  Raises Unavailable.
+
+        Conversations with a run that ended after `since_ms` are in use.
+        """
 
         def query(connection: apsw.Connection) -> InUse:
-            sessions = connection.execute(f"{_BUSY_SESSIONS} UNION {_PINNING}")
-            named = connection.execute(
-                "SELECT DISTINCT iif(json_valid(record), record ->> '$.checkpoint_id', NULL) FROM documents"
-                " WHERE iif(json_valid(record), record ->> '$.checkpoint_id', NULL) IS NOT NULL"
-            )
+            def find(statement: str, **values: int) -> frozenset[str]:
+                return frozenset(starmap(str, connection.execute(statement, values)))
+
             return InUse(
-                frozenset(starmap(str, sessions)),
-                frozenset(starmap(str, named)),
+                held=find(f"{_MARKED} UNION {_PINNING}"),
+                running=find(_RUNNING),
+                kept=find(_OF_KEPT, active_ms=since_ms),
+                checkpoints=find(_NAMED_CHECKPOINTS),
             )
 
         found: InUse = self._read(query)

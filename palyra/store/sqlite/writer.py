@@ -120,6 +120,7 @@ class Writer:
         epoch: int,
         *,
         now_ms: NowMs,
+        age_ms: NowMs,
         is_new: bool = False,
     ) -> None:
         self.position = 0  # of the last committed row
@@ -130,6 +131,7 @@ class Writer:
         self._roots = roots
         self._epoch = epoch
         self._now_ms = now_ms
+        self._age_ms = age_ms
         self._heads: dict[str, TapeHead] = {}
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
@@ -196,8 +198,9 @@ class Writer:
             if is_sealed and self._roots.count == 1:  # later ones are counted by the next commit
                 with transaction(self._connection):
                     self._write_owner(self.position)
-            queries.delete_expired(self._connection, now_ms=self._now_ms())
-            if memories.delete_expired(self._connection, now_ms=self._now_ms()):
+            age_ms = self._age_ms()
+            queries.delete_expired(self._connection, now_ms=age_ms)
+            if memories.delete_expired(self._connection, now_ms=age_ms):
                 self._merges = self.has_leftovers = True
             self._merge_memory_index()
             self._empty_log()

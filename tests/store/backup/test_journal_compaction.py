@@ -1,6 +1,5 @@
 """Shortening the database file, step by step and at once, and the queries of retention."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -21,10 +20,9 @@ from palyra.core.journal.retention import RetentionLimits
 from palyra.errors import NotFound, Unavailable
 from palyra.store.backup.journal_compaction import rewrite_database
 from palyra.store.files.data_directory import DataDirectory
-from palyra.store.files.retention import Pruned, RetainedFiles
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.backup.kit import journal
-from tests.store.kit import Clock, row, run, session
+from tests.store.kit import row, run, session
 
 pytestmark = pytest.mark.real
 DAY_MS = 86_400_000
@@ -195,24 +193,16 @@ def test_old_tasks_are_removed_in_batches(store: SqliteJournal) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
-    ("max_bytes", "max_age_ms", "gone"),
-    [(0, 0, ""), (0, 5_000, "ac"), (350, 0, "a"), (250, 0, "ac"), (1, 0, "acd")],
-)
-def test_files_over_a_bound_are_pruned(
-    tmp_path: Path, max_bytes: int, max_age_ms: int, gone: str
-) -> None:
-    """Oldest first, but never one that is in use (b); a preview deletes nothing."""
-    clock = Clock()
-    files = RetainedFiles(tmp_path, max_bytes=10**6, max_age_ms=10**9, now_ms=clock)
-    for age_s, name in zip((9, 8, 7, 2), "abcd", strict=True):
-        (tmp_path / name).write_bytes(b"x" * 100)
-        at_s = clock.now_ms / 1000 - age_s
-        os.utime(tmp_path / name, (at_s, at_s))
-    for is_dry in (True, False):
-        found = files.prune(
-            max_bytes=max_bytes, max_age_ms=max_age_ms, is_kept="b".__eq__, is_dry=is_dry
-        )
-        assert Pruned(len(gone), 100 * len(gone)) == found
-        assert sorted("abcd") == sorted(path.name for path in tmp_path.iterdir()) or not is_dry
-    assert sorted(set("abcd") - set(gone)) == sorted(path.name for path in tmp_path.iterdir())
+def test_what_files_are_kept_for(store: SqliteJournal) -> None:
+    """Open runs, marks and pins; conversations that go on, and tapes that are evidence."""
+    ended(store, "run_0", 20)  # its session is archived
+    ended(store, "run_1", 20)
+    assert [None] == store.commit([Change(records=(run("run_2", parent_run_id="run_1"),))])
+    record = run("run_3", state="done", finished_ms=95 * DAY_MS)
+    assert [None] == store.commit([Change(records=(record, session(record.session_id)))])
+    found = store.retention().find_in_use(90 * DAY_MS)
+    assert (frozenset(), frozenset()) == (found.held, found.checkpoints)
+    assert {"ses_run_2"} == found.running
+    assert {"ses_run_1", "ses_run_3"} == found.kept
+    assert {"ses_run_1"} == store.retention().find_in_use(99 * DAY_MS).kept
+    store.close()

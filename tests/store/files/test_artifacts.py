@@ -8,6 +8,7 @@ import pytest
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import Unavailable
 from palyra.store.files.artifacts import FileArtifacts
+from palyra.store.files.retention import FolderBounds
 
 pytestmark = pytest.mark.real
 
@@ -19,7 +20,7 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 @pytest.fixture
 def artifacts(tmp_path: Path) -> FileArtifacts:
     """A store with one artifact."""
-    store = FileArtifacts(tmp_path, max_bytes=1_000_000, max_age_ms=1_000_000, now_ms=lambda: 0)
+    store = FileArtifacts(tmp_path, FolderBounds(1_000_000, 1_000_000, lambda: 0))
     artifact = Artifact(
         artifact=DIGEST,
         session_id=SESSION,

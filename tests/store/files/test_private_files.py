@@ -14,7 +14,7 @@ from palyra.errors import DiskFull, Unavailable
 from palyra.store.files.compiled import CompiledCache
 from palyra.store.files.data_directory import DataDirectory
 from palyra.store.files.private_files import make_directory, read_secret
-from palyra.store.files.retention import RetainedFiles
+from palyra.store.files.retention import FolderBounds, RetainedFiles
 from palyra.store.files.skills import SkillStore
 from palyra.store.journal.keys import KeyRing, read_operator_token
 from palyra.store.sqlite.journal import SqliteJournal
@@ -116,7 +116,7 @@ def test_a_file_in_the_place_of_a_directory_is_called_one(
 
 
 def put_artifact(root: Path) -> None:
-    files = RetainedFiles(root, max_bytes=1_000, max_age_ms=1_000, now_ms=lambda: 0)
+    files = RetainedFiles(root, FolderBounds(1_000, 1_000, lambda: 0))
     files.put("name", b"head", [b"body"])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.core.journal.retention import InUse
 from palyra.core.ports import Artifacts, CheckpointStore
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, FileChange, FileState
@@ -15,7 +16,7 @@ from palyra.errors import InvariantBroken, Unavailable
 from palyra.store.files import private_files
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.checkpoints import FileCheckpoints
-from palyra.store.files.retention import SWEEP_MS, RetainedFiles
+from palyra.store.files.retention import SWEEP_MS, FolderBounds, Pruned, RetainedFiles
 from palyra.wiring.host import new_id
 from tests.store.memory.files import MemoryArtifacts, MemoryCheckpoints
 
@@ -58,7 +59,7 @@ def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> Artifacts:
     """Both stores, which keep the same promises."""
     if request.param == "memory":
         return MemoryArtifacts()
-    return FileArtifacts(tmp_path / "artifacts", max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    return FileArtifacts(tmp_path / "artifacts", FolderBounds(MIB, DAY_MS, lambda: 0))
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -66,7 +67,7 @@ def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointSto
     """Both stores, which keep the same promises."""
     if request.param == "memory":
         return MemoryCheckpoints()
-    return FileCheckpoints(tmp_path / "ckp", max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    return FileCheckpoints(tmp_path / "ckp", FolderBounds(MIB, DAY_MS, lambda: 0))
 
 
 # --- artifacts -----------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_an_ambiguous_prefix_finds_nothing(artifacts: Artifacts) -> None:
 @pytest.mark.parametrize("session_id", ["", "..", "../keys", "ses_1", "ses_/../../x"])
 def test_an_invalid_session_id_has_no_artifacts(tmp_path: Path, session_id: str) -> None:
     """It has none and gets none."""
-    store = FileArtifacts(tmp_path / "a" / "b", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
+    store = FileArtifacts(tmp_path / "a" / "b", FolderBounds(MIB, 1, lambda: 0))
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "secret").write_text("x")
     assert store.find(session_id, "secret") is None
@@ -110,7 +111,7 @@ def test_an_invalid_session_id_has_no_artifacts(tmp_path: Path, session_id: str)
 def test_a_damaged_artifact_is_not_shown(tmp_path: Path) -> None:
     """The digest is checked at every read."""
     session = new_id("ses")
-    store = FileArtifacts(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    store = FileArtifacts(tmp_path, FolderBounds(MIB, DAY_MS, lambda: 0))
     kept = artifact(session, b"x" * 99)
     store.put(kept, b"x" * 99)
     with (tmp_path / session / kept.artifact).open("r+b") as file:
@@ -166,7 +167,7 @@ def test_a_dropped_checkpoint_is_deleted(checkpoints: CheckpointStore) -> None:
 def test_an_invalid_checkpoint_id_is_not_found(tmp_path: Path) -> None:
     """A text that is no id of a checkpoint finds nothing."""
     (tmp_path / "secret").write_text("{}")
-    store = FileCheckpoints(tmp_path / "ckp", max_bytes=MIB, max_age_ms=1, now_ms=lambda: 0)
+    store = FileCheckpoints(tmp_path / "ckp", FolderBounds(MIB, 1, lambda: 0))
     for name in ("../secret", "", "..", "ckp_1", "x"):
         assert store.find(name) is None
         with pytest.raises(InvariantBroken):
@@ -175,7 +176,7 @@ def test_an_invalid_checkpoint_id_is_not_found(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_not_restored(tmp_path: Path) -> None:
     """Each content is checked against its digest."""
-    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    store = FileCheckpoints(tmp_path, FolderBounds(MIB, DAY_MS, lambda: 0))
     kept = checkpoint(new_id("ckp"), a=b"1" * 9)
     store.put(kept, by_digest(b"1" * 9))
     path = tmp_path / kept.checkpoint_id
@@ -206,7 +207,7 @@ def clock() -> Clock:
 @pytest.fixture
 def kept(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RetainedFiles:
     """An empty folder that takes 10 000 bytes for a day; files are as old as the clock says."""
-    store = RetainedFiles(tmp_path / "kept", max_bytes=10_000, max_age_ms=DAY_MS, now_ms=clock)
+    store = RetainedFiles(tmp_path / "kept", FolderBounds(10_000, DAY_MS, clock))
     put = store.put
 
     def put_then_date(name: str, head: bytes, body: list[bytes]) -> None:
@@ -283,6 +284,55 @@ def test_the_oldest_files_of_the_fullest_folder_are_deleted_first(
     assert "loud/00" not in left
 
 
+@pytest.mark.parametrize(
+    ("in_use", "age_ms", "gone"),
+    [
+        (InUse(), 0, ""),
+        (InUse(), 5_000, "abc"),
+        (InUse(held=frozenset({"ses_b"})), 5_000, "ac"),
+        (InUse(running=frozenset({"ses_b"})), 5_000, "ac"),
+        (InUse(kept=frozenset({"ses_b"})), 5_000, "ac"),
+        (InUse(checkpoints=frozenset({"ses_b/b"})), 5_000, "ac"),
+    ],
+)
+def test_what_is_in_use_outlives_its_age(
+    tmp_path: Path, clock: Clock, in_use: InUse, age_ms: int, gone: str
+) -> None:
+    """A dry sweep counts the same, and deletes nothing."""
+    rules = FolderBounds(0, age_ms, clock, lambda _since_ms: in_use)
+    files = RetainedFiles(tmp_path, rules, lambda name: name.partition("/")[0])
+    for age_s, name in zip((9, 8, 7, 2), "abcd", strict=True):
+        path = tmp_path / f"ses_{name}" / name
+        path.parent.mkdir()
+        path.write_bytes(b"x" * 100)
+        at_s = clock.now_ms / 1000 - age_s
+        os.utime(path, (at_s, at_s))
+    for is_dry in (True, False):
+        assert Pruned(len(gone), 100 * len(gone)) == files.sweep(is_dry=is_dry)
+        left = sorted(set("abcd") - (set() if is_dry else set(gone)))
+        assert [f"ses_{name}/{name}" for name in left] == all_names(files)
+
+
+def test_a_session_makes_room_for_itself_only(tmp_path: Path, clock: Clock) -> None:
+    """A folder full of what others use refuses a write, with the remedy; a mark keeps its own too."""
+    in_use = [InUse(running=frozenset({"ses_a", "ses_b"}))]
+    rules = FolderBounds(1_000, 0, clock, lambda _since_ms: in_use[0])
+    files = RetainedFiles(tmp_path / "artifacts", rules, lambda name: name.partition("/")[0])
+    for number in range(9):
+        files.put(f"ses_a/{number}", b"", [b"x" * 99], owner="ses_a")
+    with pytest.raises(
+        Unavailable, match=r"in use, 900 of 1000 bytes: raise retention.artifacts_mib"
+    ):
+        files.put("ses_b/0", b"", [b"x" * 199], owner="ses_b")
+    assert 9 == len(all_names(files))
+    files.put("ses_a/9", b"", [b"x" * 199], owner="ses_a")
+    assert "ses_a/9" in all_names(files)
+    assert 8 == len(all_names(files))
+    in_use[0] = InUse(held=frozenset({"ses_a"}))
+    with pytest.raises(Unavailable, match="marks and pins"):
+        files.put("ses_a/10", b"", [b"x" * 199], owner="ses_a")
+
+
 def test_a_file_above_the_limit_is_refused(kept: RetainedFiles) -> None:
     """It deletes no other file."""
     kept.put("a", b"1", [])
@@ -330,7 +380,7 @@ def test_a_file_that_vanishes_during_a_sweep(
 
 def test_a_deletion_that_fails_is_reported(tmp_path: Path) -> None:
     """A purge must not take a checkpoint for deleted that is still on the disk."""
-    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    store = FileCheckpoints(tmp_path, FolderBounds(MIB, DAY_MS, lambda: 0))
     name = new_id("ckp")
     store.drop(name)
     (tmp_path / name).mkdir()  # what `unlink` refuses, to root as well
@@ -341,7 +391,7 @@ def test_a_deletion_that_fails_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", [b"\xff\xfe", b"{}", b'{"checkpoint_id', b""])
 def test_a_damaged_description_hides_one_checkpoint_only(tmp_path: Path, head: bytes) -> None:
     """The list has the others, and the damaged one can be deleted though its session is unknown."""
-    store = FileCheckpoints(tmp_path, max_bytes=MIB, max_age_ms=DAY_MS, now_ms=lambda: 0)
+    store = FileCheckpoints(tmp_path, FolderBounds(MIB, DAY_MS, lambda: 0))
     kept, damaged = new_id("ckp"), new_id("ckp")
     for name in (kept, damaged):
         store.put(checkpoint(name, a=b"one"), by_digest(b"one"))

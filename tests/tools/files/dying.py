@@ -7,6 +7,7 @@ from typing import Any
 
 from palyra.core.tool.spec import ToolCall
 from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import FolderBounds
 from palyra.tools.files import changes
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace
@@ -32,7 +33,7 @@ def change_and_die(root: Path, kept: Path, left: int, patch: str) -> None:
     for module, name in ((changes, "swap"), (changes, "move"), (os, "fsync"), (os, "unlink")):
         setattr(module, name, deadly(getattr(module, name)))
     workspace = Workspace(root)
-    store = FileCheckpoints(kept, max_bytes=1 << 24, max_age_ms=1 << 40, now_ms=lambda: 0)
+    store = FileCheckpoints(kept, FolderBounds(1 << 24, 1 << 40, lambda: 0))
     keep = Checkpoints(workspace, store, lambda: 0, new_id).keep_for
     call = ToolCall(
         call_id="c",

@@ -7,6 +7,7 @@ import pytest
 
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.store.files.checkpoints import FileCheckpoints
+from palyra.store.files.retention import FolderBounds
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace
 from palyra.wiring.host import new_id
@@ -52,7 +53,7 @@ def test_a_crash_leaves_nothing_that_cannot_be_undone(tmp_path: Path, instant: i
         assert left == NEW
     assert all(left.get(name) in {OLD.get(name), NEW.get(name)} for name in {*OLD, *NEW})
     workspace = Workspace(root)
-    store = FileCheckpoints(kept, max_bytes=1 << 24, max_age_ms=1 << 40, now_ms=lambda: 0)
+    store = FileCheckpoints(kept, FolderBounds(1 << 24, 1 << 40, lambda: 0))
     found = store.list(CheckpointFilter())
     assert found or left == OLD, "what was changed has a checkpoint"
     for checkpoint in found:
