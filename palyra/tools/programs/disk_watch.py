@@ -50,16 +50,6 @@ class DiskWatch:
                 return "inodes"
         return ""
 
-    def has_lost(self, size_bytes: int) -> bool:
-        """True if a disk has that many bytes less free than at the start, or cannot be read."""
-        try:
-            return any(
-                before.size_bytes - _measure(folder).size_bytes >= size_bytes
-                for folder, before in self._before.items()
-            )
-        except OSError:
-            return True
-
 
 def disks_of(command: Command) -> list[Path]:
     """Return the folders on the host's disks that the command can write to."""

@@ -132,7 +132,7 @@ async def read_until_exit(
     Cancellation: the output read so far is kept.
     """
     has_more, limit = True, ""
-    while child.ending is None and not limit and is_wanted():
+    while (has_more or child.ending is None) and not limit and is_wanted():
         with trio.move_on_after(LOOK_S):
             if has_more:
                 piece = bytes(await child.stdout.receive_some(PIECE_BYTES))
@@ -141,5 +141,7 @@ async def read_until_exit(
                 on_change()
             else:
                 await child.wait()
+        if child.is_held_by_survivors():  # the stream stays open until they are ended
+            await child.wait()
         limit = "output" if output.is_flood else watch.find_limit()
     return limit

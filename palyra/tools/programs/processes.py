@@ -85,7 +85,7 @@ class BackgroundProgram:
         self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
     ) -> None:
         watch = DiskWatch(*disks_of(self.command))
-        trace = CommandTrace(self.command, watch, file_clock_ns(), self._run_blocking)
+        trace = CommandTrace(self.command, file_clock_ns(), self._run_blocking)
         async with sandbox.open(self.command) as child:
             self.enforcement = child.enforcement
             ready.started()

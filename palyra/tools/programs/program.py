@@ -149,6 +149,7 @@ def _command(
         limits=around.limits,
         least=around.level,
         merges_errors=True,
+        tells_survivors=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Lines below a program's output: the limits it met, with their settings, and restored paths.
+"""Lines below a program's output: the limits it met, survivors, restored paths.
 
 Two sources, which the text keeps apart.  A limit that was *hit* is known: the kernel or the daemon
 ended the program, or a control group counted a refusal.  A *hint* quotes words of the output.  A file
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from palyra.core.ports import RunBlocking
 from palyra.core.text.visible import pluralize, visible
-from palyra.tools.programs.disk_watch import ALLOWED_BYTES, ALLOWED_FILES, DiskWatch
+from palyra.tools.programs.disk_watch import ALLOWED_BYTES, ALLOWED_FILES
 from palyra.tools.programs.output import FLOOD_BYTES
 from palyra.tools.sandbox.child import JailedProcess, ProcessExit
 from palyra.tools.sandbox.command import MIB, Command, CommandLimits
@@ -20,7 +20,7 @@ from palyra.tools.sandbox.limit_signs import find_limit_signs
 
 _SEARCHED_CHARS = 16_384  # of the beginning and of the end of an output
 _LOOKED_AT = 200_000  # entries of the workspace searched for cut files: less than a second
-_NAMED = 5  # cut files
+_NAMED = 5  # cut files, and survivors
 _CLOCK_REALTIME_COARSE = 5  # of linux/time.h: advances once a tick, as the stamps of files do
 
 
@@ -29,7 +29,6 @@ class CommandTrace:
     """A command that has ended, and what its effects are measured against."""
 
     command: Command
-    watch: DiskWatch
     started_ns: int  # of `file_clock_ns`
     run_blocking: RunBlocking
 
@@ -42,7 +41,7 @@ def file_clock_ns() -> int:
 async def find_notes(
     text: str, child: JailedProcess, ending: ProcessExit | None, trace: CommandTrace
 ) -> list[str]:
-    """Return notes on limits and restored paths, which the output itself need not tell.
+    """Return notes on limits, survivors and restored paths, which the output itself need not tell.
 
     Cancellation: nothing changes.
     """
@@ -54,11 +53,18 @@ async def find_notes(
         for kind, sign in signs.items()
         if kind != known
     ]
-    if root is not None and (
-        "file size" in {known, *signs} or trace.watch.has_lost(limits.file_bytes // 2)
-    ):
+    written_bytes = child.remains.written_bytes
+    may_be_cut = written_bytes is None or written_bytes >= limits.file_bytes
+    if root is not None and ("file size" in {known, *signs} or may_be_cut):
         cut = await trace.run_blocking(find_cut_files, str(root), limits, trace.started_ns)
         notes.append(cut.render(limits))
+    if survivors := child.remains.survivors:
+        shown = ", ".join(map(visible, sorted(set(survivors))[:_NAMED]))
+        were = "was" if len(survivors) == 1 else "were"
+        notes.append(
+            f"{pluralize(len(survivors), 'program')} still running {were} ended ({shown}); "
+            "process_start keeps one until the end of the run"
+        )
     if child.restored:
         names = ", ".join(child.restored)
         notes.append(f"put back or set aside, because no program may change or make it: {names}")

@@ -71,7 +71,8 @@ def shell_spec(
         description="Run a program, or a command line, in the workspace and give its output: "
         "standard output and standard error in the order they came. It "
         f"runs in a sandbox with {network}; only the workspace and temporary folders can be "
-        f"written.{top} Give argv or command.",
+        f"written.{top} What still runs when the program exits is ended: process_start keeps it. "
+        "Give argv or command.",
         parameters={
             "type": "object",
             "properties": {
@@ -132,7 +133,7 @@ class Shell:
         took_s = trio.current_time() - started_s
         ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
         result = output.result()
-        trace = CommandTrace(command, watch, started_ns, self.run_blocking)
+        trace = CommandTrace(command, started_ns, self.run_blocking)
         notes = await find_notes(result.text, child, ending, trace)
         text = result.text + "\n" * bool(result.text and not result.text.endswith("\n"))
         size = f"{pluralize(result.total_bytes, 'byte')} of output in {took_s:.1f} s"

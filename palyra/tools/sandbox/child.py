@@ -1,9 +1,11 @@
 """A jailed command while it runs: its streams, its processes, its exit."""
 
+import json
 import os
+import select
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,8 +15,13 @@ from palyra.core.text.visible import visible
 from palyra.tools.sandbox.cgroups import Group
 from palyra.tools.sandbox.command import SandboxFailure
 from palyra.tools.sandbox.start import ChildPipes
+from palyra.tools.sandbox.survivors import JailRemains, find_child
 
+HOLD_S = 20.0  # for the start of the program in a jail that is built
+# For helpers that end with their program, such as multiprocessing's resource tracker.
+GRACE_S = 0.1
 DEATH_S = 10.0  # for the exit of a killed jail; a process can hang in disk I/O
+_REPORT_BYTES = 65_536  # the reaper's, more than a pipe's packet holds
 _SIGNAL_BASE = 128  # shells and bubblewrap report a signal as this plus its number
 _SIGNALS = frozenset(signal.Signals)
 _LIMIT_SIGNALS = {"SIGXCPU": "cpu", "SIGXFSZ": "file size"}
@@ -33,18 +40,26 @@ class JailedProcess:
     """One command.  `Sandbox.open` creates and ends it."""
 
     def __init__(
-        self, pid: int, pipes: ChildPipes, *, kill_all: Callable[[int], None] | None = None
+        self,
+        pid: int,
+        pipes: ChildPipes,
+        *,
+        find_remains: Callable[[int, int], Awaitable[JailRemains]],
+        kill_all: Callable[[int], None] | None = None,
     ) -> None:
         """`pid`: our child and the ancestor of every process in the jail, bubblewrap or the reaper.
 
+        `find_remains` inspects the jail once its program has exited.
         `kill_all` kills everything, given a pidfd of the first process, where no process namespace
         does so when that process dies.
         """
         self.pid = pid
+        self._find_remains = find_remains
         self._kill_all = kill_all
         self.init_pid = 0  # of the jail's first process; 0: not known yet
         self.enforcement = ""
         self.restored: tuple[str, ...] = ()  # after the block: protected paths it had changed
+        self.remains = JailRemains()  # known if the command tells its survivors
         self.group: Group | None = None  # that limits all its processes together
         self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)
         self.stdout: trio.abc.ReceiveStream = trio.lowlevel.FdStream(pipes.stdout)
@@ -58,6 +73,8 @@ class JailedProcess:
         self._jail_error = b""
         self._pidfd = pipes.process
         self._init_pidfd: int | None = None
+        self._program: tuple[int, int] | None = None  # id and pidfd, while the jail is held
+        self._is_killed = False
         self._ending: ProcessExit | None = None
         self._watching = trio.Lock()
 
@@ -78,6 +95,50 @@ class JailedProcess:
             os.write(self._gate, b"1")
         except BrokenPipeError:
             raise SandboxFailure("the jail ended before its command began") from None
+
+    async def hold(self) -> None:
+        """Let the command start in a jail that its exit does not end before `wait` has counted.
+
+        bubblewrap's outer process takes everything along when it exits, which it does when the
+        command has exited; so it is stopped until then.  Nothing depends on its running: signals
+        that kill reach it.  Raises SandboxFailure.  Cancellation: the command has not started.
+        """
+        with trio.move_on_after(HOLD_S) as scope:
+            await trio.lowlevel.wait_readable(self._alive)
+        if scope.cancelled_caught:
+            raise SandboxFailure(f"the command did not start within {HOLD_S:g} s")
+        program = find_child(self.init_pid)
+        if program is not None:
+            with suppress(OSError):  # it has exited: killed from outside
+                self._program = (program, os.pidfd_open(program))
+                signal.pidfd_send_signal(self._pidfd, signal.SIGSTOP)
+        self._has_started = self._has_started or self._read_start()
+
+    def is_held_by_survivors(self) -> bool:
+        """True if the program has exited and `wait` has not ended the rest of its jail yet."""
+        if self._program is None:
+            return False
+        poll = select.poll()
+        poll.register(self._program[1], select.POLLIN)
+        return bool(poll.poll(0))
+
+    async def _release(self) -> None:
+        """Wait for the exit of the program, name the processes left, and end the jail."""
+        if self._program is None:
+            return
+        pid, pidfd = self._program
+        await trio.lowlevel.wait_readable(pidfd)
+        if not self._is_killed:
+            self.remains = await self._find_remains(self.init_pid, pid)
+            with trio.move_on_after(GRACE_S):
+                while self.remains.survivors:
+                    await trio.sleep(GRACE_S / 5)
+                    self.remains = await self._find_remains(self.init_pid, pid)
+        if self._program is not None:  # no other task came first
+            self._program = None
+            os.close(pidfd)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
 
     def without_jail_error(self, piece: bytes) -> bytes:
         """Return the command's part of the output; anything before its start is the jail's error."""
@@ -104,7 +165,7 @@ class JailedProcess:
     def _read_start(self) -> bool:
         """True if the jail has reported the start of the command, which is its last action."""
         with suppress(BlockingIOError):
-            self._has_started = bool(os.read(self._alive, 1))
+            self._has_started = os.read(self._alive, 1) == b"!"
         return self._has_started
 
     @property
@@ -120,12 +181,14 @@ class JailedProcess:
         while self._ending is None:
             async with self._watching:
                 if self._ending is None:
+                    await self._release()
                     await trio.lowlevel.wait_readable(self._pidfd)
                     self._collect()
         return self._ending
 
     def kill(self) -> None:
         """Kill all its processes."""
+        self._is_killed = True
         if self._kill_all is not None and self._init_pidfd is not None:
             self._kill_all(self._init_pidfd)
             return
@@ -156,14 +219,22 @@ class JailedProcess:
                 await trio.aclose_forcefully(stream)
         if self.egress is not None:
             self.egress.close()
-        for fd in (self._alive, self._gate, self._pidfd, self._init_pidfd):
+        held = () if self._program is None else (self._program[1],)
+        for fd in (self._alive, self._gate, self._pidfd, self._init_pidfd, *held):
             if fd is not None:
                 os.close(fd)
+
+    def _read_remains(self) -> None:
+        """Read the reaper's report, of level B; there is none of level A, or of a killed one."""
+        with suppress(BlockingIOError, ValueError):
+            found = json.loads(os.read(self._alive, _REPORT_BYTES))
+            self.remains = JailRemains(tuple(found["survivors"]), found["written_bytes"])
 
     def _collect(self) -> None:
         found, status = os.waitpid(self.pid, os.WNOHANG)
         if found:
             self._has_started = self._has_started or self._read_start()
+            self._read_remains()
             limit = self.group.find_limit() if self.group else ""
             self._ending = _read_status(status, limit)
 

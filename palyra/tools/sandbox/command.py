@@ -85,6 +85,7 @@ class Command:
     takes_input: bool = False  # a pipe for stdin; else it is empty
     least: Level = "A"  # the lowest level at which it may run
     merges_errors: bool = False  # stderr is written to stdout, in order
+    tells_survivors: bool = False  # processes that outlive the program are named, then killed
 
     @property
     def sealed_bytes(self) -> int:

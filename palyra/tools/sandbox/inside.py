@@ -42,7 +42,9 @@ def build_inside(
     instruction table.
     """
     begin = SystemCall("write", (alive_fd, b"!", 1))
-    calls = [begin, *_calls(command, abi, egress_fd)]
+    # The pipe has room for one write: the second waits until the daemon holds the jail.
+    begins = [begin, begin] if command.tells_survivors else [begin]
+    calls = [*begins, *_calls(command, abi, egress_fd)]
     return build_launcher(calls, machine or platform.machine())
 
 

@@ -20,12 +20,15 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _NOT_STARTED = 126
+_GRACE_S, _GRACE_LOOKS = 0.1, 5  # as `child.GRACE_S`
+_REPORTED = 1_000  # survivors; their report fits into the pipe
 _SIGNAL_BASE = 128  # shells report a signal as this plus its number
 
 
@@ -48,7 +51,9 @@ def main() -> None:
     _detach_streams()
     os.write(spec["info"], json.dumps({"child-pid": pid}).encode())
     os.close(spec["info"])
-    _attend(pid, spec["gate"], gate_writer, signals)
+    if _attend(pid, spec["gate"], gate_writer, signals):
+        report = {"survivors": _find_survivors(pid), "written_bytes": _written(pid)}
+        os.write(spec["alive"], json.dumps(report).encode())
     code = _end(pid)
     os._exit(code if code >= 0 else _SIGNAL_BASE - code)
 
@@ -95,8 +100,8 @@ def _drop(spec: dict[str, Any]) -> None:
 # --- the end -------------------------------------------------------------------------------------
 
 
-def _attend(pid: int, gate: int, gate_writer: int, signals: int) -> None:
-    """Return when the command has exited, or the daemon has closed the gate or died."""
+def _attend(pid: int, gate: int, gate_writer: int, signals: int) -> bool:
+    """Return when the command has exited; False if the daemon has closed the gate or died."""
     poll = select.poll()
     poll.register(gate, select.POLLIN)
     poll.register(signals, select.POLLIN)
@@ -106,8 +111,39 @@ def _attend(pid: int, gate: int, gate_writer: int, signals: int) -> None:
             os.read(signals, 4096)
         if gate in ready:
             if not os.read(gate, 1):
-                return
+                return False
             os.write(gate_writer, b"1")
+    return True
+
+
+def _find_survivors(group: int) -> list[str]:
+    """Return the names of the processes that outlive the command, after a moment for helpers."""
+    names = _names(group)
+    for _ in range(_GRACE_LOOKS):
+        if names:
+            time.sleep(_GRACE_S / _GRACE_LOOKS)
+            names = _names(group)
+    return names
+
+
+def _names(group: int) -> list[str]:
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
+        with suppress(OSError, ValueError):
+            stat = Path(f"/proc/{int(name)}/stat").read_text("utf-8", "replace")
+            before, _, after = stat.rpartition(")")
+            state, _, of = after.split()[:3]
+            if int(of) == group and int(name) != group and state not in {"Z", "X"}:
+                found.append(before.partition("(")[2])
+    return found[:_REPORTED]
+
+
+def _written(pid: int) -> int | None:
+    """Return the bytes that the command and the orphans collected so far have written, if known."""
+    with suppress(OSError, ValueError, IndexError):
+        texts = [Path(f"/proc/{each}/io").read_text("ascii") for each in ("self", pid)]
+        return sum(int(text.partition("wchar: ")[2].split()[0]) for text in texts)
+    return None
 
 
 def _has_ended(pid: int) -> bool:

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +25,7 @@ from palyra.tools.sandbox.child import JailedProcess
 from palyra.tools.sandbox.command import Command, Level, SandboxFailure
 from palyra.tools.sandbox.shared_host import kill_group
 from palyra.tools.sandbox.spawner import JailLeftovers, Spawner
+from palyra.tools.sandbox.survivors import find_remains
 
 START_S = 20.0  # for building a jail; takes milliseconds except under extreme load
 _MESSAGE_BYTES = 4_096  # of bubblewrap's error message
@@ -108,7 +110,12 @@ class Sandbox:
         level = probed or self.level
         spawn = self._spawner.spawn if level == "A" else self._spawner.spawn_shared
         pid, pipes, cleanup = await self._thread.call(spawn, command)
-        child = JailedProcess(pid, pipes, kill_all=kill_group if level == "B" else None)
+        child = JailedProcess(
+            pid,
+            pipes,
+            find_remains=partial(self._thread.call, find_remains),
+            kill_all=kill_group if level == "B" else None,
+        )
         child.enforcement = self._spawner.enforcement(level)
         self._running.add(child)
         try:
@@ -116,6 +123,8 @@ class Sandbox:
             if probed is None:
                 self._check(level)  # the level may have changed during the start
             child.open_gate()
+            if command.tells_survivors and level == "A":
+                await child.hold()
             with await _attach(child, command):
                 yield child
         finally:

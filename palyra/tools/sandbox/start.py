@@ -4,6 +4,7 @@ A jail inherits nothing of the daemon: descriptors are close-on-exec and passed 
 environment is empty, standard input is empty unless the command takes input.
 """
 
+import fcntl
 import os
 import socket
 import subprocess  # noqa: S404 - bubblewrap and the reaper are started, nothing else
@@ -83,6 +84,12 @@ class JailEnds:
         read, write = os.pipe2(os.O_CLOEXEC)
         return self._keep(write, read)
 
+    def outward_one_by_one(self) -> tuple[int, int]:
+        """Make a pipe in which a write waits until we have read the one before it."""
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_DIRECT)  # each write is a packet of its own
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 1)  # rounded up to one packet
+        return self._keep(write, read)
+
     def both_ways(self) -> tuple[int, int]:
         """Make a pair of sockets; return the jail's and ours."""
         theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -121,7 +128,8 @@ def _spawn(
     start: SpawnRequest, sources: Mapping[str, int], ends: JailEnds
 ) -> tuple[int, ChildPipes]:
     command = start.command
-    info, gate, alive, stdout = ends.outward(), ends.inward(), ends.outward(), ends.outward()
+    info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
+    alive = ends.outward_one_by_one()
     stdin = ends.inward() if command.takes_input else (None, None)
     stderr = (None, None) if command.merges_errors else ends.outward()
     egress = ends.both_ways() if command.network else (None, None)

@@ -386,3 +386,52 @@ async def test_the_default_limits_fit_watchers_and_pools(shop: Shop) -> None:
         "threading.stack_size(65536)\n[each.start() for each in made]\nstop.set()\nprint('all')"
     )
     assert (await shop.run(argv=["python3", "-c", code])).text.startswith("all\n[exit code 0;")
+
+
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("sleep 97 & echo started", "1 program still running was ended (sleep)"),
+        ("sleep 97 & sleep 98 & sh -c 'sleep 99; true' & echo started", "4 programs still running"),
+        ("setsid nohup sleep 97 > /dev/null 2>&1 & echo started", "1 program still running"),
+        ("(sleep 97 &) ; echo started", "1 program still running was ended (sleep)"),
+        ("sleep 97 & echo started; exit 3", "1 program still running was ended (sleep)"),
+    ],
+    ids=["background", "several", "session", "orphan", "failed"],
+)  # fmt: skip
+async def test_programs_that_outlive_the_line_are_counted(shop: Shop, line: str, note: str) -> None:
+    """The line ends with its program, and the result names the rest and the tool that keeps one."""
+    found = await shop.run(command=line, timeout_s=30)
+    code = 3 if "exit 3" in line else 0
+    assert found.text.startswith(f"started\n[exit code {code}; 8 bytes of output in ")
+    assert f"\n[{note}" in found.text
+    assert "; process_start keeps one until the end of the run]" in found.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sleep 0 & wait; echo started",
+        "sleep 60 & kill $!; wait; echo started",
+        "seq 100000 | tail -1 > /dev/null; echo started",
+    ],
+)
+async def test_control_programs_that_have_ended_are_not_counted(shop: Shop, line: str) -> None:
+    """The control: nothing is left, nothing is said."""
+    found = await shop.run(command=line)
+    assert found.text.startswith("started\n[exit code 0;")
+    assert "still running" not in found.text
+
+
+async def test_the_output_of_a_line_with_survivors_is_whole(shop: Shop) -> None:
+    """All of it is read although a process that holds the stream open is killed."""
+    found = await shop.run(command="sleep 97 & seq 30000")
+    assert "\n30000\n[exit code 0;" in found.text
+    assert not found.is_truncated
+
+
+async def test_a_line_that_is_stopped_has_no_survivors(shop: Shop) -> None:
+    """The time was up: the whole tree was ended, which the result says already."""
+    found = await shop.run(command="sleep 97 & sleep 98", timeout_s=1)
+    assert "limit hit: time" in found.text
+    assert "still running" not in found.text

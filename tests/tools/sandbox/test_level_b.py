@@ -513,3 +513,17 @@ async def test_a_missing_layer_is_found(
     monkeypatch.setattr(escape_probes, "probes", one)
     async with open_sandbox() as made:
         assert reached == await find_leak(made, run_sync, "B")
+
+
+async def test_programs_that_outlive_the_command_are_named(
+    sandbox: Sandbox, workspace: Path
+) -> None:
+    """The reaper counts the group before it kills it; the control has waited for its own."""
+    for text, names in (("sleep 97 & (sleep 98 &)", ("sleep", "sleep")), ("sleep 0 & wait", ())):
+        async with sandbox.open(
+            line(f"{text}; head -c 70000 /dev/zero > src/x", workspace)
+        ) as child:
+            await child.wait()
+        assert names == child.remains.survivors
+        assert child.remains.written_bytes is not None
+        assert child.remains.written_bytes >= 70_000
