@@ -59,6 +59,7 @@ from palyra.core.memory.items import (
     MemoryImported,
     MemoryPurged,
     check_draft,
+    check_fields,
     edit_item,
     make_item,
     merge_item,
@@ -307,6 +308,7 @@ class Memories:
 
         Raises NotFound, InvalidParams, TooLarge, and IllegalState for a superseded item.
         """
+        check_fields(fields)
         texts = [fields.get("text") or "", fields.get("author") or "", *fields.get("tags", ())]
         await self.run_blocking(_require_no_secret, self.redactor, "\n".join(texts), "text")
         return await self._change(

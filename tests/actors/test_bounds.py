@@ -1,11 +1,15 @@
 """Bounds of runs: what is too large, who waits together, and a run that never came to be."""
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
+from palyra.core.redaction.redactor import Redactor, StreamRedactor
 from palyra.errors import InvalidParams, TooLarge, Unavailable
 from tests.actors.run.office_kit import OPERATOR, SECRET, call, running, say
 from tests.store.memory.journal import MemoryJournal
@@ -77,6 +81,51 @@ async def test_a_turn_too_large_fails_the_run_with_its_size(
         assert await kit.end(run_id) == "failed"
         failed = kit.events(run_id, "run.failed")[0]
         assert (failed.failure_class, "262144" in failed.reason) == ("malformed", True)
+
+
+async def test_what_is_too_large_is_not_searched_for_secrets(
+    store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size refuses it first: a message, a steer, a text of a turn, arguments and ids of calls."""
+    searched: list[int] = []
+    for owner, name in (
+        (Redactor, "redact_bytes"),
+        (Redactor, "redact_text"),
+        (StreamRedactor, "feed"),
+    ):
+        monkeypatch.setattr(owner, name, _counting(getattr(owner, name), searched))
+    async with running(store) as kit:
+        with pytest.raises(TooLarge):
+            await kit.start(TOO_LONG)
+        kit.model.turns = [call(("hang", {})), say("ok")]
+        run_id = await kit.start()
+        await wait_all_tasks_blocked(0.0001)
+        with pytest.raises(TooLarge):
+            await kit.gateway.steer_run(OPERATOR, run_id, TOO_LONG)
+        kit.gate_open.set()
+        assert await kit.end(run_id) == "done"
+        twice = call(("echo", {"text": "a"}), ("echo", {"text": "b"}))
+        long = tuple(msgspec.structs.replace(each, call_id=TOO_LONG) for each in twice.calls)
+        turns = [
+            say(TOO_LONG),
+            call(("echo", {"text": TOO_LONG})),
+            msgspec.structs.replace(twice, calls=long),
+        ]
+        for turn in turns:
+            kit.model.turns = [turn]
+            assert await kit.end(await kit.start()) == "failed"
+    assert searched
+    assert max(searched) <= MAX_PAYLOAD_BYTES
+
+
+def _counting(search: Callable[..., Any], lengths: list[int]) -> Callable[..., Any]:
+    """Return the search, which also notes the length of each text."""
+
+    def note(self: object, text: str | bytes) -> Any:
+        lengths.append(len(text))
+        return search(self, text)
+
+    return note
 
 
 async def test_a_turn_with_two_equal_call_ids_fails_the_run_and_no_more(

@@ -276,6 +276,8 @@ async def test_edits_are_checked(kit: MemoryKit) -> None:
     for fields in bad:
         with pytest.raises(InvalidParams):
             await kit.memories.edit(ANN, own, fields)
+    with pytest.raises(TooLarge):  # before it is searched for secrets
+        await kit.memories.edit(ANN, own, {"text": SECRET.rjust(20_000)})
     await kit.add("The deploy port is 9090")
     with pytest.raises(IllegalState, match="was superseded by"):
         await kit.memories.edit(ANN, own, {"text": "x"})

@@ -24,6 +24,7 @@ from palyra.core.context.history import History
 from palyra.core.context.overflow import plan_compaction
 from palyra.core.context.rendering import PromptCache
 from palyra.core.ids import NewId
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.images import newest
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -117,9 +118,10 @@ async def look_for_secrets(services: RunServices, written: bytes) -> None:
     """Search JSON for secrets before a step writes it; in a thread unless it is short.
 
     The redactor caches the result, so the step itself, which blocks the event loop, finds it there.
+    The step refuses what is too large for the tape, so that is not searched.
     Cancellation: waits for the thread.
     """
-    if len(written) >= REMEMBERED_BYTES:
+    if REMEMBERED_BYTES <= len(written) <= MAX_PAYLOAD_BYTES:
         await services.run_blocking(services.redactor.redact_bytes, written)
 
 

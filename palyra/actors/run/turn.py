@@ -15,6 +15,7 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import ChildTask
 from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import Delta, ModelFailure, ProposedCall
 from palyra.core.policy.gate import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel, RunBlocking
@@ -65,7 +66,10 @@ async def ask_model(task: TurnTask) -> None:
 
     def on_delta(delta: Delta) -> None:
         reservation.chars += len(delta.text)
-        stream.take(delta.kind, delta.text)
+        if (
+            len(delta.text) <= MAX_PAYLOAD_BYTES
+        ):  # a larger one is refused with its turn, unsearched
+            stream.take(delta.kind, delta.text)
 
     outcome: TurnFinished | TurnFailedInput
     try:

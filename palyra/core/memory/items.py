@@ -272,16 +272,22 @@ def edit_item(
         raise IllegalState(
             f"{item.memory_id} was superseded by {item.superseded_by}: edit that, or undo first"
         )
+    check_fields(fields)
+    if "tags" in fields:
+        fields = {**fields, "tags": merge_tags(fields["tags"])}
+    return revise(item, "edited", by=by, now_ms=now_ms, **fields)
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise InvalidParams or TooLarge for fields that no item may have."""
     if not fields:
         raise InvalidParams("give at least one field to change", field="text")
     if "text" in fields:
         check_text(fields["text"])
     if "tags" in fields:
         _check_tags(fields["tags"], "tags")
-        fields = {**fields, "tags": merge_tags(fields["tags"])}
     _check_name(fields.get("author"), "author")
     _check_range(fields.get("confidence_bps"), 0, FULL_BPS, "confidence_bps")
-    return revise(item, "edited", by=by, now_ms=now_ms, **fields)
 
 
 def restore(item: MemoryRecord, earlier: MemoryRecord, *, by: str, now_ms: int) -> MemoryRecord:

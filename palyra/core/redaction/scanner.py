@@ -72,7 +72,12 @@ class Span(NamedTuple):
 class Expression(Protocol):
     """The part of a compiled RE2 expression that is used here; the package has no types."""
 
-    def search(self, text: bytes | bytearray, pos: int = 0) -> "Match | None": ...
+    programsize: int
+    reverseprogramsize: int
+
+    def search(
+        self, text: bytes | bytearray, pos: int = 0, endpos: int | None = None
+    ) -> "Match | None": ...
     def match(self, text: bytes, pos: int = 0) -> "Match | None": ...
     def finditer(self, text: bytes) -> "Iterator[Match]": ...
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.incident.kinds import outcome_unknown
+from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
 from palyra.core.policy.grants import ONCE, grant_id_of
@@ -57,6 +58,8 @@ def find_duplicate_ids(step: Step, calls: Sequence[ProposedCall]) -> str | None:
     """
     if len(calls) < 2:  # noqa: PLR2004 - a single call has no duplicate
         return None
+    if sum(len(call.call_id) for call in calls) > MAX_PAYLOAD_BYTES:
+        return None  # the turn is too large, whatever they are
     places: dict[str, int] = {}
     written, _ = step.env.redact(msgspec.json.encode([call.call_id for call in calls]))
     for place, call_id in enumerate(msgspec.json.decode(written, type=list[str]), 1):

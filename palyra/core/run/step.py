@@ -47,19 +47,19 @@ class Transition:
         """Encode, redact, size-check and apply one event; leave `room_bytes` of its payload free.
 
         Raises InvariantBroken when the state does not allow the event and TooLarge when its payload
-        exceeds the tape's limit.  Neither changes anything.
+        exceeds the tape's limit.  Neither changes anything.  The size is judged before the search, which
+        may take a second for a megabyte, and after it, because a mark may be longer than a secret.
         """
         data, redacted = ev.encode_event(event), False
+        _require_room(event.KIND, data, room_bytes)
         if event.MAY_CONTAIN_USER_TEXT:
-            if self._redacts_each or len(data) > MAX_PAYLOAD_BYTES:
+            if self._redacts_each:
                 data, redacted = self.env.redact(data)
             else:
                 self._unsearched.append(data)
         if redacted:
             event, data = _keep_computed(event, ev.decode_event(event.KIND, data), data)
-        if len(data) > MAX_PAYLOAD_BYTES - room_bytes:
-            limit = MAX_PAYLOAD_BYTES - room_bytes
-            raise TooLarge(f"{event.KIND} has {len(data)} bytes; it may have {limit}")
+            _require_room(event.KIND, data, room_bytes)
         self.run = apply(self.run, event, self.now_ms)
         self.drafts.append(EncodedEvent(event.KIND, data, redacted))
 
@@ -135,6 +135,13 @@ def tape_rows(step: Transition) -> tuple[TapeRow, ...]:
         )
         for index, draft in enumerate(step.drafts)
     )
+
+
+def _require_room(kind: str, data: bytes, room_bytes: int) -> None:
+    """Raise TooLarge for a payload above the tape's limit."""
+    limit = MAX_PAYLOAD_BYTES - room_bytes
+    if len(data) > limit:
+        raise TooLarge(f"{kind} has {len(data)} bytes; it may have {limit}")
 
 
 def _keep_computed(event: ev.Event, found: ev.Event, data: bytes) -> tuple[ev.Event, bytes]:

@@ -1,6 +1,11 @@
 """Search for lines of a file, shown as `grep -n` does, in linear time.
 
 The engine is RE2 on UTF-8: no pattern can make it backtrack, and none matches across a line end.
+
+Linear is not cheap: the engine takes up to one step for each byte and each instruction of the compiled pattern,
+and counted repetition makes thousands of these.  So a pattern has a bound of instructions, and a call of the
+engine, which nothing interrupts, one of steps: a text is searched in pieces of whole lines, between which the
+search may end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +18,8 @@ from palyra.core.redaction.scanner import Expression
 MAX_QUERY_CHARS = 1_000
 LINE_BYTES = 400  # shown of one line; of a longer one the part around the match
 MAX_PROGRAM_BYTES = 8_388_608  # of a compiled pattern and the engine's cache
+MAX_INSTRUCTIONS = 20_000  # of a compiled pattern; ordinary ones have less than 200
+MAX_STEPS = 300_000_000  # instructions times bytes of one call: at 3.5 ns at worst a second
 
 Find = Callable[[bytes, int], int]  # (content, start) -> offset of the match, -1 for none
 
@@ -49,8 +56,18 @@ def _reason(error: Exception) -> str:
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else "it is no UTF-8"
 
 
-def compile_query(query: str, *, is_regex: bool, ignores_case: bool) -> Find:
-    """Return the search function of a query.  Raises BadQuery."""
+def compile_query(
+    query: str,
+    *,
+    is_regex: bool,
+    ignores_case: bool,
+    is_over: Callable[[], bool] = lambda: False,
+    pass_line: Callable[[], None] = lambda: None,
+) -> Find:
+    """Return the search function of a query.  Raises BadQuery.
+
+    It finds nothing more once `is_over`, and calls `pass_line` for a line that is too long for its bound of steps.
+    """
     if not query or len(query) > MAX_QUERY_CHARS:
         raise BadQuery(f"a query has 1 to {MAX_QUERY_CHARS} characters")
     if "\n" in query:
@@ -59,12 +76,40 @@ def compile_query(query: str, *, is_regex: bool, ignores_case: bool) -> Find:
         needle = query.encode()
         return lambda content, start: content.find(needle, start)  # a third of the engine's time
     expression = compile_text(query if is_regex else re2.escape(query), ignores_case=ignores_case)
+    most_bytes = MAX_STEPS // _count_instructions(expression)
 
     def find(content: bytes, start: int) -> int:
-        match = expression.search(content, start)
-        return -1 if match is None else match.span()[0]
+        while start <= len(content) and not is_over():
+            end = _end_of_piece(content, start, most_bytes)
+            if end - start > most_bytes:
+                pass_line()
+            elif (match := expression.search(content, start, end)) is not None:
+                return match.span()[0]
+            start = end + 1
+        return -1
 
     return find
+
+
+def _count_instructions(expression: Expression) -> int:
+    """Return the size of the larger program, of those for the two directions.  Raises BadQuery."""
+    count = max(expression.programsize, expression.reverseprogramsize)
+    if count > MAX_INSTRUCTIONS:
+        raise BadQuery(
+            f"the expression has {count} instructions, at most {MAX_INSTRUCTIONS}: repeat less, such as "
+            "{1,20} for {1,1000}, or search for a part of it"
+        )
+    return count
+
+
+def _end_of_piece(content: bytes, start: int, most_bytes: int) -> int:
+    """Return the end of as many lines as fit, of one line if none does; without its line feed."""
+    if len(content) - start <= most_bytes:
+        return len(content)
+    end = content.rfind(b"\n", start, start + most_bytes + 1)
+    if end < 0:
+        end = content.find(b"\n", start)
+    return len(content) if end < 0 else end
 
 
 def _is_utf8(query: str) -> bool:

@@ -161,13 +161,15 @@ class _Search:
 
     def __init__(self, walk: WorkspaceWalk, arguments: Arguments) -> None:
         self.walk = walk
-        self._find = _query(arguments)
+        self._find = _query(arguments, walk.is_over, self._pass_line)
         means = _compiled(arguments["glob"]) if "glob" in arguments else None
         self._means = means
         self._limit = arguments.get("limit", DEFAULT_HITS)
         self._context = arguments.get("context", 0)
         self._room = PAGE_BYTES
         self._total_bytes = 0
+        self._has_long_line = False  # the file that is being searched
+        self._partly = 0  # files with lines that were passed
         self._skipped = 0  # files that are too large, have a second name, or were removed
         self.is_cut = False
 
@@ -179,6 +181,12 @@ class _Search:
         if self._skipped:
             files = pluralize(self._skipped, "file")
             yield f"{files} not searched (too large, or with a second name)"
+        if self._partly:
+            files = pluralize(self._partly, "file")
+            yield f"{files} not searched in lines too long for this expression: a simpler one finds more"
+
+    def _pass_line(self) -> None:
+        self._has_long_line = True
 
     def lines(self) -> Iterator[str]:
         """Yield the lines to show, up to the bounds."""
@@ -213,9 +221,10 @@ class _Search:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
 
     def _in_file(self, path: str, content: bytes) -> list[str]:
-        if self._find(content, 0) < 0:  # most files; cheaper than the generator
-            return []
-        hits = list(islice(find_hits(content, self._find), self._limit + 1))
+        self._has_long_line = False
+        is_found = self._find(content, 0) >= 0  # not in most files; cheaper than the generator
+        hits = list(islice(find_hits(content, self._find), self._limit + 1)) if is_found else []
+        self._partly += self._has_long_line
         if not hits:
             return []
         if len(hits) > self._limit:
@@ -225,12 +234,16 @@ class _Search:
         return render_hits(visible(path), content, hits, self._context)
 
 
-def _query(arguments: Arguments) -> Find:
+def _query(
+    arguments: Arguments, is_over: Callable[[], bool], pass_line: Callable[[], None]
+) -> Find:
     try:
         return compile_query(
             arguments["query"],
             is_regex=arguments.get("regex", False),
             ignores_case=arguments.get("ignore_case", False),
+            is_over=is_over,
+            pass_line=pass_line,
         )
     except BadQuery as error:
         raise ToolFailure(f"the query: {error}") from None

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.tools.files import line_search
 from palyra.tools.files.line_search import (
     LINE_BYTES,
     BadQuery,
     compile_query,
+    compile_text,
     find_hits,
     render_hits,
 )
@@ -22,6 +24,12 @@ def lines_found(
     """The numbers of the lines the query is found in."""
     find = compile_query(query, is_regex=regex, ignores_case=ignore)
     return [hit.number for hit in find_hits(content, find)]
+
+
+def re2_size(query: str) -> int:
+    """The instructions of the query, in the direction that has more."""
+    expression = compile_text(query)
+    return max(expression.programsize, expression.reverseprogramsize)
 
 
 def shown(content: bytes, query: str, context: int = 0) -> list[str]:
@@ -63,6 +71,46 @@ def test_a_query_that_cannot_be(query: str, said: str) -> None:
     """It is refused, and the text says why."""
     with pytest.raises(BadQuery, match=said):
         compile_query(query, is_regex=True, ignores_case=False)
+
+
+@every_row(
+    ("query", "said"),
+    [
+        (r"(\pL|\pN){200}", "instructions, at most 20000"),
+        (r"((\pL\pN\pS){10}|\pL){99}", "too large"),
+    ],
+)
+def test_an_expression_has_a_bound_of_instructions(query: str, said: str) -> None:
+    """What it compiles to is bounded, and the text says by what."""
+    with pytest.raises(BadQuery, match=said):
+        compile_query(query, is_regex=True, ignores_case=False)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 4, 7, 1000])
+@pytest.mark.parametrize("query", ["b", "^b$", "^$", "a|q", "[^z]+", "x*", "a.$", r"\bq"])
+def test_a_search_in_pieces_finds_the_same(
+    query: str, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the pieces end, the hits are those of one call of the engine."""
+    content = "aé\nb\n\nqb\n\n\nbbb".encode()
+    expected = lines_found(content, query)
+    passed: list[int] = []
+    size = max(re2_size(query), 1)
+    monkeypatch.setattr(line_search, "MAX_STEPS", size * piece_bytes)
+    find = compile_query(
+        query, is_regex=True, ignores_case=False, pass_line=lambda: passed.append(1)
+    )
+    found = [hit.number for hit in find_hits(content, find)]
+    lengths = [len(line) for line in content.split(b"\n")]
+    assert [at for at in expected if lengths[at - 1] <= piece_bytes] == found
+    assert bool(passed) is any(length > piece_bytes for length in lengths)
+
+
+def test_a_search_that_is_over_finds_nothing_more() -> None:
+    """Between two pieces it ends."""
+    times = iter([False, True])
+    find = compile_query("b", is_regex=True, ignores_case=False, is_over=lambda: next(times))
+    assert [1] == [hit.number for hit in find_hits(b"b\nb\n", find)]
 
 
 def test_a_hostile_expression_is_linear() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from palyra.core.tool.spec import ToolFailure
-from palyra.tools.files import search, walk
+from palyra.tools.files import line_search, search, walk
 from palyra.tools.files.read import EXCERPT_BYTES
 from palyra.tools.files.search import glob, search_text, search_tools
 from palyra.tools.files.workspace import Workspace
@@ -195,6 +195,28 @@ def test_a_bad_query_is_a_failure(workspace: Workspace) -> None:
     """The text says what is wrong."""
     with pytest.raises(ToolFailure, match=r"the query: not a regular expression: missing \)"):
         lines(workspace, "(a", regex=True)
+
+
+def test_an_expensive_expression_ends_within_its_bounds(workspace: Workspace) -> None:
+    """A line too long for it is named as not searched; shorter lines of the file are found."""
+    (workspace.root / "long.txt").write_bytes(b"a" * 400_000 + b"\n" + b"ab" * 1000 + b"b\n")
+    got = lines(workspace, "(a|b|ab){1000}b", regex=True)
+    assert got[0].startswith("long.txt:2:")
+    assert "1 file not searched in lines too long for this expression" in got[-1]
+    with pytest.raises(ToolFailure, match=r"the query: the expression has \d+ instructions"):
+        lines(workspace, r"(\pL|\pN){200}", regex=True)
+
+
+def test_a_search_that_takes_too_long_says_so(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a file as well, between two pieces of it."""
+    monkeypatch.setattr(line_search, "MAX_STEPS", 40)
+    (workspace.root / "a" / "0.txt").write_text("x\n" * 9 + "needle\n")
+    times = iter([0.0] * 3)
+    monkeypatch.setattr(walk, "monotonic", lambda: next(times, 9.0))
+    got = lines(workspace, "needle.?", regex=True, path="a/0.txt")
+    assert got == ["[nothing was found; the search ended early after 5 s: name a folder]"]
 
 
 def test_many_hits_are_cut(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,7 @@ class Conversation:
                 f"{field}: no earlier call has the id {truncate_safely(call_id, 64)!r}",
                 field=field,
             )
+        _check_size(len(output), field)  # before it is scanned
         findings = tuple(map(str, find_injections(output)))
         status = "failed" if is_error else "succeeded"
         result = ToolMessage(call_id, name, status, output, "external_untrusted", findings)
@@ -128,7 +129,7 @@ class Conversation:
             raise InvalidParams(
                 f"{field}: the last message must be a user message or a tool result", field=field
             )
-        _check_size((*messages, *results), field)
+        _check_size(sum(len(msgspec.json.encode(each)) for each in (*messages, *results)), field)
         return ChatInput(
             instructions="\n\n".join(self._instructions),
             before=tuple(messages),
@@ -139,8 +140,7 @@ class Conversation:
         )
 
 
-def _check_size(messages: tuple[Message, ...], field: str) -> None:
-    size = sum(len(msgspec.json.encode(message)) for message in messages)
+def _check_size(size: int, field: str) -> None:
     if size > MAX_BEFORE_BYTES:
         raise TooLarge(
             f"{field}: {size} bytes of conversation before the last message; the limit is "
