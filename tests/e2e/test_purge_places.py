@@ -114,7 +114,7 @@ def columns(database: Path) -> Iterator[tuple[str, str, bool]]:
                 f' instr(lower(CAST("{column}" AS BLOB)), ?) LIMIT 1',
                 (MARK.encode(),),
             ).get
-            yield table, column, marked is not None
+            yield str(table), str(column), marked is not None
 
 
 def check_places(database: Path) -> None:
