@@ -72,7 +72,7 @@ class Gate:
     ) -> None:
         self._toolbox = toolbox
         self._policy = policy
-        self._count_prompts = count_prompts  # open prompts of a principal
+        self._count_prompts = count_prompts  # open prompts by `RunAccepted.asks_as`
         self._find_grants = find_grants
         self.grant_holds = grant_holds  # by grant id
 
@@ -229,7 +229,7 @@ class Gate:
             depth=accepted.depth,
             denied=run.denied,
             end=end,
-            pending_approvals=self._count_prompts(accepted.principal),
+            pending_approvals=self._count_prompts(accepted.asks_as),
             handed_down=None if handed_down is None else frozenset(handed_down),
             grant=grant,
             now_ms=run.last_ms,

@@ -35,6 +35,7 @@ from palyra.core.context.references import (
 from palyra.core.context.rendering import trust_of
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import DEFAULT_WORKSPACE, SessionRecord
+from palyra.core.memory.documents import DOCUMENTS
 from palyra.core.model.messages import ProposedCall
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.gate import Allow, NeedsApproval
@@ -289,6 +290,7 @@ class ContextSources:
             tool=tool,
             tool_version=spec.version,
             arguments=arguments,
+            audience=asker.scope.audience,
             workspace=asker.workspace,
         )
         output = await self._toolbox.execute(call, lambda _piece: None)
@@ -391,6 +393,8 @@ class ContextSources:
         sections = await read_diff(reference.target, is_staged=reference.kind == "staged")
         shown, room = list[str](), MAX_CHARS["diff"]
         for section in sections:
+            if asker.scope.audience.is_confined and section.path in DOCUMENTS:
+                continue  # lines of managed blocks show memory
             if room > 0 and not asker.refusal("read_file", {"path": section.path}):
                 shown.append(section.text)
                 room -= len(section.text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -53,8 +54,18 @@ class Desk:
         return started.run_id, msgspec.json.encode([event.event for event in events]).decode()
 
 
-async def desk_of(owner: Client, operator: Client) -> Desk:
+DOCUMENT = f"""{{}}
+<!-- palyra:begin facts -->
+- the number of the bike lock is {PRIVATE} <!-- mem_1 -->
+<!-- palyra:end facts -->
+"""
+FILES = {"PALYRA.md": "Be brief.", "MEMORY.md": "", "copy.md": ""}
+
+
+async def desk_of(owner: Client, operator: Client, workspace: Path) -> Desk:
     """Fill the places where the principal's words are kept."""
+    for name, text in FILES.items():
+        (workspace / name).write_text(DOCUMENT.format(text))
     item = await owner.add_memory(f"My bike lock has the number {PRIVATE}", kind="fact")
     diary = await owner.start_run(f"The number of the bike lock is {PRIVATE}.", session_key="diary")
     await owner.wait_run(diary.run_id)
@@ -65,7 +76,7 @@ async def desk_of(owner: Client, operator: Client) -> Desk:
 def references(ids: Mapping[str, str]) -> Iterator[str]:
     """Every kind of reference, with each target that a sender may know."""
     for kind in KINDS:
-        for target in (*ids.values(), "diary", QUESTION):
+        for target in (*ids.values(), *FILES, "diary", QUESTION):
             yield f'@{kind}:"{target}"'
 
 
@@ -102,6 +113,8 @@ async def probes(desk: Desk) -> list[str]:
             calls += [
                 f"/call {tool.name} {msgspec.json.encode(each).decode()}" for each in (least, given)
             ]
+    calls += [f'/call read_file {{"path": "{name}"}}' for name in FILES]
+    calls += ['/call search_text {"query": "bike lock", "context": 2}']
     return [QUESTION, *calls, *references(desk.ids)]
 
 
@@ -119,7 +132,7 @@ async def test_a_conversation_of_a_channel_is_a_wall(daemon: DaemonProcess) -> N
     async with daemon.connect() as operator:
         token = await make_token(operator, "client", "ann")
         async with daemon.connect(token) as owner:
-            desk = await desk_of(owner, operator)
+            desk = await desk_of(owner, operator, daemon.workspace)
             await desk.open("closed")
             said = f'/call memory_retain {{"text": "Anna\'s bike lock is {ANNAS}", "kind": "fact"}}'
             run_id, tape = await desk.told("closed", "anna", said)
@@ -129,6 +142,7 @@ async def test_a_conversation_of_a_channel_is_a_wall(daemon: DaemonProcess) -> N
             desk.ids["anna"] = run_id  # type: ignore[index]  # the test's own dictionary
             assert [] == await leaks(desk, "closed", ANNAS)
             assert [] == await leaks(desk, "closed", PRIVATE)
+            assert "Be brief." in (await desk.told("closed", "mallory", QUESTION))[1]
             assert PRIVATE in (await owner.get_memory(desk.ids["item"])).text
 
 
@@ -137,10 +151,18 @@ async def test_an_opened_channel_reaches_its_owner(daemon: DaemonProcess) -> Non
     async with daemon.connect() as operator:
         token = await make_token(operator, "client", "ann")
         async with daemon.connect(token) as owner:
-            desk = await desk_of(owner, operator)
+            desk = await desk_of(owner, operator, daemon.workspace)
             await desk.open("opened", "principal")
             seen = " ".join(await leaks(desk, "opened", PRIVATE))
-            for way in (QUESTION, "/call memory_search", "@memory:", "@run:", "@session:"):
+            ways = (
+                "/call read_file",
+                "/call search_text",
+                "@file:",
+                "@memory:",
+                "@run:",
+                "@session:",
+            )
+            for way in (QUESTION, "/call memory_search", *ways):
                 assert way in seen
 
 
@@ -159,7 +181,7 @@ async def test_a_sender_teaches_the_owner_nothing(learner: DaemonProcess) -> Non
     async with learner.connect() as operator:
         token = await make_token(operator, "client", "ann")
         async with learner.connect(token) as owner:
-            desk = await desk_of(owner, operator)
+            desk = await desk_of(owner, operator, learner.workspace)
             await desk.open("closed")
             run_id, _ = await desk.told("closed", "anna", said)
             done = await owner.reflect(run_id)
@@ -180,7 +202,7 @@ async def test_the_words_of_a_sender_are_not_trusted(daemon: DaemonProcess) -> N
     async with daemon.connect() as operator:
         token = await make_token(operator, "client", "ann")
         async with daemon.connect(token) as owner:
-            desk = await desk_of(owner, operator)
+            desk = await desk_of(owner, operator, daemon.workspace)
             await desk.open("closed")
             run_id, _ = await desk.told(
                 "closed", "zoe", '/call memory_retain {"text": "Zoe likes figs"}'

@@ -406,8 +406,9 @@ class _RunActor:
                 self.nursery.start_soon(run_task, handle.tasks, gathering, gather_sources)
             case AskPerson():
                 prompt = handle.prompts[effect.approval_id]
-                epoch, judge = handle.run.accepted.epoch, self.operands.judge_answer
-                question = services.approvals.open(prompt, epoch, self.ticket, judge)
+                question = services.approvals.open(
+                    prompt, handle.run.accepted, self.ticket, self.operands.judge_answer
+                )
                 ask = partial(ask_person, handle, services.approvals)
                 self.watchers.start_soon(run_task, handle.tasks, question, ask)
             case Inspect():

@@ -31,6 +31,7 @@ from palyra.core.ports import Notifier, NowMs
 from palyra.core.run.calls import DEADLINE
 from palyra.core.run.inputs import ApprovalAnswered
 from palyra.core.run.state import Run
+from palyra.core.tape.events import RunAccepted
 from palyra.errors import Forbidden, IllegalState, NotFound, Overloaded, PalyraError
 from palyra.services.grants import Grants
 
@@ -66,6 +67,7 @@ class Question(ChildTask):
 
     prompt: ApprovalRecord
     epoch: int | None  # of the run's session
+    asks_as: str
     ticket: PendingCommit  # of `approval.requested`
     judge: JudgeAnswer  # the policy's verdict on an answer
     mailbox: Mailbox[Message]
@@ -94,9 +96,9 @@ class OpenApprovals:
             for entry in self._open.values()
         )
 
-    def count(self, principal: str) -> int:
-        """Count the open questions of a principal."""
-        return sum(entry.prompt.principal == principal for entry in self._open.values())
+    def count(self, asks_as: str) -> int:
+        """Count the open questions of a principal or a confined conversation (`RunAccepted.asks_as`)."""
+        return sum(entry.asks_as == asks_as for entry in self._open.values())
 
     @property
     def runs(self) -> set[str]:
@@ -134,7 +136,7 @@ class OpenApprovals:
             entry.scope.cancel(f"{approval_id} was withdrawn")
 
     def open(
-        self, prompt: ApprovalRecord, epoch: int | None, ticket: PendingCommit, judge: JudgeAnswer
+        self, prompt: ApprovalRecord, asking: RunAccepted, ticket: PendingCommit, judge: JudgeAnswer
     ) -> Question:
         """Register a question, which counts and can be answered from now on.
 
@@ -145,7 +147,8 @@ class OpenApprovals:
             id=f"approval:{prompt.approval_id}",
             started_ms=prompt.requested_ms,
             prompt=prompt,
-            epoch=epoch,
+            epoch=asking.epoch,
+            asks_as=asking.asks_as,
             ticket=ticket,
             judge=judge,
             mailbox=mailbox,

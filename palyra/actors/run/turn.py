@@ -57,7 +57,7 @@ async def ask_model(task: TurnTask) -> None:
     task.waits_for = "budget"
     exceeded = await budgets.admit(run, reservation, request, model.most_output(request))
     if exceeded is not None:
-        room = services.approvals.count(run.run.accepted.principal) < MAX_PENDING_PER_PRINCIPAL
+        room = services.approvals.count(run.run.accepted.asks_as) < MAX_PENDING_PER_PRINCIPAL
         approval_id = services.new_id("apr") if room else ""
         await run.report(BudgetRefused(exceeded=exceeded, approval_id=approval_id))
         return

@@ -323,6 +323,25 @@ def _plain(char: str) -> str:
     return "" if category in {"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"} else char
 
 
+def without_blocks(content: bytes) -> bytes:
+    """Return the content without managed blocks, which show memory of a principal.
+
+    A damaged document loses all from the begin of a block to the next end, and a look-alike begins one.
+    """
+    if b"palyra" not in content.lower():
+        return content
+    kept: list[bytes] = []
+    is_inside = False
+    for raw in content.splitlines(keepends=True):
+        text = raw.removeprefix(BOM).decode("utf-8", "replace").rstrip("\r\n")
+        marker = _MARKER.fullmatch(text)
+        if marker is not None or looks_like_marker(text):
+            is_inside = marker is None or marker[1] == "begin"
+        elif not is_inside:
+            kept.append(raw)
+    return b"".join(kept)
+
+
 def render_document(document: Document) -> bytes:
     """Return the bytes; the inverse of `parse_document`."""
     return b"".join(

@@ -297,6 +297,11 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
         )
 
     @property
+    def asks_as(self) -> str:
+        """Whose number of open questions is bounded: a conversation's own, or the principal's."""
+        return self.session_id if self.is_confined else self.principal
+
+    @property
     def owner_of_tools(self) -> str:
         """Principal whose own tools, procedures, the run may call; "" for none."""
         return "" if self.is_confined else self.principal

@@ -8,10 +8,12 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from time import monotonic
 from typing import IO, Any
 
+from palyra.core.memory.documents import MAX_DOCUMENT_BYTES, without_blocks
 from palyra.core.model.images import MAX_PICTURE_BYTES, check_picture
 from palyra.core.model.picture_files import BrokenPicture, media_type_of
 from palyra.core.text.visible import pluralize, visible
@@ -97,7 +99,12 @@ def file_tools(workspace: Workspace, personal: PersonalExcludes | None = None) -
     """Return both tools for one workspace; `personal` excludes hold in all of it."""
     enforcement = workspace.enforcement
     return [
-        ThreadTool(read_file_spec(enforcement), lambda call: read_file(workspace, call.arguments)),
+        ThreadTool(
+            read_file_spec(enforcement),
+            lambda call: read_file(
+                workspace, call.arguments, is_confined=call.audience.is_confined
+            ),
+        ),
         ThreadTool(
             list_dir_spec(enforcement), lambda call: list_dir(workspace, call.arguments, personal)
         ),
@@ -114,20 +121,26 @@ class _Page:
     left: int | None  # lines after the page, to the end of the file; None: not counted in time
 
 
-def read_file(workspace: Workspace, arguments: Arguments) -> ToolOutput:
+def read_file(
+    workspace: Workspace, arguments: Arguments, *, is_confined: bool = False
+) -> ToolOutput:
     """Return lines from `offset` on, as many as fit, or a picture.  Blocks.  Raises ToolFailure.
 
-    Memory is bounded by a page and a chunk, however large the file and its lines are.
+    Memory is bounded by a page and a chunk, however large the file and its lines are.  A confined run
+    is not shown the managed blocks of a document, which hold memory of its principal.
     """
     first = arguments.get("offset", 1)
     path = workspace.resolve(arguments["path"])
     ends_s = monotonic() + READ_S
-    with workspace.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+    with workspace.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as opened:
+        file: IO[bytes] = opened
         size_bytes = os.fstat(fd).st_size
         head = file.read(_PROBE_BYTES)
         file.seek(0)
         if b"\0" in head and media_type_of(head) is not None:
             return _picture_output(file, size_bytes)
+        if is_confined and size_bytes <= MAX_DOCUMENT_BYTES:
+            file = BytesIO(without_blocks(file.read()))
         _check_text(head, size_bytes, is_part=bool({"offset", "limit"} & arguments.keys()))
         passed = _pass_lines(file, first - 1, ends_s)
         if passed is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from palyra.core.memory.documents import MAX_DOCUMENT_BYTES, without_blocks
 from palyra.core.text.visible import pluralize, visible
 from palyra.core.tool.paths import MAX_PATH_BYTES, composed
 from palyra.core.tool.spec import ToolFailure, ToolOutput, ToolSpec
@@ -94,7 +95,9 @@ def search_tools(workspace: Workspace, personal: PersonalExcludes | None = None)
         ThreadTool(glob_spec(enforcement), lambda call: glob(workspace, call.arguments, personal)),
         ThreadTool(
             search_text_spec(enforcement),
-            lambda call: search_text(workspace, call.arguments, personal),
+            lambda call: search_text(
+                workspace, call.arguments, personal, is_confined=call.audience.is_confined
+            ),
         ),
     ]
 
@@ -144,11 +147,18 @@ def _as_line(text: str) -> str:
 
 
 def search_text(
-    workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
+    workspace: Workspace,
+    arguments: Arguments,
+    personal: PersonalExcludes | None = None,
+    *,
+    is_confined: bool = False,
 ) -> ToolOutput:
-    """Return matching lines with path and number, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return matching lines with path and number, as many as fit.  Blocks.  Raises ToolFailure.
+
+    A confined run finds nothing in the managed blocks of a document.
+    """
     walk = _walk(workspace, arguments.get("path", ""), arguments, personal)
-    search = _Search(walk, arguments)
+    search = _Search(walk, arguments, is_confined=is_confined)
     shown = list(search.lines())
     notes = [*search.notes, *_walk_notes(search.walk)]
     if not shown:
@@ -159,9 +169,10 @@ def search_text(
 class _Search:
     """One search, with counts of skipped files."""
 
-    def __init__(self, walk: WorkspaceWalk, arguments: Arguments) -> None:
+    def __init__(self, walk: WorkspaceWalk, arguments: Arguments, *, is_confined: bool) -> None:
         self.walk = walk
         self._find = _query(arguments, walk.is_over, self._pass_line)
+        self._is_confined = is_confined
         means = _compiled(arguments["glob"]) if "glob" in arguments else None
         self._means = means
         self._limit = arguments.get("limit", DEFAULT_HITS)
@@ -218,6 +229,8 @@ class _Search:
         if content.find(b"\0", 0, _PROBE_BYTES) >= 0:
             return None
         content = content.removeprefix(BOM_UTF8)
+        if self._is_confined and len(content) <= MAX_DOCUMENT_BYTES:
+            content = without_blocks(content)
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
 
     def _in_file(self, path: str, content: bytes) -> list[str]:

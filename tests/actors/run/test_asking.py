@@ -12,6 +12,7 @@ from palyra.actors.run import actor as run_actors
 from palyra.actors.run.approval import ApprovalAnswer, Granted
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
+from palyra.core.channel import SetChannel
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.policy.views import Resolved
 from palyra.core.run.environment import RunLimits
@@ -553,3 +554,21 @@ async def test_more_questions_than_anybody_reads_are_denied(
         assert len(await pending(kit)) == 32
         (decided,) = kit.events(runs[-1], "tool.decided")
         assert decided.reason_code == "too_many_prompts"
+
+
+async def test_conversations_of_a_channel_do_not_use_up_the_questions(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """The owner is asked however many questions senders have brought up, and each sender for itself."""
+    async with running(store) as kit:
+        channel = SetChannel(principal=OPERATOR.principal, channel="chat", agent="default", pairing="open")
+        await kit.services.channels.set(OPERATOR, channel)
+        for number in range(33):
+            await ask(kit, f"git {number}", channel="chat", conversation_id=str(number))
+        await ask(kit, "git status")
+        assert 34 == len(await pending(kit))
+        opened = msgspec.structs.replace(channel, reach="principal")
+        await kit.services.channels.set(OPERATOR, opened)
+        for number in range(33, 66):
+            await ask(kit, f"git {number}", channel="chat", conversation_id=str(number))
+        assert 33 + 32 == len(await pending(kit))

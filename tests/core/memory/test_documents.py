@@ -21,6 +21,7 @@ from palyra.core.memory.documents import (
     render_document,
     render_entry,
     unescape_entry,
+    without_blocks,
 )
 from palyra.errors import IllegalState, InvalidParams, InvariantBroken, TooLarge
 from tests.examples import examples
@@ -628,3 +629,30 @@ def test_a_merge_that_does_not_read_back_is_never_written() -> None:
     typed = f"{BEGIN}\n- typed by hand\n{END}\n".encode()
     with pytest.raises(InvariantBroken, match=r"does not read as intended: \['facts'\]"):
         merge("MEMORY.md", typed, Base(()), {}, author(new_id=lambda: "no id"))
+
+
+@every_row(
+    ("content", "shown"),
+    [
+        ("plain\r\ntext", "plain\r\ntext"),
+        (f"a\n{BEGIN}\n- x <!-- mem_1 -->\n{END}\nb\n", "a\nb\n"),
+        (f"a\n{BEGIN}\n- x\n{END}\nb\n{BEGIN}\n- y\n{END}", "a\nb\n"),
+        (f"\ufeff{BEGIN}\n- x\n", ""),  # without an end
+        (f"{BEGIN}\n- x\n<!-- palyra:begin more -->\n- y\n{END}\nb", "b"),
+        ("a\n<!-- Palyra: begin facts -->\n- x\n", "a\n"),  # a look-alike
+        (f"{END}\nb", "b"),
+        ("the word palyra\n", "the word palyra\n"),
+    ],
+)
+def test_a_document_without_blocks_shows_no_entry(content: str, shown: str) -> None:
+    """Also of a damaged document, whose blocks cannot be told apart."""
+    assert shown == without_blocks(content.encode()).decode()
+
+
+@given(st.lists(st.sampled_from(HOSTILE), max_size=6))
+@settings(max_examples=examples(50))
+def test_no_entry_is_left_without_blocks(texts: list[str]) -> None:
+    """Whatever the entries of a block hold."""
+    lines = [render_entry(f"mem_{number}", f"MARK {text}") for number, text in enumerate(texts)]
+    content = "\n".join(["top", BEGIN, *lines, END, "bottom"])
+    assert b"top\nbottom" == without_blocks(content.encode())
