@@ -561,7 +561,9 @@ async def test_conversations_of_a_channel_do_not_use_up_the_questions(
 ) -> None:
     """The owner is asked however many questions senders have brought up, and each sender for itself."""
     async with running(store) as kit:
-        channel = SetChannel(principal=OPERATOR.principal, channel="chat", agent="default", pairing="open")
+        channel = SetChannel(
+            principal=OPERATOR.principal, channel="chat", agent="default", pairing="open"
+        )
         await kit.services.channels.set(OPERATOR, channel)
         for number in range(33):
             await ask(kit, f"git {number}", channel="chat", conversation_id=str(number))
